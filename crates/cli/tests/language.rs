@@ -39,9 +39,6 @@ const REPLACED: [(&str, &str); 29] = [
 /// Crates whose comments and messages still contain such phrases. This list only shrinks.
 const NOT_REWRITTEN: [&str; 3] = ["database", "engine", "lab"];
 
-/// Documents that still contain such phrases. This list only shrinks.
-const DOCUMENTS_NOT_REWRITTEN: [&str; 1] = ["ARCHITECTURE.md"];
-
 /// Crates with comments of more than [`COLUMNS_MAX`] columns. This list only shrinks.
 const NOT_WRAPPED: [&str; 2] = ["database", "engine"];
 
@@ -119,10 +116,7 @@ fn comments_and_messages_use_standard_terms() {
 fn documents_use_standard_terms() {
     let mut problems = Vec::new();
     for path in files(&root(), "md") {
-        let name = path.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
-        if !DOCUMENTS_NOT_REWRITTEN.contains(&name.as_str()) {
-            check_phrases(&path, |_| true, &mut problems);
-        }
+        check_phrases(&path, |_| true, &mut problems);
     }
     assert!(problems.is_empty(), "{problems:#?}");
 }
