@@ -10,13 +10,13 @@
 //! "CASSTPOS", u32 version, u32 n, n * (u128 table, u64 segment, u32 offset), u32 crc32 of all before      big-endian
 //! ```
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut};
 use cassette_rows::{Result, StorageError, TableId};
 use cassette_vfs::FileSystem;
-use hashbrown::HashMap;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
@@ -45,7 +45,8 @@ pub(crate) enum Discard {
 }
 
 struct State {
-    positions: HashMap<TableId, Position>,
+    /// Ordered, so that the same positions are the same bytes.
+    positions: BTreeMap<TableId, Position>,
     /// Whether the file holds all of `positions`.
     is_saved: bool,
 }
@@ -58,7 +59,7 @@ impl ReplayPositions {
             let content = fs.read(&path).map_err(|e| StorageError::io(&path, "read", e))?;
             decode(&content).map_err(|detail| damaged(&path, &detail))?
         } else {
-            HashMap::new()
+            BTreeMap::new()
         };
         Ok(Self { fs, path, state: Mutex::new(State { positions, is_saved: true }) })
     }
@@ -129,7 +130,7 @@ fn damaged(path: &Path, detail: &str) -> StorageError {
     StorageError::corrupt(path, format!("{detail}. {advice}"))
 }
 
-fn encode(positions: &HashMap<TableId, Position>) -> Vec<u8> {
+fn encode(positions: &BTreeMap<TableId, Position>) -> Vec<u8> {
     let mut out = Vec::with_capacity(20 + positions.len() * ENTRY_SIZE);
     out.put_slice(&MAGIC);
     out.put_u32(VERSION);
@@ -143,7 +144,7 @@ fn encode(positions: &HashMap<TableId, Position>) -> Vec<u8> {
     out
 }
 
-fn decode(content: &[u8]) -> Result<HashMap<TableId, Position>, String> {
+fn decode(content: &[u8]) -> Result<BTreeMap<TableId, Position>, String> {
     let Some((mut fields, checksum)) = content.split_last_chunk::<4>() else {
         return Err(format!("{} bytes are too few", content.len()));
     };
@@ -201,6 +202,17 @@ mod tests {
         positions.retain(|id| id == table(2)).unwrap();
         assert_eq!(positions.get(table(1)), Position::ZERO);
         assert_eq!(positions.get(table(2)), position(2, 10));
+    }
+
+    #[test]
+    fn the_same_positions_are_the_same_bytes_whatever_the_order_of_flushes() {
+        let content = |tables: &mut dyn Iterator<Item = u128>| {
+            let fs = FakeFileSystem::new();
+            let positions = open(&fs).unwrap();
+            tables.for_each(|id| positions.advance(table(id), position(id as u64, 1)).unwrap());
+            (&fs as &dyn FileSystem).read(Path::new("positions")).unwrap()
+        };
+        assert_eq!(content(&mut (0..20)), content(&mut (0..20).rev()));
     }
 
     #[test]
