@@ -43,6 +43,29 @@ fn a_snapshot_is_restored_into_another_database_with_its_schema() {
 }
 
 #[test]
+fn a_restore_never_moves_a_copy_of_a_snapshot_whatever_its_path() {
+    let parent = tempfile::tempdir().unwrap();
+    let data = parent.path().join("data");
+    let database = Database::open(&data).unwrap();
+    let session = with_table(&database);
+    let taken = database.snapshot(&["app.t".to_owned()], &daily()).unwrap();
+    // Not a snapshot by its name or by a manifest.
+    let copy = parent.path().join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(&taken[0].directory).unwrap() {
+        let entry = entry.unwrap();
+        if entry.file_name() != "manifest.json" {
+            std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+    }
+    let files = || std::fs::read_dir(&copy).unwrap().count();
+    let before = files();
+    session.execute("TRUNCATE app.t", ()).unwrap();
+    assert_eq!(database.restore(&data.join("../copy")).unwrap().len(), 1);
+    assert_eq!((rows(&database).len(), files()), (1, before));
+}
+
+#[test]
 fn a_dropped_table_is_restored_in_its_own_database() {
     let directory = tempfile::tempdir().unwrap();
     let database = Database::open(directory.path()).unwrap();

@@ -17,16 +17,14 @@ impl Database {
     /// creates what does not exist of the keyspace, the table, its types, indexes and views, and
     /// its SSTables are added to the rows that the table has.
     ///
-    /// The files of the directory stay: they are copied, or get a second name if they are within
-    /// the data directory. To return to the state of the snapshot, truncate the table before.
+    /// The files of the directory are copied and stay. To return to the state of the snapshot, truncate the table before.
     ///
     /// # Errors
     /// Invalid, if the directory is no snapshot, or its files do not fit the table; then no row is
     /// added.
     pub fn restore(&self, directory: &Path) -> Result<Vec<ImportedSSTable>> {
-        let is_inside = directory.starts_with(&self.engine().options().data_dir);
-        // Those outside would be moved otherwise, and may be the only copy.
-        self.restore_with(directory, &ImportOptions { copy_data: !is_inside, ..ImportOptions::default() })
+        // Files outside of the data directory would be moved otherwise, and may be the only copy.
+        self.restore_with(directory, &ImportOptions { copy_data: true, ..ImportOptions::default() })
     }
 
     /// [`restore`](Self::restore) with other options of the import.
