@@ -4,7 +4,7 @@
 //!    position of the log is noted: the old one holds every record of the table before it, the new one all after.
 //! 2. The old memtable is written to an SSTable, under a [`Transaction`].
 //! 3. The view is replaced by one with the SSTable instead of the old memtable. No read sees neither or misses both.
-//! 4. The position is noted durably in [`ReplayPositions`](crate::replay_positions::ReplayPositions).
+//! 4. The position is noted durably in [`ReplayPositions`](crate::log::replay_positions::ReplayPositions).
 //! 5. The log is told that the table is clean up to there, and may remove segments.
 //!
 //! If any step fails the memtable stays in the view and will be flushed again. A crash before the commit of step 2 leaves
@@ -13,15 +13,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::commitlog::Position;
-use crate::compaction::Cutter;
-use crate::core::{Core, Phase};
-use crate::error::Result;
-use crate::key_range::KeyRange;
-use crate::memtable::{Memtable, MemtableScan};
-use crate::sstable_writer::{Contents, Job, flush_compression};
-use crate::table::{FrozenMemtable, Table};
-use crate::transaction::OperationType;
+use crate::basics::error::Result;
+use crate::basics::key_range::KeyRange;
+use crate::log::commitlog::Position;
+use crate::memory::memtable::{Memtable, MemtableScan};
+use crate::store::core::{Core, Phase};
+use crate::store::sstable_writer::{Contents, Job, flush_compression};
+use crate::store::table::{FrozenMemtable, Table};
+use crate::store::transaction::OperationType;
+use crate::strategies::cut::Cutter;
 use cassette_rows::{Selection, TableId};
 
 impl Core {

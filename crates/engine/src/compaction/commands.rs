@@ -5,14 +5,14 @@ use std::sync::Arc;
 use cassette_sstable::{SSTableId, Version};
 use parking_lot::MutexGuard;
 
-use super::choose;
-use super::options::{CompactionOptions, OverlappingTombstones};
-use super::progress::CompactionKind;
 use super::run::{Inputs, Pause, Work};
-use super::tree::{Cut, Outcome, Task};
-use crate::core::Core;
-use crate::error::{EngineError, Result};
-use crate::table::{Table, View};
+use crate::basics::error::{EngineError, Result};
+use crate::store::core::Core;
+use crate::store::progress::CompactionKind;
+use crate::store::table::{Table, View};
+use crate::strategies::choose;
+use crate::strategies::options::{CompactionOptions, OverlappingTombstones};
+use crate::strategies::tree::{Cut, Outcome, Task};
 
 /// What `upgradesstables` rewrites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Core {
         table: &Arc<Table>,
         kind: CompactionKind,
         shadowed_by: Option<OverlappingTombstones>,
-        choose: impl FnOnce(&View, &super::tree::Tree, &CompactionOptions) -> Vec<Task>,
+        choose: impl FnOnce(&View, &crate::strategies::tree::Tree, &CompactionOptions) -> Vec<Task>,
     ) -> Result<()> {
         let work: Vec<Work> = {
             let mut state = table.compaction.lock();

@@ -29,17 +29,17 @@ use cassette_sstable::chunked_file::Caching;
 use cassette_sstable::reader::Scan;
 use hashbrown::HashSet;
 
-use super::choose;
-use super::options::{CompactionOptions, OverlappingTombstones};
-use super::progress::CompactionKind;
 use super::run::{Inputs, Work};
 use super::shadow::{OverlappingCounters, Plan, Sources};
-use super::tombstones::share_apart;
-use super::tree::Tree;
-use crate::core::Core;
-use crate::error::Result;
-use crate::sstable_handle::{SSTable, Watched};
-use crate::table::{CompactionState, Table, View};
+use crate::basics::error::Result;
+use crate::store::core::Core;
+use crate::store::progress::CompactionKind;
+use crate::store::sstable_handle::{SSTable, Watched};
+use crate::store::table::{CompactionState, Table, View};
+use crate::strategies::choose;
+use crate::strategies::options::{CompactionOptions, OverlappingTombstones};
+use crate::strategies::tombstones::share_apart;
+use crate::strategies::tree::Tree;
 
 /// What was known of an SSTable when a sample of it was last read.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -11,8 +11,8 @@ use cassette_sstable::chunked_file::Caching;
 use cassette_sstable::reader::Scan;
 use parking_lot::Mutex;
 
-use super::progress::Running;
-use crate::sstable_handle::{SSTable, Watched};
+use crate::store::progress::Running;
+use crate::store::sstable_handle::{SSTable, Watched};
 
 /// How many partitions were merged from how many SSTables.
 pub(super) type Merged = Arc<Mutex<BTreeMap<u32, u64>>>;

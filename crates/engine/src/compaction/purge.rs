@@ -9,9 +9,9 @@ use cassette_sstable::SSTableId;
 use cassette_sstable::data::deletion_codec;
 use hashbrown::HashSet;
 
-use super::tombstones::{Lifetime, fully_expired};
-use crate::sstable_handle::SSTable;
-use crate::table::{Table, View};
+use crate::store::sstable_handle::SSTable;
+use crate::store::table::{Table, View};
+use crate::strategies::tombstones::{Lifetime, fully_expired};
 
 /// Purges by gc_grace and by what overlaps: a tombstone goes when all data outside the compaction that may belong to the
 /// partition is newer.

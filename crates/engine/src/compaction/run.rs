@@ -9,21 +9,21 @@ use cassette_rows::{PartitionStream, StorageError, TableMetadata};
 use cassette_sstable::SSTableId;
 use hashbrown::HashSet;
 
-use super::cut::Cutter;
 use super::garbage::IfShadowed;
 use super::inputs;
-use super::options::{CompactionOptions, OverlappingTombstones};
-use super::progress::CompactionKind;
 use super::purge::{self, Purge};
 use super::shadow::{Plan, Sources};
-use super::tree::Outcome;
-use crate::core::Core;
-use crate::engine::{Mutation, Promise};
-use crate::error::{EngineError, Result};
-use crate::sstable_handle::SSTable;
-use crate::sstable_writer::{Contents, Job};
-use crate::table::Table;
-use crate::transaction::OperationType;
+use crate::api::engine::{Mutation, Promise};
+use crate::basics::error::{EngineError, Result};
+use crate::store::core::Core;
+use crate::store::progress::CompactionKind;
+use crate::store::sstable_handle::SSTable;
+use crate::store::sstable_writer::{Contents, Job};
+use crate::store::table::Table;
+use crate::store::transaction::OperationType;
+use crate::strategies::cut::Cutter;
+use crate::strategies::options::{CompactionOptions, OverlappingTombstones};
+use crate::strategies::tree::Outcome;
 
 /// SSTables that one compaction has for itself until this is dropped.
 pub(super) struct Inputs {

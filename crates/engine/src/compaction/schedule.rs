@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use cassette_sstable::data::deletion_codec;
 
-use super::choose;
-use super::options::CompactionOptions;
-use super::progress::CompactionKind;
 use super::purge;
 use super::run::{Inputs, Work};
-use super::tombstones::{Tombstones, share_apart, worth_dropping};
-use super::tree::{Candidate, Tree};
-use crate::core::{Core, Phase};
-use crate::error::EngineError;
-use crate::sstable_handle::SSTable;
-use crate::table::{CompactionState, Table, View};
+use crate::basics::error::EngineError;
+use crate::store::core::{Core, Phase};
+use crate::store::progress::CompactionKind;
+use crate::store::sstable_handle::SSTable;
+use crate::store::table::{CompactionState, Table, View};
+use crate::strategies::choose;
+use crate::strategies::options::CompactionOptions;
+use crate::strategies::tombstones::{Tombstones, share_apart, worth_dropping};
+use crate::strategies::tree::{Candidate, Tree};
 
 impl Core {
     /// Compacts until no table has anything to compact.

@@ -10,14 +10,14 @@ use cassette_rows::{PartitionHeader, PartitionStream, StorageError, TableMetadat
 use cassette_sstable::scrub::{Salvage, Scrub, ScrubOptions, ScrubReport};
 use cassette_sstable::{Component, Descriptor};
 
-use super::progress::{CompactionKind, Running};
-use super::tree::Cut;
-use crate::compaction::Cutter;
-use crate::core::{Core, Phase};
-use crate::error::{EngineError, Result};
-use crate::sstable_writer::{Contents, Job};
-use crate::table::Table;
-use crate::transaction::OperationType;
+use crate::basics::error::{EngineError, Result};
+use crate::store::core::{Core, Phase};
+use crate::store::progress::{CompactionKind, Running};
+use crate::store::sstable_writer::{Contents, Job};
+use crate::store::table::Table;
+use crate::store::transaction::OperationType;
+use crate::strategies::cut::Cutter;
+use crate::strategies::tree::Cut;
 
 /// What came of scrubbing one SSTable.
 #[derive(Debug)]

@@ -21,10 +21,10 @@ use cassette_sstable::SSTableId;
 use cassette_sstable::reader::Probe;
 use hashbrown::HashSet;
 
-use super::options::{CompactionOptions, OverlappingTombstones, SourcesPolicy};
-use crate::options::OverlappingOptions;
-use crate::sstable_handle::SSTable;
-use crate::table::View;
+use crate::basics::options::OverlappingOptions;
+use crate::store::sstable_handle::SSTable;
+use crate::store::table::View;
+use crate::strategies::options::{CompactionOptions, OverlappingTombstones, SourcesPolicy};
 
 /// What overlapping SSTables were asked, and what for: figures since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

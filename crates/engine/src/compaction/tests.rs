@@ -14,8 +14,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::Engine;
+use crate::engine_tests::testing::{clustering, drain, insert, key, simple_table, table_with};
 use crate::engine_tests::{World, mutation};
-use crate::testing::{clustering, drain, insert, key, simple_table, table_with};
 
 /// Seconds on the clock when a world begins.
 const START: u32 = 1000;

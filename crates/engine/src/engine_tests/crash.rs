@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::OverlappingTombstones;
-use crate::testing::{self, Updates, merged, seeds};
+use crate::engine_tests::testing::{self, Updates, merged, seeds};
 
 struct Run {
     world: World,

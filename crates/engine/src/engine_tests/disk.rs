@@ -7,7 +7,7 @@ use cassette_rows::{StorageError, TableParams};
 use cassette_vfs::OperationKind;
 
 use super::*;
-use crate::testing::{insert, key, simple_table};
+use crate::engine_tests::testing::{insert, key, simple_table};
 use crate::{DiskFailurePolicy, EngineError};
 
 fn simple_world() -> (World, Arc<TableMetadata>) {

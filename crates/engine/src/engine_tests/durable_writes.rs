@@ -1,7 +1,7 @@
 //! Tables whose writes are not logged.
 
 use super::*;
-use crate::testing::{insert, simple_table};
+use crate::engine_tests::testing::{insert, simple_table};
 
 fn world() -> (World, Arc<TableMetadata>, Arc<TableMetadata>) {
     let (logged, unlogged) =

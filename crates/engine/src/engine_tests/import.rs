@@ -7,7 +7,7 @@ use cassette_vfs::RealFileSystem;
 use uuid::Uuid;
 
 use super::*;
-use crate::testing::{self, insert, key};
+use crate::engine_tests::testing::{self, insert, key};
 use crate::{DiskFailurePolicy, EngineError, ImportOptions, SnapshotOptions, Transfer};
 
 const SOURCE: &str = "elsewhere";

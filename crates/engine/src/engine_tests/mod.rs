@@ -16,6 +16,7 @@ mod saved_caches;
 mod scrub;
 mod settings;
 mod snapshots;
+pub(crate) mod testing;
 mod threads;
 mod unknown_tables;
 mod waiting;
@@ -27,8 +28,8 @@ use std::time::Duration;
 use cassette_rows::{PartitionUpdate, Selection, TableId, TableMetadata};
 use cassette_vfs::{FakeFileSystem, FileSystem, ManualClock};
 
-use crate::commitlog::SyncMode;
-use crate::testing::{Visible, drain, visible};
+use crate::engine_tests::testing::{Visible, drain, visible};
+use crate::log::commitlog::SyncMode;
 use crate::{Engine, KeyRange, Mutation, Options, Result};
 
 /// Everything that outlives an engine in a test.

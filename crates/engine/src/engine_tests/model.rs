@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::OverlappingTombstones;
-use crate::testing::{self, Drained, Updates, merged, seeds};
+use crate::engine_tests::testing::{self, Drained, Updates, merged, seeds};
 
 /// One run: two tables, and what was written to each.
 struct Model {

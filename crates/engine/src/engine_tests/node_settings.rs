@@ -6,8 +6,8 @@ use cassette_sstable::chunk_cache::DiskAccessMode;
 
 use super::settings::scattered;
 use super::*;
-use crate::options::FlushCompression;
-use crate::testing::{insert, key, simple_table};
+use crate::basics::options::FlushCompression;
+use crate::engine_tests::testing::{insert, key, simple_table};
 use crate::{CacheStats, TableStats};
 
 /// An engine with some options, and a table of 300 partitions of about 1000 bytes of hexadecimal digits.

@@ -4,7 +4,7 @@ use cassette_vfs::{Operation, OperationKind};
 
 use super::*;
 use crate::EngineError;
-use crate::testing::{insert, simple_table};
+use crate::engine_tests::testing::{insert, simple_table};
 
 /// Writes until something fails after `meant` has made a thread panic.
 fn write_until_stopped(thread: &'static str, meant: fn(&Operation) -> bool) -> EngineError {

@@ -6,7 +6,7 @@ use cassette_rows::{DeletionTime, PartitionUpdate, TableParams};
 use parking_lot::Mutex;
 
 use super::{World, mutation};
-use crate::testing::{insert, key, simple_table};
+use crate::engine_tests::testing::{insert, key, simple_table};
 use crate::{PartitionObserver, PartitionSize, WrittenPartition};
 
 /// Notes keys and sizes of partitions with more bytes than a limit.

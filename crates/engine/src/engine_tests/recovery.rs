@@ -4,7 +4,7 @@ use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, DeletionTime
 use cassette_vfs::OperationKind;
 
 use super::*;
-use crate::testing::{insert, key, simple_table};
+use crate::engine_tests::testing::{insert, key, simple_table};
 
 fn put(engine: &Engine, table: &Arc<TableMetadata>, update: PartitionUpdate) {
     engine.apply(&[mutation(table, update)]).unwrap();

@@ -6,7 +6,7 @@ use cassette_rows::schema::{CachingParams, RowsPerPartition};
 use cassette_rows::{Bound, ColumnId, DeletionTime, LivenessInfo, RowBuilder, Slice, Slices, TableParams};
 
 use super::*;
-use crate::testing::{clustering, insert, key, simple_table, table_with};
+use crate::engine_tests::testing::{clustering, insert, key, simple_table, table_with};
 
 fn params(rows_per_partition: RowsPerPartition) -> TableParams {
     let caching = CachingParams { keys: true, rows_per_partition };

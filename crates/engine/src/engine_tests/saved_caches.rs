@@ -5,8 +5,8 @@ use cassette_rows::schema::{CachingParams, RowsPerPartition};
 use cassette_vfs::OperationKind;
 
 use super::*;
-use crate::options::CacheSaving;
-use crate::testing::{insert, key, simple_table};
+use crate::basics::options::CacheSaving;
+use crate::engine_tests::testing::{insert, key, simple_table};
 use crate::{CacheKind, CacheStats};
 
 const KEYS: i32 = 20;

@@ -4,7 +4,7 @@ use cassette_rows::TableParams;
 use cassette_vfs::FileSystem;
 
 use super::*;
-use crate::testing::{insert, key, simple_table};
+use crate::engine_tests::testing::{insert, key, simple_table};
 use crate::{DiskFailurePolicy, ScrubOptions};
 
 const ROWS: i32 = 400;

@@ -6,7 +6,7 @@ use cassette_sstable::{Component, Descriptor, SSTableId};
 
 use super::*;
 use crate::TableStats;
-use crate::testing::{insert, key, simple_table, table_with};
+use crate::engine_tests::testing::{insert, key, simple_table, table_with};
 
 /// Bytes that no compressor makes smaller.
 fn noise(k: i32) -> Vec<u8> {

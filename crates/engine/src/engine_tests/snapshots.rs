@@ -1,7 +1,7 @@
 //! Snapshots: what they hold, what they outlive, and what becomes of half-made ones.
 
 use super::*;
-use crate::testing::{self, insert};
+use crate::engine_tests::testing::{self, insert};
 use crate::{EngineError, Snapshot, SnapshotFilter, SnapshotOptions};
 
 fn world() -> (World, Arc<TableMetadata>) {

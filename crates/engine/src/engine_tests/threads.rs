@@ -7,7 +7,7 @@ use cassette_vfs::Clock;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::testing::{self, clustering, insert, key, simple_table};
+use crate::engine_tests::testing::{self, clustering, insert, key, simple_table};
 
 /// All rows of a partition carry the same timestamp, whoever reads them whenever.
 #[test]

@@ -4,7 +4,7 @@ use cassette_vfs::FakeFileSystem;
 
 use super::*;
 use crate::EngineError;
-use crate::testing::{insert, simple_table};
+use crate::engine_tests::testing::{insert, simple_table};
 
 fn put(engine: &Engine, table: &Arc<TableMetadata>, k: i32) {
     engine.apply(&[mutation(table, insert(k, b"x", 1))]).unwrap();

@@ -3,7 +3,7 @@
 use cassette_rows::StorageError;
 
 use super::*;
-use crate::testing::{insert, key, simple_table};
+use crate::engine_tests::testing::{insert, key, simple_table};
 use crate::{EngineError, without_waiting};
 
 /// Whether a read of a partition's rows comes to its end.

@@ -3,7 +3,7 @@
 use super::strategies::{flush, strategy, world_of};
 use super::*;
 use crate::OverlappingTombstones;
-use crate::options::OverlappingOptions;
+use crate::basics::options::OverlappingOptions;
 
 /// What the figures show after flushes and the compactions that were due then: SSTables, and compactions that were done.
 type Figures = (usize, usize);

@@ -1,0 +1,170 @@
+//! Holding writers up while compaction is behind.
+//!
+//! What counts is [`choose::behind`]: how many SSTables of a table reads would be spared if its compactions had caught up. From
+//! `slowdown_sstables` on each write of the table waits a little, so that it slows down before it has to stop; from `stop_sstables` on it waits until
+//! there are fewer, and is refused after `stop_timeout`. So reads never have to look into many more SSTables than that. A table whose
+//! compactions are switched off holds nobody up.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use crate::basics::error::{EngineError, Result};
+use crate::basics::options::BackpressureOptions;
+use crate::store::core::Core;
+use crate::store::table::Table;
+use crate::strategies::choose;
+use crate::strategies::options::CompactionOptions;
+
+/// What a write waits shortly before writes stop. A connection that writes one after the other is then down to a few hundred a second.
+const LONGEST_DELAY: Duration = Duration::from_millis(4);
+/// How long a writer that was stopped waits before it looks again.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What is done with a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pressure {
+    None,
+    Delay(Duration),
+    Stop,
+}
+
+fn pressure(behind: usize, options: &BackpressureOptions) -> Pressure {
+    let (slowdown, stop) = (options.slowdown_sstables, options.stop_sstables);
+    if stop == 0 || behind < slowdown.min(stop) {
+        Pressure::None
+    } else if behind >= stop {
+        Pressure::Stop
+    } else {
+        // Steeper towards the end: half way it is a quarter.
+        let share = (behind - slowdown + 1) as f64 / (stop - slowdown) as f64;
+        Pressure::Delay(LONGEST_DELAY.mul_f64(share * share))
+    }
+}
+
+impl Core {
+    /// Notes how far the table's compactions are behind.
+    pub fn measure_behind(&self, table: &Table) {
+        let behind = {
+            let state = table.compaction.lock();
+            let view = table.view();
+            match CompactionOptions::parse(&view.table.params.compaction) {
+                Ok(options) if state.starts_compactions(&options) && state.forbidden.is_none() => {
+                    choose::behind(&self.tree(table, &view, &state, &options), &options)
+                }
+                _ => 0,
+            }
+        };
+        table.behind.store(behind, Ordering::Relaxed);
+    }
+
+    /// Whether a write of some table would be held up.
+    pub fn holds_writers_up(&self) -> bool {
+        let options = &self.options.backpressure;
+        let holds =
+            |table: &Arc<Table>| pressure(table.behind.load(Ordering::Relaxed), options) != Pressure::None;
+        self.tables.load().values().any(holds)
+    }
+
+    /// Holds a writer of the table up if its compactions are behind. No lock is held.
+    #[inline]
+    pub fn wait_for_compactions(self: &Arc<Self>, table: &Table) -> Result<()> {
+        let options = &self.options.backpressure;
+        match pressure(table.behind.load(Ordering::Relaxed), options) {
+            Pressure::None => Ok(()),
+            pressure => self.hold_up(table, pressure),
+        }
+    }
+
+    #[cold]
+    fn hold_up(self: &Arc<Self>, table: &Table, pressure: Pressure) -> Result<()> {
+        self.metrics.writes_held_up.add(1);
+        self.metrics.writes_held_up_by_compaction.add(1);
+        if !self.options.background_threads {
+            // Nobody else will do it.
+            self.compact_what_is_due();
+            return Ok(());
+        }
+        if let Pressure::Delay(delay) = pressure {
+            std::thread::sleep(delay);
+            return Ok(());
+        }
+        let options = &self.options.backpressure;
+        let began = Instant::now();
+        while table.behind.load(Ordering::Relaxed) >= options.stop_sstables && !table.is_dropped() {
+            self.compaction_wanted.raise();
+            std::thread::sleep(LOOK);
+            self.check_running()?;
+            if began.elapsed() >= options.stop_timeout {
+                return Err(EngineError::CompactionBehind {
+                    table: table.metadata().qualified_name(),
+                    sstables: table.behind.load(Ordering::Relaxed),
+                    limit: options.stop_sstables,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine_tests::testing::{insert, simple_table};
+    use crate::engine_tests::{World, mutation};
+
+    #[test]
+    fn writes_slow_down_before_they_stop() {
+        let options = BackpressureOptions { slowdown_sstables: 10, stop_sstables: 20, ..Default::default() };
+        assert_eq!(pressure(9, &options), Pressure::None);
+        let Pressure::Delay(first) = pressure(10, &options) else { panic!("a delay") };
+        assert!(first < LONGEST_DELAY / 50);
+        assert_eq!(pressure(19, &options), Pressure::Delay(LONGEST_DELAY));
+        assert_eq!(pressure(20, &options), Pressure::Stop);
+        assert_eq!(pressure(1000, &BackpressureOptions { stop_sstables: 0, ..options }), Pressure::None);
+        assert_eq!(pressure(3, &BackpressureOptions { stop_sstables: 3, ..options }), Pressure::Stop);
+    }
+
+    #[test]
+    fn a_write_is_refused_when_compaction_does_not_catch_up_in_time() {
+        let table = simple_table("t", Default::default());
+        let mut world = World::new(vec![table.clone()]);
+        world.options.background_threads = true;
+        // Compaction is as good as stopped.
+        world.options.compaction_throughput = 1;
+        world.options.backpressure = BackpressureOptions {
+            slowdown_sstables: 2,
+            stop_sstables: 4,
+            stop_timeout: Duration::from_millis(50),
+        };
+        let engine = world.open().unwrap();
+        let write = |k: i32| engine.apply(&[mutation(&table, insert(k, &[7; 100], 1))]);
+        let mut refused = None;
+        for k in 0..2000 {
+            if let Err(error) = write(k) {
+                refused = Some(error);
+                break;
+            }
+            if k % 100 == 99 {
+                engine.flush(None).unwrap();
+            }
+        }
+        assert!(matches!(refused, Some(EngineError::CompactionBehind { limit: 4, .. })), "{refused:?}");
+        engine.set_autocompaction(table.id, false).unwrap();
+        write(10_000).unwrap();
+    }
+
+    #[test]
+    fn without_threads_of_its_own_the_engine_compacts_where_it_writes() {
+        let table = simple_table("t", Default::default());
+        let mut world = World::new(vec![table.clone()]);
+        world.options.backpressure =
+            BackpressureOptions { slowdown_sstables: 3, stop_sstables: 4, ..Default::default() };
+        let engine = world.open().unwrap();
+        for k in 0..40 {
+            engine.apply(&[mutation(&table, insert(k, b"x", 1))]).unwrap();
+            engine.flush(None).unwrap();
+        }
+        assert!(world.sstables(&table) < 10);
+    }
+}

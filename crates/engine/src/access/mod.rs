@@ -1,0 +1,5 @@
+//! Reads and writes of partitions.
+
+mod backpressure;
+mod read;
+mod write;

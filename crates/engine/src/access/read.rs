@@ -1,0 +1,424 @@
+//! The way of a read: a view, the sources that may hold something of it, one merged stream.
+
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use cassette_rows::merge::merge_rows;
+use cassette_rows::schema::RowsPerPartition;
+use cassette_rows::stream::EmptyStream;
+use cassette_rows::token::murmur3_hash;
+use cassette_rows::{
+    Bound, DecoratedKey, DeletionTime, MergedStream, PartitionHeader, PartitionStream, RangeTombstoneMarker,
+    Result as StorageResult, Row, Selection, TableMetadata, Unfiltered,
+};
+use cassette_sstable::chunked_file::Caching;
+
+use crate::basics::error::Result;
+use crate::basics::key_range::{KeyBounds, KeyRange};
+use crate::basics::metrics::ReadTally;
+use crate::basics::trace::trace;
+use crate::memory::memtable::{MemtableScan, Partition, PartitionRead};
+use crate::store::core::Core;
+use crate::store::row_cache::Found;
+use crate::store::sstable_handle::SSTable;
+use crate::store::table::{Table, View};
+
+type Source = Box<dyn PartitionStream>;
+
+impl Core {
+    /// See [`Engine::read_first`](crate::Engine::read_first).
+    pub fn read(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        selection: &Selection,
+        wanted: Option<u32>,
+    ) -> Result<Source> {
+        self.check_running()?;
+        let view = table.view();
+        if self.row_cache.is_enabled()
+            && self.row_cache.takes(&view.table)
+            && let Some(read) = self.read_cached(table, &view, key, selection, wanted)?
+        {
+            return Ok(read);
+        }
+        Ok(self.read_stored(table, &view, key, selection)?.0)
+    }
+
+    /// See [`Engine::read_uncached`](crate::Engine::read_uncached).
+    pub fn read_uncached(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        selection: &Selection,
+    ) -> Result<(Source, u64)> {
+        self.check_running()?;
+        self.read_stored(table, &table.view(), key, selection)
+    }
+
+    /// See [`Engine::may_contain`](crate::Engine::may_contain).
+    pub fn may_contain(&self, table: &Table, key: &DecoratedKey) -> Result<bool> {
+        self.check_running()?;
+        let view = table.view();
+        self.check_whole(&view)?;
+        if view.memtables().any(|memtable| memtable.contains(key)) {
+            return Ok(true);
+        }
+        let hash = murmur3_hash(key.key());
+        Ok(view.sstables.iter().any(|sstable| sstable.reader.may_contain_hashed(key, hash)))
+    }
+
+    /// Reads from the row cache, or into it; `None` if that cannot answer.
+    fn read_cached(
+        &self,
+        table: &Table,
+        view: &View,
+        key: &DecoratedKey,
+        selection: &Selection,
+        wanted: Option<u32>,
+    ) -> Result<Option<Source>> {
+        let answer = |partition: Option<Partition>, view: &View| -> Source {
+            let Some(partition) = partition else { return Box::new(EmptyStream) };
+            let selection = Arc::new(selection.clone());
+            Box::new(PartitionRead::new(key.clone(), partition, view.table.clone(), selection))
+        };
+        match self.row_cache.find(view, key, selection, wanted) {
+            Found::Hit(partition) => {
+                trace(|| "Row cache hit");
+                table.metrics.record_read(&ReadTally::default());
+                return Ok(Some(answer(partition, view)));
+            }
+            Found::Unusable => {
+                trace(|| "Ignoring row cache as cached value could not satisfy query");
+                return Ok(None);
+            }
+            Found::Nothing => trace(|| "Row cache miss"),
+        }
+        let rows = view.table.params.caching.rows_per_partition;
+        let begins_at_head = selection.slices.is_all() && !selection.reversed;
+        if rows != RowsPerPartition::All && !begins_at_head {
+            trace(
+                || "Fetching data but not populating cache as query does not query from the start of the partition",
+            );
+            return Ok(None);
+        }
+        let Some(view) = self.fill_row_cache(table, key)? else { return Ok(None) };
+        Ok(match self.row_cache.look(&view, key, selection, wanted) {
+            Found::Hit(partition) => Some(answer(partition, &view)),
+            Found::Unusable | Found::Nothing => None,
+        })
+    }
+
+    /// Reads a partition into the row cache, and gives the view that it was read from; `None` if something of it is there or being
+    /// read.
+    pub fn fill_row_cache(&self, table: &Table, key: &DecoratedKey) -> Result<Option<Guard<Arc<View>>>> {
+        let Some(loading) = self.row_cache.begin(table.id, key) else { return Ok(None) };
+        // The place first, then the view: see there.
+        let view = table.view();
+        let (mut stream, _) = self.read_stored(table, &view, key, &Selection::all())?;
+        trace(|| "Caching rows");
+        let rows = view.table.params.caching.rows_per_partition;
+        loading.publish(&mut *stream, &view, rows, self.now_seconds())?;
+        Ok(Some(view))
+    }
+
+    /// Reads from memtables and SSTables; says how many of these had the partition.
+    fn read_stored(
+        &self,
+        table: &Table,
+        view: &View,
+        key: &DecoratedKey,
+        selection: &Selection,
+    ) -> Result<(Source, u64)> {
+        self.check_whole(view)?;
+        trace(|| format!("Executing single-partition query on {}", view.table.name));
+        trace(|| "Acquiring sstable references");
+        let selection = Arc::new(selection.clone());
+        let hash = murmur3_hash(key.key());
+        let candidates = view.sstables.iter().filter(|sstable| may_have(sstable, &selection));
+        let mut tally = ReadTally::default();
+        if asks_for_one_row(&view.table, &selection) {
+            let read = read_row(view, (key, hash), &selection, candidates, &mut tally)?;
+            table.metrics.record_read(&tally);
+            return Ok((read, tally.sstables));
+        }
+        trace(|| "Merging memtable contents");
+        let mut sources: Vec<Source> = Vec::new();
+        let mut deletion = DeletionTime::LIVE;
+        for memtable in view.memtables() {
+            if let Some(found) = memtable.read(key, &view.table, &selection) {
+                deletion = deletion.max(found.deletion());
+                sources.push(Box::new(found));
+            }
+        }
+        for sstable in candidates {
+            // They come by their greatest timestamps: neither this one nor those after it have anything that is left.
+            if deletion.deletes(sstable.max_timestamp()) {
+                break;
+            }
+            let Some(found) = read_sstable(sstable, (key, hash), &selection, &mut tally)? else { continue };
+            if !sstable.reader.may_have_deletions() {
+                sources.push(Box::new(found));
+                continue;
+            }
+            if let Some(headed) = Headed::new(found)? {
+                deletion = deletion.max(headed.deletion);
+                sources.push(Box::new(headed));
+            }
+        }
+        table.metrics.record_read(&tally);
+        trace(|| format!("Merged data from memtables and {} sstables", tally.sstables));
+        Ok((merged(sources, &view.table, selection.reversed), tally.sstables))
+    }
+
+    /// See [`Engine::scan`](crate::Engine::scan).
+    pub fn scan(&self, table: &Table, range: &KeyRange, selection: &Selection) -> Result<Source> {
+        self.check_running()?;
+        let bounds = range.bounds();
+        if bounds.is_empty() {
+            return Ok(Box::new(EmptyStream));
+        }
+        let view = table.view();
+        self.check_whole(&view)?;
+        let selection = Arc::new(selection.clone());
+        trace(|| {
+            let sstables = view.sstables.iter().filter(|sstable| lies_in(sstable, &bounds)).count();
+            format!("Executing seq scan across {sstables} sstables for {}", view.table.qualified_name())
+        });
+        let mut sources: Vec<Source> = Vec::new();
+        let mut sstables = 0;
+        for memtable in view.memtables().filter(|memtable| !memtable.is_empty()) {
+            let scan =
+                MemtableScan::new(memtable.clone(), view.table.clone(), bounds.clone(), selection.clone());
+            sources.push(Box::new(scan));
+        }
+        for sstable in view.sstables.iter().filter(|sstable| lies_in(sstable, &bounds)) {
+            if may_have(sstable, &selection) {
+                sstables += 1;
+                let (start, end) = (bounds.start.as_ref(), bounds.end.as_ref());
+                sources.push(Box::new(sstable.scan(start, end, &selection, Caching::Use)?));
+            }
+        }
+        table.metrics.sstables_per_range_read.record(sstables);
+        Ok(merged(sources, &view.table, selection.reversed))
+    }
+}
+
+/// What an SSTable has of a partition.
+fn read_sstable(
+    sstable: &Arc<SSTable>,
+    (key, hash): (&DecoratedKey, (u64, u64)),
+    selection: &Arc<Selection>,
+    tally: &mut ReadTally,
+) -> StorageResult<Option<impl PartitionStream + use<>>> {
+    let found = sstable.read(key, hash, selection, tally)?;
+    trace(|| match &found {
+        Some(_) => format!("Partition index found for sstable {}", sstable.id()),
+        None => format!("Bloom filter or partition index allows skipping sstable {}", sstable.id()),
+    });
+    Ok(found)
+}
+
+/// Whether anything of some partition in the SSTable can be in the answer.
+fn may_have(sstable: &SSTable, selection: &Selection) -> bool {
+    // Who wants no rows wants to know what partitions there are.
+    selection.slices.as_slice().is_empty()
+        || sstable.reader.may_contain_rows_in(&selection.slices)
+        || sstable.reader.may_have_static()
+        || sstable.reader.may_have_deletions()
+}
+
+fn lies_in(sstable: &SSTable, bounds: &KeyBounds) -> bool {
+    bounds.intersects(sstable.reader.first_key(), sstable.reader.last_key())
+}
+
+/// One stream of many. A memtable is reconciled in itself; an SSTable is too if we wrote it, but where deletions occur
+/// that is not left to whoever else may have.
+fn merged(mut sources: Vec<Source>, table: &Arc<TableMetadata>, reversed: bool) -> Source {
+    match &sources[..] {
+        [] => Box::new(EmptyStream),
+        [only] if only.is_reconciled() => sources.remove(0),
+        _ => Box::new(MergedStream::new(sources, table.clone(), reversed)),
+    }
+}
+
+/// Whether the selection can give one row at most, whose older versions need not be read once each of its columns has been
+/// found in newer ones.
+fn asks_for_one_row(table: &TableMetadata, selection: &Selection) -> bool {
+    if table.is_counter
+        || table.columns.iter().flatten().any(|column| column.data_type.is_multi_cell())
+        || table.has_static_columns()
+    {
+        return false;
+    }
+    match selection.slices.as_slice() {
+        [slice] => {
+            slice.start.prefix.len() == table.clustering.len()
+                && slice.start.prefix == slice.end.prefix
+                && slice.start.side != slice.end.side
+        }
+        _ => false,
+    }
+}
+
+/// Reads one row: memtables first, then SSTables from the greatest timestamps down, as long as they can still change it.
+fn read_row<'a>(
+    view: &View,
+    (key, hash): (&DecoratedKey, (u64, u64)),
+    selection: &Arc<Selection>,
+    sstables: impl Iterator<Item = &'a Arc<SSTable>>,
+    tally: &mut ReadTally,
+) -> Result<Source> {
+    let mut found = Versions::default();
+    trace(|| "Merging memtable contents");
+    for memtable in view.memtables() {
+        if let Some(read) = memtable.read(key, &view.table, selection) {
+            found.take(read)?;
+        }
+    }
+    for sstable in sstables {
+        if !found.can_be_changed_by(sstable.max_timestamp(), &view.table) {
+            break;
+        }
+        if let Some(partition) = read_sstable(sstable, (key, hash), selection, tally)? {
+            found.take(partition)?;
+        }
+    }
+    trace(|| format!("Merged data from memtables and {} sstables", tally.sstables));
+    Ok(found.into_stream(key, &view.table, selection))
+}
+
+/// What was found of a row.
+#[derive(Default)]
+struct Versions {
+    partition_found: bool,
+    partition_deletion: Option<DeletionTime>,
+    /// The greatest range deletion that covers it.
+    range_deletion: Option<DeletionTime>,
+    rows: Vec<Row>,
+}
+
+impl Versions {
+    fn take(&mut self, mut stream: impl PartitionStream) -> StorageResult<()> {
+        let greater = |a: Option<DeletionTime>, b: DeletionTime| match a {
+            Some(a) => Some(a.max(b)),
+            None => (!b.is_live()).then_some(b),
+        };
+        let Some(header) = stream.next_partition()? else { return Ok(()) };
+        self.partition_found = true;
+        self.partition_deletion = greater(self.partition_deletion, header.deletion);
+        // Markers are clipped to the selection, which is one row: what is open anywhere covers the row.
+        while let Some(unfiltered) = stream.next_unfiltered()? {
+            match unfiltered {
+                Unfiltered::Row(row) => self.rows.push(row),
+                Unfiltered::Marker(marker) => {
+                    if let Some(open) = marker.open {
+                        self.range_deletion = greater(self.range_deletion, open);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn deletion(&self) -> DeletionTime {
+        let partition = self.partition_deletion.unwrap_or(DeletionTime::LIVE);
+        self.range_deletion.map_or(partition, |range| partition.max(range))
+    }
+
+    /// Whether data with timestamps up to `max_timestamp` can make a difference.
+    fn can_be_changed_by(&self, max_timestamp: i64, table: &TableMetadata) -> bool {
+        if self.deletion().deletes(max_timestamp) {
+            return false;
+        }
+        if self.rows.iter().any(|row| row.deletion().deletes(max_timestamp)) {
+            return false;
+        }
+        let is_newer = |timestamp: i64| timestamp > max_timestamp;
+        let has_liveness =
+            self.rows.iter().any(|row| !row.liveness().is_empty() && is_newer(row.liveness().timestamp));
+        let has_cell = |column: &Arc<cassette_rows::ColumnMetadata>| {
+            self.rows.iter().any(|row| row.cell(column.id).is_some_and(|cell| is_newer(cell.timestamp)))
+        };
+        !has_liveness || !table.regular_columns().all(has_cell)
+    }
+
+    fn into_stream(self, key: &DecoratedKey, table: &TableMetadata, selection: &Selection) -> Source {
+        if !self.partition_found {
+            return Box::new(EmptyStream);
+        }
+        let partition = self.partition_deletion.unwrap_or(DeletionTime::LIVE);
+        let header = PartitionHeader { key: key.clone(), deletion: partition, static_row: None };
+        let row = merge_rows(&self.rows, self.deletion(), table);
+        let range = self.range_deletion.filter(|range| *range > partition);
+        let (open, close) =
+            range.zip(selection.slices.as_slice().first()).map_or((None, None), |(range, slice)| {
+                let (first, last) = match selection.reversed {
+                    true => (&slice.end, &slice.start),
+                    false => (&slice.start, &slice.end),
+                };
+                let marker = |bound: &Bound, close, open| {
+                    Some(Box::new(RangeTombstoneMarker { bound: bound.clone(), close, open }))
+                };
+                (marker(first, None, Some(range)), marker(last, Some(range), None))
+            });
+        Box::new(RowStream { header: Some(header), open, row, close, started: false })
+    }
+}
+
+/// A stream of one partition whose header has been read ahead.
+struct Headed<S> {
+    header: Option<PartitionHeader>,
+    deletion: DeletionTime,
+    started: bool,
+    stream: S,
+}
+
+impl<S: PartitionStream> Headed<S> {
+    /// `None` if there is no partition.
+    fn new(mut stream: S) -> StorageResult<Option<Self>> {
+        let Some(header) = stream.next_partition()? else { return Ok(None) };
+        Ok(Some(Self { deletion: header.deletion, header: Some(header), started: false, stream }))
+    }
+}
+
+impl<S: PartitionStream> PartitionStream for Headed<S> {
+    fn next_partition(&mut self) -> StorageResult<Option<PartitionHeader>> {
+        if std::mem::replace(&mut self.started, true) {
+            return self.stream.next_partition();
+        }
+        Ok(self.header.take())
+    }
+
+    fn next_unfiltered(&mut self) -> StorageResult<Option<Unfiltered>> {
+        if self.started { self.stream.next_unfiltered() } else { Ok(None) }
+    }
+}
+
+/// A partition of one row, within the range tombstone that covers it, if any.
+struct RowStream {
+    header: Option<PartitionHeader>,
+    open: Option<Box<RangeTombstoneMarker>>,
+    row: Option<Row>,
+    close: Option<Box<RangeTombstoneMarker>>,
+    started: bool,
+}
+
+impl PartitionStream for RowStream {
+    fn next_partition(&mut self) -> StorageResult<Option<PartitionHeader>> {
+        if self.started {
+            (self.open, self.row, self.close) = (None, None, None);
+        }
+        self.started = true;
+        Ok(self.header.take())
+    }
+
+    fn next_unfiltered(&mut self) -> StorageResult<Option<Unfiltered>> {
+        if !self.started {
+            return Ok(None);
+        }
+        let next = self.open.take().map(Unfiltered::Marker);
+        let next = next.or_else(|| self.row.take().map(Unfiltered::Row));
+        Ok(next.or_else(|| self.close.take().map(Unfiltered::Marker)))
+    }
+}

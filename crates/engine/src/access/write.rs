@@ -1,0 +1,370 @@
+//! The way of a write: room, log, memtable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cassette_rows::key::MAX_KEY_LENGTH;
+use cassette_rows::{DecoratedKey, PartitionUpdate, Row, TableId, TableMetadata};
+use crossbeam_utils::sync::ShardedLockReadGuard;
+
+use crate::api::engine::{Mutation, Promise};
+use crate::basics::error::{EngineError, Result};
+use crate::basics::trace::trace;
+use crate::log::commitlog::{Position, Record, TableVersion};
+use crate::log::mutation_codec;
+use crate::log::schema_journal::JournalRecord;
+use crate::memory::pool::Admitted;
+use crate::store::core::{Core, Phase};
+use crate::store::table::{Table, View};
+
+/// How long a writer waits for room before it looks whether there will be any.
+const ROOM_CHECK: Duration = Duration::from_millis(50);
+
+impl Core {
+    /// See [`Engine::apply`](crate::Engine::apply) and [`Promise`].
+    /// Returns where the log record ends; the least position if nothing was logged.
+    pub fn apply(self: &Arc<Self>, mutations: &[Mutation], promise: Promise) -> Result<Position> {
+        self.check_running()?;
+        if self.phase() == Phase::Recovering {
+            return Err(EngineError::Recovering);
+        }
+        mutations.iter().try_for_each(check_lengths)?;
+        match mutations {
+            [] => Ok(Position::ZERO),
+            [only] => self.apply_one(only, promise),
+            many => self.apply_many(many, promise),
+        }
+    }
+
+    /// See [`Engine::apply_schema`](crate::Engine::apply_schema).
+    pub fn apply_schema(
+        self: &Arc<Self>,
+        mutations: &[Mutation],
+        is_schema: &dyn Fn(&TableMetadata) -> bool,
+    ) -> Result<()> {
+        self.check_running()?;
+        if self.phase() == Phase::Recovering {
+            return Err(EngineError::Recovering);
+        }
+        let journaled: Vec<&Mutation> = mutations
+            .iter()
+            .filter(|mutation| !mutation.update.is_empty() && is_schema(&mutation.table))
+            .collect();
+        let mut record = JournalRecord::new(&LogRecord::of_mutations(&journaled));
+        if !journaled.is_empty() {
+            self.journal.reserve(&record)?;
+        }
+        record.position = self.apply(mutations, Promise::Itself)?;
+        if let Some(log) = &*self.log.load() {
+            log.sync()?;
+        }
+        if journaled.is_empty() {
+            return Ok(());
+        }
+        let tables: Vec<TableId> = record.table_ids().collect();
+        if let Err(cause) = self.journal.append(record) {
+            tracing::warn!(error = %cause, "cannot write the schema journal: flushing the schema instead");
+            self.flushed_together.lock().pending.extend(tables);
+            return self.flush_pending(Duration::ZERO).map_err(|_| EngineError::OnlyInLog { cause });
+        }
+        if let Err(error) = self.flush_together(&tables) {
+            tracing::warn!(%error, "schema changes stay in the schema journal until their tables are flushed");
+        }
+        Ok(())
+    }
+
+    fn apply_one(self: &Arc<Self>, mutation: &Mutation, promise: Promise) -> Result<Position> {
+        let mut position = Position::ZERO;
+        if mutation.update.is_empty() {
+            return Ok(position);
+        }
+        let started = self.clock.monotonic();
+        let tables = self.tables.load();
+        let table = Self::table_in(&tables, mutation.table.id)?;
+        self.wait_for_compactions(table)?;
+        let _admitted = self.admit(size_of_update(&mutation.update))?;
+        let writing = table.begin_write()?;
+        let view = table.view();
+        if table.has_durable_writes() {
+            let record = LogRecord { tables: vec![version_of(mutation)], mutations: vec![(0, mutation)] };
+            position = self.append(&record, promise)?;
+        } else {
+            self.leave_unlogged(&view)?;
+        }
+        trace(|| format!("Adding to {} memtable", mutation.table.name));
+        let update = [(&mutation.update, &*mutation.table)];
+        let also = || self.apply_to_row_cache(table, &mutation.update.key, update.into_iter());
+        let growth = view.memtable.apply_and(&mutation.update.key, update.into_iter(), also);
+        self.memory.grow(growth);
+        drop(view);
+        drop(writing);
+        table.metrics.write_latency.record_latency(self.clock.monotonic().saturating_sub(started));
+        sample(table, &mutation.update);
+        self.flush_if_wanted();
+        Ok(position)
+    }
+
+    fn apply_many(self: &Arc<Self>, mutations: &[Mutation], promise: Promise) -> Result<Position> {
+        let mut position = Position::ZERO;
+        let started = self.clock.monotonic();
+        // By table and key: locks are taken in the order of tables, and a partition's changes made together. The tables of
+        // indexes come last: whoever finds an entry there finds the row that it was written with, too.
+        let key = |mutation: &Mutation| (mutation.table.index_of.is_some(), mutation.table.id);
+        let mut order: Vec<&Mutation> =
+            mutations.iter().filter(|mutation| !mutation.update.is_empty()).collect();
+        order.sort_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.update.key.cmp(&b.update.key)));
+        let of_tables = || order.chunk_by(|a, b| a.table.id == b.table.id);
+        let all = self.tables.load();
+        let tables = of_tables().map(|of_table| Self::table_in(&all, of_table[0].table.id));
+        let tables = tables.collect::<Result<Vec<&Arc<Table>>>>()?;
+        if tables.is_empty() {
+            return Ok(position);
+        }
+        tables.iter().try_for_each(|table| self.wait_for_compactions(table))?;
+        let _admitted = self.admit(order.iter().map(|mutation| size_of_update(&mutation.update)).sum())?;
+        let writing = tables.iter().map(|table| table.begin_write()).collect::<Result<Vec<_>>>()?;
+        // Decided once whether it is logged: what is not must be noted in its memtable.
+        let part = |(mutations, table)| Part { table, mutations, is_logged: table.has_durable_writes() };
+        let parts: Vec<Part<'_>> = of_tables().zip(tables.iter().map(|table| &***table)).map(part).collect();
+        if parts.iter().any(|part| part.is_logged) {
+            position = self.append(&LogRecord::of(&parts), promise)?;
+        }
+        for part in parts.iter().filter(|part| !part.is_logged) {
+            self.leave_unlogged(&part.table.view())?;
+        }
+
+        let (mut growth, mut changed) = (0, 0);
+        for part in &parts {
+            let view = part.table.view();
+            trace(|| format!("Adding to {} memtable", view.table.name));
+            for same in part.partitions() {
+                let key = &same[0].update.key;
+                let updates = same.iter().map(|mutation| (&mutation.update, &*mutation.table));
+                let also = || self.apply_to_row_cache(part.table, key, updates.clone());
+                growth += view.memtable.apply_and(key, updates.clone(), also);
+                same.iter().for_each(|mutation| sample(part.table, &mutation.update));
+                changed += 1;
+            }
+        }
+        // The changes of many partitions are made as one: each took its share.
+        let share = self.clock.monotonic().saturating_sub(started) / changed;
+        for part in &parts {
+            part.partitions().for_each(|_| part.table.metrics.write_latency.record_latency(share));
+        }
+        self.memory.grow(growth);
+        drop(writing);
+        self.flush_if_wanted();
+        Ok(position)
+    }
+
+    /// Does to the row cache what is done to a memtable, under the same lock.
+    fn apply_to_row_cache<'a>(
+        &self,
+        table: &Table,
+        key: &DecoratedKey,
+        updates: impl Iterator<Item = (&'a PartitionUpdate, &'a TableMetadata)>,
+    ) {
+        // The view of now: whoever reads into the cache with a later one reads what is in the memtable by then.
+        if self.row_cache.is_enabled() && self.row_cache.takes(&table.view().table) {
+            self.row_cache.apply(table.id, key, updates);
+        }
+    }
+
+    /// Lets a write go to the memtable alone. Its table's `write_order` is held: closing flushes once nobody holds it.
+    fn leave_unlogged(&self, view: &View) -> Result<()> {
+        if self.phase() == Phase::Closed {
+            return Err(EngineError::Closed);
+        }
+        view.memtable.note_unlogged();
+        Ok(())
+    }
+
+    fn append(&self, record: &LogRecord<'_>, promise: Promise) -> Result<Position> {
+        trace(|| "Appending to commitlog");
+        let log = self.log.load();
+        let Some(log) = &*log else { return Err(EngineError::Closed) };
+        let appended = match promise {
+            Promise::Itself => log.append(record),
+            Promise::WithLater => log.append_ahead(record),
+        };
+        appended.map_err(EngineError::from)
+    }
+
+    /// Holds a write of about `bytes` up until it is its turn to take memory and the commit log is ready for it, and refuses
+    /// it when no memory will become free. No lock of a table is held. Locks of partitions, and those of callers, may be:
+    /// a write that is admitted, or waits for admission, waits for none of them.
+    fn admit(self: &Arc<Self>, bytes: usize) -> Result<Option<Admitted<'_>>> {
+        if !self.options.background_threads {
+            if self.memory.is_full() {
+                self.metrics.writes_held_up.add(1);
+                // Nobody else will do it.
+                self.flush_what_is_due();
+                if let Some(cause) = self.flush_failure.lock().clone() {
+                    return Err(self.memtables_full(cause));
+                }
+            }
+            return Ok(None);
+        }
+        let mut is_held_up = false;
+        let mut admitted = self.memory.admit(bytes, ROOM_CHECK, || {
+            if !std::mem::replace(&mut is_held_up, true) {
+                self.metrics.writes_held_up.add(1);
+            }
+            self.check_running()?;
+            if self.memory.is_short() {
+                self.flush_wanted.raise();
+                if let Some(cause) = self.flush_failure.lock().clone() {
+                    return Err(self.memtables_full(cause));
+                }
+            }
+            Ok(())
+        })?;
+        if let Some(admitted) = &mut admitted {
+            if let Some(log) = &*self.log.load() {
+                log.await_room(bytes);
+            }
+            admitted.begin();
+        }
+        Ok(admitted)
+    }
+
+    fn memtables_full(&self, cause: Arc<EngineError>) -> EngineError {
+        EngineError::MemtablesFull { limit: self.options.memtable_heap_space, cause }
+    }
+
+    /// Wakes the thread that flushes if memtables have grown too large; without threads, flushes.
+    fn flush_if_wanted(self: &Arc<Self>) {
+        if self.options.background_threads {
+            if self.memory.wants_flush() {
+                self.flush_wanted.raise();
+            }
+        } else if self.flush_wanted.take() || self.memory.wants_flush() {
+            self.flush_what_is_due();
+        }
+    }
+}
+
+impl Table {
+    /// Lets a write begin; its memtable stays the one to write to until the guard is dropped.
+    fn begin_write(&self) -> Result<ShardedLockReadGuard<'_, ()>> {
+        let guard = self.write_order.read();
+        if self.is_dropped() { Err(EngineError::UnknownTable(self.id)) } else { Ok(guard) }
+    }
+}
+
+/// Refuses what no SSTable has room for: a flush of it would fail for ever.
+fn check_lengths(mutation: &Mutation) -> Result<()> {
+    let too_long = |length| EngineError::KeyTooLong { table: mutation.table.qualified_name(), length };
+    let length = mutation.update.key.key().len();
+    if length > MAX_KEY_LENGTH {
+        return Err(too_long(length));
+    }
+    // Together they may be longer in the table of an index or a view, which has the values of several keys.
+    for row in &mutation.update.rows {
+        if row.clustering().excessive_length().is_some()
+            && let Some(value) =
+                row.clustering().values().flatten().find(|value| value.len() > MAX_KEY_LENGTH)
+        {
+            return Err(too_long(value.len()));
+        }
+    }
+    Ok(())
+}
+
+/// About how many bytes an update takes, in a memtable or in the commit log.
+fn size_of_update(update: &PartitionUpdate) -> usize {
+    let rows: usize = update.static_row.iter().chain(&update.rows).map(Row::heap_size).sum();
+    update.key.key().len() + rows
+}
+
+/// Tells the table's sampler of a change, if somebody asks.
+#[inline]
+fn sample(table: &Table, update: &PartitionUpdate) {
+    if table.metrics.sampler.is_on() {
+        let bytes: usize = update.static_row.iter().chain(&update.rows).map(Row::data_size).sum();
+        table.metrics.sampler.sample_write(update.key.key(), bytes as u64);
+    }
+}
+
+fn version_of(mutation: &Mutation) -> TableVersion {
+    TableVersion { table: mutation.table.id.0.as_u128(), schema: mutation.table.version }
+}
+
+/// What a write of many changes in one table.
+struct Part<'a> {
+    table: &'a Table,
+    /// At least one, none of them empty, in the order of keys.
+    mutations: &'a [&'a Mutation],
+    is_logged: bool,
+}
+
+impl<'a> Part<'a> {
+    /// The mutations of each partition.
+    fn partitions(&self) -> impl Iterator<Item = &'a [&'a Mutation]> {
+        self.mutations.chunk_by(|a, b| a.update.key == b.update.key)
+    }
+}
+
+/// The mutations of one `apply` as a record of the commit log.
+struct LogRecord<'a> {
+    tables: Vec<TableVersion>,
+    /// None of them empty, each with the place of its table in `tables`.
+    mutations: Vec<(usize, &'a Mutation)>,
+}
+
+impl<'a> LogRecord<'a> {
+    /// Of what is logged.
+    fn of(parts: &[Part<'a>]) -> Self {
+        let mut record = LogRecord { tables: Vec::with_capacity(parts.len()), mutations: Vec::new() };
+        record.mutations.reserve(parts.iter().map(|part| part.mutations.len()).sum());
+        for part in parts.iter().filter(|part| part.is_logged) {
+            // Of one table there are several versions only while it is being altered.
+            let first = record.tables.len();
+            part.mutations.iter().for_each(|mutation| record.add(first, mutation));
+        }
+        record
+    }
+
+    /// Of mutations of a few tables, none of them empty.
+    fn of_mutations(mutations: &[&'a Mutation]) -> Self {
+        let mut record = LogRecord { tables: Vec::new(), mutations: Vec::new() };
+        mutations.iter().for_each(|mutation| record.add(0, mutation));
+        record
+    }
+
+    /// Adds a mutation of one of the tables from `first` on, or of another.
+    fn add(&mut self, first: usize, mutation: &'a Mutation) {
+        let version = version_of(mutation);
+        let place = match self.tables[first..].iter().position(|table| *table == version) {
+            Some(place) => first + place,
+            None => {
+                self.tables.push(version);
+                self.tables.len() - 1
+            }
+        };
+        self.mutations.push((place, mutation));
+    }
+}
+
+impl Record for LogRecord<'_> {
+    fn tables(&self) -> &[TableVersion] {
+        &self.tables
+    }
+
+    fn encode_dictionary(&self, table: TableVersion, out: &mut Vec<u8>) {
+        if let Some((_, mutation)) = self.mutations.iter().find(|(_, mutation)| version_of(mutation) == table)
+        {
+            mutation_codec::encode_dictionary(&mutation.table, out);
+        }
+    }
+
+    fn size_hint(&self) -> usize {
+        self.mutations.iter().map(|(_, mutation)| size_of_update(&mutation.update)).sum()
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        for (place, mutation) in &self.mutations {
+            mutation_codec::encode(*place, &mutation.update, out);
+        }
+    }
+}

@@ -1,0 +1,465 @@
+//! Taking in SSTables that others wrote.
+//!
+//! 1. The SSTables of the directory are listed, and each is opened where it is: its schema must fit the table. With
+//!    `verify` it is read whole, and held against its checksums and its index. Nothing has been written yet.
+//! 2. Each gets a name of the table's own, announced in a [`Transaction`]; its files come there as hard links, or as copies
+//!    where they are to stay independent or lie on another volume. Files and names are synced.
+//! 3. Each is opened in its new place.
+//! 4. The transaction is committed, and the view takes them in.
+//! 5. What was to be moved is removed from the directory: never from a snapshot or a backup, see
+//!    [`import_source`](crate::admin::import_source).
+//!
+//! An error before step 4 undoes step 2; a crash before it leaves that to [`transaction::recover`]. After it, what step 5
+//! leaves is the same data again: importing it a second time changes no answer.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cassette_rows::{StorageError, TableId, TableMetadata};
+use cassette_sstable::descriptor::{FileName, parse_file_name};
+use cassette_sstable::reader::{ForeignFiles, OpenOptions};
+use cassette_sstable::statistics::{self, Statistics};
+use cassette_sstable::{Component, Descriptor, SSTableReader, Version};
+use cassette_vfs::DirEntry;
+use hashbrown::HashSet;
+
+use crate::admin::import_source::ImportSource;
+use crate::admin::tables::check_is_only;
+use crate::basics::error::{EngineError, Result};
+use crate::store::core::{Core, Phase};
+use crate::store::table::{Table, Unreadable};
+use crate::store::transaction::{self, OperationType, Transaction};
+
+/// How a directory is imported: `nodetool import`'s options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// Whether SSTables keep their level; else they begin at level 0.
+    pub keep_level: bool,
+    /// Whether SSTables stay repaired; else they count as not repaired.
+    pub keep_repaired: bool,
+    /// Whether all of every SSTable is read before any is taken. Without it only what opening looks at is checked.
+    pub verify: bool,
+    /// Whether every value is held against its type too.
+    pub extended_verify: bool,
+    /// Whether the files are copied and stay in the directory. Without it those of a snapshot or backup get a second
+    /// name and stay, and others are moved.
+    pub copy_data: bool,
+}
+
+impl Default for ImportOptions {
+    /// `nodetool import`'s defaults.
+    fn default() -> Self {
+        Self {
+            keep_level: false,
+            keep_repaired: false,
+            verify: true,
+            extended_verify: false,
+            copy_data: false,
+        }
+    }
+}
+
+/// How an SSTable got into its table's directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transfer {
+    /// It is no longer where it was.
+    Moved,
+    /// Its files have a second name now.
+    Linked,
+    /// Its files were copied.
+    Copied,
+    /// It had been put there before.
+    InPlace,
+}
+
+impl fmt::Display for Transfer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Moved => "moved",
+            Self::Linked => "linked",
+            Self::Copied => "copied",
+            Self::InPlace => "found in place",
+        })
+    }
+}
+
+/// An SSTable that was taken in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportedSSTable {
+    /// Its Data component as it was found.
+    pub from: PathBuf,
+    /// Its Data component in the table's directory.
+    pub to: PathBuf,
+    /// Partitions in it, about.
+    pub partitions: u64,
+    /// Bytes of its files.
+    pub bytes: u64,
+    /// How it got there.
+    pub transfer: Transfer,
+}
+
+/// Returns how many SSTables were imported, of how many bytes, and how: `2 SSTables (4711 bytes) moved`.
+pub fn import_summary(imported: &[ImportedSSTable]) -> String {
+    let of = |transfer| {
+        let meant = || imported.iter().filter(move |sstable| sstable.transfer == transfer);
+        let (count, bytes) = (meant().count(), meant().map(|sstable| sstable.bytes).sum::<u64>());
+        let noun = if count == 1 { "SSTable" } else { "SSTables" };
+        (count > 0).then(|| format!("{count} {noun} ({bytes} bytes) {transfer}"))
+    };
+    let transfers = [Transfer::Moved, Transfer::Linked, Transfer::Copied, Transfer::InPlace];
+    let parts: Vec<_> = transfers.into_iter().filter_map(of).collect();
+    if parts.is_empty() { "no SSTables found".to_owned() } else { parts.join(", ") }
+}
+
+/// An SSTable in its new place.
+struct Brought {
+    reader: SSTableReader,
+    /// Linked or copied.
+    transfer: Transfer,
+    /// Whether a name in the source is a symbolic link. Such an SSTable is not moved: the files are somebody else's.
+    is_linked_elsewhere: bool,
+}
+
+impl Core {
+    /// See [`Engine::import`](crate::Engine::import).
+    pub fn import(
+        self: &Arc<Self>,
+        id: TableId,
+        directory: &Path,
+        options: &ImportOptions,
+    ) -> Result<Vec<ImportedSSTable>> {
+        self.check_running()?;
+        if self.phase() == Phase::Recovering {
+            return Err(EngineError::Recovering);
+        }
+        let table = self.table(id)?;
+        let _alone = table.importing.lock();
+        self.import_alone(&table, directory, options).map_err(|cause| EngineError::ImportRefused {
+            directory: directory.to_owned(),
+            cause: Box::new(cause),
+        })
+    }
+
+    fn import_alone(
+        self: &Arc<Self>,
+        table: &Arc<Table>,
+        directory: &Path,
+        options: &ImportOptions,
+    ) -> Result<Vec<ImportedSSTable>> {
+        let ImportSource { directory, is_backup } = self.import_source(directory)?;
+        let metadata = table.metadata();
+        let sources = self.sources(&directory)?;
+        for sstable in &sources {
+            self.import_files(sstable)?;
+            self.check_sstable(sstable, &metadata, options)?;
+        }
+        if sources.is_empty() || table.is_dropped() {
+            return Ok(Vec::new());
+        }
+        // With periodic sync, an import must not survive a crash that loses earlier writes.
+        self.usable_log()?.sync()?;
+        let id = self.time_uuid();
+        let mut transaction =
+            Transaction::begin(self.fs.clone(), &table.directory, OperationType::Import, id)?;
+        let brought = self.bring(table, &metadata, &sources, options, &mut transaction);
+        let brought = match brought {
+            Ok(brought) => brought,
+            Err(error) => {
+                if let Err(left) = transaction.abort() {
+                    tracing::warn!(error = %left, "files of a failed import stay until the next start");
+                }
+                return Err(error);
+            }
+        };
+        let (mut readers, mut imported, mut stays) = (Vec::new(), Vec::new(), Vec::new());
+        for (source, Brought { reader, transfer, is_linked_elsewhere }) in sources.iter().zip(brought) {
+            imported.push(ImportedSSTable {
+                from: source.path(Component::Data),
+                to: reader.descriptor().path(Component::Data),
+                partitions: reader.estimated_keys(),
+                bytes: reader.bytes_on_disk(),
+                transfer,
+            });
+            readers.push(reader);
+            stays.push(options.copy_data || is_backup || is_linked_elsewhere);
+        }
+        let committed = self.commit(table, transaction, &[])?;
+        self.take_in(table, readers)?;
+        if let Err(error) = committed.finish() {
+            tracing::warn!(%error, "the log of an import stays until the next start");
+        }
+        let moved = sources.iter().zip(&mut imported).zip(stays).filter(|(_, stays)| !stays);
+        for ((sstable, imported), _) in moved {
+            match self.remove_source(sstable) {
+                Ok(()) => imported.transfer = Transfer::Moved,
+                Err(error) => {
+                    tracing::warn!(%error, "what has been imported stays in its old place too");
+                }
+            }
+        }
+        for sstable in &imported {
+            let (from, to) = (sstable.from.display(), sstable.to.display());
+            tracing::info!(%from, %to, bytes = sstable.bytes, how = %sstable.transfer, "imported an SSTable");
+        }
+        Ok(imported)
+    }
+
+    /// The SSTables of a directory, but for those that an interrupted transaction there has not added, or has removed.
+    fn sources(&self, directory: &Path) -> Result<Vec<Descriptor>> {
+        let entries =
+            self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
+        let doomed = transaction::doomed(self.fs.as_ref(), directory, &entries)?;
+        let mut found = Vec::new();
+        for entry in entries.iter().filter(|entry| !entry.is_dir) {
+            if doomed.iter().any(|prefix| entry.name.starts_with(prefix)) {
+                continue;
+            }
+            match parse_file_name(&entry.name) {
+                Some(FileName::Known(version, id, Component::Data)) => {
+                    found.push(Descriptor::of_version(directory, version, id));
+                }
+                Some(FileName::Known(version, id, Component::Toc)) => {
+                    let data = Descriptor::of_version(directory, version, id).file_name(Component::Data);
+                    if !entries.iter().any(|other| other.name == data) {
+                        let path = directory.join(data);
+                        return Err(StorageError::corrupt(path, "listed by its TOC.txt but missing").into());
+                    }
+                }
+                Some(FileName::OtherVersion { version, format }) => {
+                    let detail = format!(
+                        "SSTables of version {version} of the format {format} are not supported; supported: nb and oa (big), da (bti)"
+                    );
+                    let path = directory.join(&entry.name);
+                    return Err(StorageError::Unsupported { path, detail }.into());
+                }
+                _ => {}
+            }
+        }
+        found.sort_unstable_by_key(|descriptor| descriptor.id);
+        Ok(found)
+    }
+
+    /// Reads an SSTable where it is; nothing is written.
+    fn check_sstable(
+        &self,
+        source: &Descriptor,
+        metadata: &Arc<TableMetadata>,
+        options: &ImportOptions,
+    ) -> Result<()> {
+        let opening = OpenOptions { foreign: ForeignFiles::Trust };
+        let reader = SSTableReader::open(
+            self.fs.clone(),
+            source.clone(),
+            metadata.clone(),
+            self.cache.clone(),
+            opening,
+        )?;
+        if options.verify || options.extended_verify {
+            reader.verify()?;
+        }
+        if options.extended_verify {
+            reader.verify_values()?;
+        }
+        Ok(())
+    }
+
+    /// Steps 2 and 3.
+    fn bring(
+        &self,
+        table: &Table,
+        metadata: &Arc<TableMetadata>,
+        sources: &[Descriptor],
+        options: &ImportOptions,
+        transaction: &mut Transaction,
+    ) -> Result<Vec<Brought>> {
+        let target = |source: &Descriptor| Descriptor { version: source.version, ..table.next_descriptor() };
+        let targets: Vec<_> = sources.iter().map(target).collect();
+        for target in &targets {
+            transaction.add(target)?;
+        }
+        let mut transfers = Vec::with_capacity(targets.len());
+        for (source, target) in sources.iter().zip(&targets) {
+            let (mut is_linked, mut is_linked_elsewhere) = (!options.copy_data, false);
+            for (name, from) in self.import_files(source)? {
+                is_linked_elsewhere |= from != source.directory.join(&name);
+                let component = name.strip_prefix(&source.file_prefix()).unwrap_or_default();
+                let to = target.directory.join(target.file_prefix() + component);
+                if component == Component::Statistics.file_name() {
+                    self.bring_statistics(source.version, &from, &to, options)?;
+                } else {
+                    is_linked &= self.bring_file(&from, &to, options.copy_data)?;
+                }
+            }
+            let transfer = if is_linked { Transfer::Linked } else { Transfer::Copied };
+            transfers.push((transfer, is_linked_elsewhere));
+        }
+        let directory = &table.directory;
+        self.fs.sync_dir(directory).map_err(|e| StorageError::io(directory, "sync the directory", e))?;
+        let opening = OpenOptions { foreign: ForeignFiles::Trust };
+        let mut brought = Vec::with_capacity(targets.len());
+        for (target, (transfer, is_linked_elsewhere)) in targets.into_iter().zip(transfers) {
+            let reader =
+                SSTableReader::open(self.fs.clone(), target, metadata.clone(), self.cache.clone(), opening)?;
+            let reader = reader.adopted()?;
+            brought.push(Brought { reader, transfer, is_linked_elsewhere });
+        }
+        Ok(brought)
+    }
+
+    /// Lists the files of an SSTable.
+    pub(crate) fn files_of(&self, sstable: &Descriptor) -> Result<Vec<DirEntry>> {
+        let directory = &sstable.directory;
+        let entries =
+            self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
+        let prefix = sstable.file_prefix();
+        Ok(entries.into_iter().filter(|entry| !entry.is_dir && entry.name.starts_with(&prefix)).collect())
+    }
+
+    /// Statistics is where an SSTable's level and repair are.
+    fn bring_statistics(
+        &self,
+        version: Version,
+        from: &Path,
+        to: &Path,
+        options: &ImportOptions,
+    ) -> Result<()> {
+        let content = self.fs.read(from).map_err(|e| StorageError::io(from, "read", e))?;
+        let corrupt = |malformed: cassette_sstable::error::Malformed| malformed.at(from);
+        let mut statistics = Statistics::decode_version(&content, version).map_err(corrupt)?;
+        let stats = &mut statistics.stats;
+        let is_repaired = stats.repaired_at != 0 || stats.pending_repair.is_some();
+        let level = (stats.level != 0 && !options.keep_level).then_some(0);
+        let repaired_at = (is_repaired && !options.keep_repaired).then_some(0);
+        let changed = match (version, level.or(repaired_at.map(|_| 0))) {
+            (_, None) => return self.bring_file(from, to, options.copy_data).map(|_| ()),
+            // A repair that is under way is left out too, which shortens the file.
+            (Version::Nb, _) if repaired_at.is_some() && stats.pending_repair.take().is_some() => {
+                stats.level = level.unwrap_or(stats.level);
+                stats.repaired_at = 0;
+                statistics.encode()
+            }
+            _ => statistics::with_level_and_repair(&content, version, level, repaired_at).map_err(corrupt)?,
+        };
+        let written = self.fs.write_atomically(to, &changed);
+        Ok(written.map_err(|e| StorageError::io(to, "write", e))?)
+    }
+
+    /// Gives a file a second name, or where that cannot be makes a copy; the content is durable afterwards. Returns
+    /// whether it is a second name.
+    fn bring_file(&self, from: &Path, to: &Path, copy: bool) -> Result<bool> {
+        let linked =
+            if copy { Err(io::ErrorKind::CrossesDevices.into()) } else { self.fs.hard_link(from, to) };
+        match linked {
+            Ok(()) => {
+                // Whoever wrote it may not have synced it.
+                let io = |e| StorageError::io(to, "sync", e);
+                let length = self.fs.metadata(to).map_err(io)?.len;
+                let synced = self.fs.open_writable(to, length).and_then(|file| file.sync());
+                synced.map_err(io)?;
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(StorageError::io(to, "link", error).into())
+            }
+            Err(_) => self.copy_file(from, to).map(|()| false),
+        }
+    }
+
+    fn copy_file(&self, from: &Path, to: &Path) -> Result<()> {
+        const PIECE: usize = 1 << 20;
+        let reading = |e| StorageError::io(from, "read", e);
+        let writing = |e| StorageError::io(to, "write", e);
+        let source = self.fs.open(from).map_err(reading)?;
+        let mut target = self.fs.create(to).map_err(writing)?;
+        let mut buffer = vec![0; PIECE];
+        loop {
+            let read = source.read_at(&mut buffer, target.len()).map_err(reading)?;
+            let Some(piece) = buffer.get(..read).filter(|piece| !piece.is_empty()) else { break };
+            target.write_all(piece).map_err(writing)?;
+        }
+        Ok(target.sync().map_err(writing)?)
+    }
+
+    /// Puts SSTables into the view, in terms of the table as it is now.
+    fn take_in(self: &Arc<Self>, table: &Table, readers: Vec<SSTableReader>) -> Result<()> {
+        table.try_change_view(|view| {
+            let in_terms = |reader: SSTableReader| {
+                let reader = match Arc::ptr_eq(reader.table(), &view.table) {
+                    true => reader,
+                    false => reader.with_table(view.table.clone())?,
+                };
+                Ok(Arc::new(self.handle(reader)))
+            };
+            let added = readers.into_iter().map(in_terms).collect::<cassette_rows::Result<_>>()?;
+            view.replace_sstables(&HashSet::new(), added);
+            Ok(())
+        })
+    }
+
+    fn remove_source(&self, source: &Descriptor) -> Result<()> {
+        for file in self.files_of(source)? {
+            let path = source.directory.join(&file.name);
+            self.fs.remove_file(&path).map_err(|e| StorageError::io(&path, "remove", e))?;
+        }
+        let directory = &source.directory;
+        let synced = self.fs.sync_dir(directory);
+        Ok(synced.map_err(|e| StorageError::io(directory, "sync the directory", e))?)
+    }
+
+    /// See [`Engine::refresh`](crate::Engine::refresh).
+    ///
+    /// What is in the directory and in no view may be a flush's or compaction's, made or removed just now: so none may run.
+    pub fn refresh(self: &Arc<Self>, id: TableId) -> Result<Vec<ImportedSSTable>> {
+        self.check_running()?;
+        if self.phase() == Phase::Recovering {
+            return Err(EngineError::Recovering);
+        }
+        let table = self.table(id)?;
+        let _alone = table.importing.lock();
+        let _no_compaction = self.pause_compactions(&table);
+        let _no_flush = table.flush.lock();
+        let metadata = table.metadata();
+        let view = table.view();
+        let known: HashSet<_> =
+            view.sstables.iter().chain(&*view.set_aside).map(|sstable| sstable.id()).collect();
+        drop(view);
+        let mut found = self.sources(&table.directory)?;
+        let entries = self.fs.read_dir(&table.directory);
+        let entries = entries.map_err(|error| StorageError::io(&table.directory, "list", error))?;
+        found.iter().try_for_each(|descriptor| check_is_only(&entries, descriptor))?;
+        found.retain(|descriptor| !known.contains(&descriptor.id));
+        let mut readers = Vec::with_capacity(found.len());
+        for descriptor in found {
+            self.check_no_links(&descriptor)?;
+            table.skip_number(descriptor.id);
+            let options = OpenOptions { foreign: ForeignFiles::Trust };
+            let (fs, cache) = (self.fs.clone(), self.cache.clone());
+            let reader = SSTableReader::open(fs, descriptor, metadata.clone(), cache, options)?;
+            // All of it, also where it carries checksums of ours: whoever copied it here may have damaged it.
+            reader.verify()?;
+            readers.push(reader);
+        }
+        let readers: Vec<_> =
+            readers.into_iter().map(SSTableReader::adopted).collect::<cassette_rows::Result<_>>()?;
+        let mut taken = Vec::with_capacity(readers.len());
+        for reader in &readers {
+            let path = reader.descriptor().path(Component::Data);
+            let (partitions, bytes) = (reader.estimated_keys(), reader.bytes_on_disk());
+            let transfer = Transfer::InPlace;
+            taken.push(ImportedSSTable { from: path.clone(), to: path, partitions, bytes, transfer });
+        }
+        let read: HashSet<_> = readers.iter().map(|reader| reader.descriptor().id).collect();
+        self.take_in(&table, readers)?;
+        // What could not be opened at the start is now, or gone.
+        let is_left = |sstable: &Unreadable| {
+            !read.contains(&sstable.descriptor.id)
+                && entries.iter().any(|entry| entry.name.starts_with(&sstable.descriptor.file_prefix()))
+        };
+        table.change_view(|view| {
+            view.unreadable = view.unreadable.iter().filter(|sstable| is_left(sstable)).cloned().collect();
+        });
+        Ok(taken)
+    }
+}

@@ -1,0 +1,12 @@
+//! Operations on whole tables: creation and removal, recovery, snapshots, imports, verification,
+//! saved caches, statistics.
+
+pub(crate) mod import;
+mod import_source;
+mod recovery;
+pub(crate) mod saved_caches;
+pub(crate) mod snapshots;
+pub(crate) mod stats;
+mod tables;
+pub(crate) mod unknown_tables;
+pub(crate) mod verify;

@@ -1,0 +1,342 @@
+//! Figures that are computed from what there is now: sizes, numbers, distributions over SSTables.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use cassette_rows::{TableId, TableMetadata};
+use cassette_sstable::chunk_cache::CacheStats;
+use cassette_sstable::statistics::EstimatedHistogram;
+use cassette_sstable::{Component, SSTableId, SSTableReader, Version};
+
+use crate::basics::metrics::{BUCKET_OFFSETS, CacheMeter, CacheRates, Distribution};
+use crate::log::commitlog::CommitLogStats;
+use crate::store::core::Core;
+use crate::store::table::{Table, View};
+use crate::strategies::options::CompactionOptions;
+
+/// Figures about one table; counters are since it was opened. What is counted and timed all along is in
+/// [`TableMetrics`](crate::basics::metrics::TableMetrics).
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct TableStats {
+    /// Where its files are.
+    pub directory: PathBuf,
+    /// Whether compactions start by themselves: by the table's options and by command.
+    pub autocompaction: bool,
+    /// Partitions in all memtables.
+    pub memtable_partitions: u64,
+    /// Rows, and deletions of ranges and partitions, written to the memtable that takes the writes, overwritten ones too.
+    pub memtable_operations: u64,
+    /// Bytes of the values in them.
+    pub memtable_data_bytes: u64,
+    /// Heap bytes of the table's memtables.
+    pub memtable_bytes: u64,
+    /// Memtables that are being flushed or wait for it.
+    pub pending_flushes: u64,
+    /// Memtables flushed.
+    pub flushes: u64,
+    /// Bytes written by flushes.
+    pub bytes_flushed: u64,
+    /// SSTables that are read.
+    pub sstables: u64,
+    /// Those of them that are of another version than the one that is written, `nb`.
+    pub old_sstables: u64,
+    /// SSTables that were found corrupt and are left out.
+    pub sstables_set_aside: u64,
+    /// SSTables on each level, from 0, and the bytes of their data; up to the highest level that there is.
+    pub levels: Vec<LevelStats>,
+    /// Bytes of the files of the largest SSTable.
+    pub max_sstable_bytes: u64,
+    /// The longest span between write times in one SSTable, milliseconds.
+    pub max_sstable_millis: u64,
+    /// Bytes of the files of the SSTables that are read.
+    pub live_disk_bytes: u64,
+    /// Bytes of the files of all SSTables that are there, those that are left out too.
+    pub total_disk_bytes: u64,
+    /// Bytes of the rows of those that are read, before compression.
+    pub uncompressed_bytes: u64,
+    /// Of those, bytes in SSTables that Cassandra marked as repaired.
+    pub repaired_bytes: u64,
+    /// Of those, bytes in SSTables that Cassandra marked as pending repair.
+    pub pending_repair_bytes: u64,
+    /// Stored bytes by plain bytes, over the SSTables that are compressed; `None` if none is.
+    pub compression_ratio: Option<f64>,
+    /// Partitions in SSTables, about: those in several count several times.
+    pub estimated_partitions: u64,
+    /// Bytes of Filter.db files.
+    pub bloom_filter_disk_bytes: u64,
+    /// Bytes that bloom filters take in memory.
+    pub bloom_filter_bytes: u64,
+    /// Bytes that index summaries take in memory.
+    pub index_summary_bytes: u64,
+    /// Bytes that the places of compressed chunks take in memory.
+    pub compression_metadata_bytes: u64,
+    /// The smallest partition in an SSTable, bytes, about; 0 if there is none.
+    pub min_partition_bytes: u64,
+    /// The largest.
+    pub max_partition_bytes: u64,
+    /// The mean.
+    pub mean_partition_bytes: u64,
+    /// The share of cells that a compaction could drop, about.
+    pub droppable_ratio: f64,
+    /// Compactions that wait to be done, about.
+    pub pending_compactions: u64,
+    /// Compactions done.
+    pub compactions: u64,
+    /// Bytes written by compactions.
+    pub bytes_compacted: u64,
+}
+
+/// Figures about one level of a table.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LevelStats {
+    /// SSTables on it.
+    pub sstables: u64,
+    /// Bytes of their Data components, by which levels are measured.
+    pub bytes: u64,
+}
+
+/// How a table's partitions in SSTables are distributed; those in several SSTables count several times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartitionStats {
+    /// By bytes before compression.
+    pub bytes: Distribution,
+    /// By cells.
+    pub cells: Distribution,
+}
+
+/// Figures about the whole engine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EngineStats {
+    /// Heap bytes of all memtables.
+    pub memtable_bytes: u64,
+    /// Heap bytes that all memtables may have.
+    pub memtable_bytes_max: u64,
+    /// The chunk cache: `file_cache_size`.
+    pub chunk_cache: CacheStats,
+    /// The key cache.
+    pub key_cache: CacheStats,
+    /// The row cache.
+    pub row_cache: CacheStats,
+    /// The counter cache.
+    pub counter_cache: CacheStats,
+    /// Look-ups a second in the chunk, key, row and counter cache.
+    pub cache_rates: [CacheRates; 4],
+    /// The commit log, once recovery has ended.
+    pub commit_log: Option<CommitLogStats>,
+    /// Tables with data that the schema does not name, when they were last listed; see
+    /// [`Engine::unknown_tables`](crate::Engine::unknown_tables).
+    pub unknown_tables: u64,
+    /// Bytes of their files and of the commit log segments kept for them.
+    pub unknown_table_bytes: u64,
+    /// Since when, by the engine's monotonic clock.
+    pub now: Duration,
+}
+
+impl EngineStats {
+    /// The caches, by the names that `system_views.caches` has for them.
+    pub fn caches(&self) -> [(&'static str, &CacheStats, &CacheRates); 4] {
+        let [chunks, keys, rows, counters] = &self.cache_rates;
+        [
+            ("chunks", &self.chunk_cache, chunks),
+            ("counters", &self.counter_cache, counters),
+            ("keys", &self.key_cache, keys),
+            ("rows", &self.row_cache, rows),
+        ]
+    }
+}
+
+/// How much storage all tables take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BytesInUse {
+    /// Files of SSTables.
+    pub disk: u64,
+    /// Rows in memtables, which will be flushed.
+    pub memtables: u64,
+}
+
+impl Core {
+    /// See [`Engine::bytes_in_use`](crate::Engine::bytes_in_use).
+    pub fn bytes_in_use(&self) -> BytesInUse {
+        let mut bytes = BytesInUse::default();
+        for table in self.tables.load().values() {
+            let view = table.view();
+            let left_out = view.set_aside.iter().map(|sstable| sstable.reader.bytes_on_disk());
+            bytes.disk += readers(&view).map(SSTableReader::bytes_on_disk).chain(left_out).sum::<u64>();
+            bytes.memtables += view.memtables().map(|memtable| memtable.stats().data_bytes).sum::<u64>();
+        }
+        bytes
+    }
+
+    /// See [`Engine::table_stats`](crate::Engine::table_stats).
+    pub fn table_stats(&self, table: &Arc<Table>) -> TableStats {
+        let view = table.view();
+        let metrics = &table.metrics;
+        let memtable = view.memtable.stats();
+        let of_sstables = of_sstables(&view, self.now_seconds());
+        TableStats {
+            directory: table.directory.clone(),
+            autocompaction: CompactionOptions::parse(&view.table.params.compaction)
+                .is_ok_and(|options| table.compaction.lock().starts_compactions(&options)),
+            memtable_partitions: view.memtables().map(|memtable| memtable.partition_count() as u64).sum(),
+            memtable_operations: memtable.operations,
+            memtable_data_bytes: memtable.data_bytes,
+            memtable_bytes: view.memtables().map(|memtable| memtable.heap_bytes() as u64).sum(),
+            pending_flushes: view.flushing.len() as u64,
+            flushes: metrics.flushes.get(),
+            bytes_flushed: metrics.bytes_flushed.get(),
+            pending_compactions: self.pending_compactions(table) as u64,
+            compactions: metrics.compactions.get(),
+            bytes_compacted: metrics.bytes_compacted.get(),
+            sstables_set_aside: (view.set_aside.len() + view.unreadable.len()) as u64,
+            bloom_filter_disk_bytes: readers(&view).map(|reader| self.filter_file_bytes(reader)).sum(),
+            total_disk_bytes: of_sstables.live_disk_bytes + self.left_out_bytes(&view),
+            ..of_sstables
+        }
+    }
+
+    /// Bytes of the files of SSTables that are not read.
+    fn left_out_bytes(&self, view: &View) -> u64 {
+        let set_aside = view.set_aside.iter().map(|sstable| sstable.reader.bytes_on_disk());
+        let files = view
+            .unreadable
+            .iter()
+            .flat_map(|sstable| Component::ALL.into_iter().map(|of| sstable.descriptor.path(of)));
+        let unreadable = files.map(|path| self.fs.metadata(&path).map_or(0, |metadata| metadata.len));
+        set_aside.chain(unreadable).sum()
+    }
+
+    fn filter_file_bytes(&self, reader: &SSTableReader) -> u64 {
+        match reader.components().contains(&Component::Filter) {
+            true => {
+                let path = reader.descriptor().path(Component::Filter);
+                self.fs.metadata(&path).map_or(0, |metadata| metadata.len)
+            }
+            false => 0,
+        }
+    }
+
+    /// See [`Engine::partition_stats`](crate::Engine::partition_stats).
+    pub fn partition_stats(&self, table: &Table) -> PartitionStats {
+        let view = table.view();
+        let merged = |histogram: fn(&SSTableReader) -> &EstimatedHistogram| {
+            let mut counts = vec![0; BUCKET_OFFSETS.len() + 1];
+            for reader in readers(&view) {
+                for (offset, count) in histogram(reader).buckets() {
+                    let offset = offset.and_then(|offset| u64::try_from(offset).ok());
+                    // Files name their offsets; those of all versions are the same ones.
+                    let bucket = offset.map_or(BUCKET_OFFSETS.len(), |offset| {
+                        BUCKET_OFFSETS.partition_point(|other| *other < offset)
+                    });
+                    counts[bucket] += u64::try_from(count).unwrap_or(0);
+                }
+            }
+            Distribution { offsets: BUCKET_OFFSETS.into(), counts: counts.into() }
+        };
+        PartitionStats {
+            bytes: merged(|reader| &reader.stats().partition_sizes),
+            cells: merged(|reader| &reader.stats().cell_counts),
+        }
+    }
+
+    /// See [`Engine::stats`](crate::Engine::stats).
+    pub fn stats(&self) -> EngineStats {
+        EngineStats {
+            memtable_bytes: self.memory.used() as u64,
+            memtable_bytes_max: self.options.memtable_heap_space as u64,
+            chunk_cache: self.cache.stats(),
+            key_cache: self.key_cache.stats(),
+            row_cache: self.row_cache.stats(),
+            counter_cache: self.counter_cache.stats(),
+            cache_rates: self.metrics.caches.each_ref().map(CacheMeter::rates),
+            commit_log: self.log.load().as_ref().map(|log| log.stats()),
+            unknown_tables: self.unknown_tables.load(Ordering::Relaxed),
+            unknown_table_bytes: self.unknown_bytes.load(Ordering::Relaxed),
+            now: self.clock.monotonic(),
+        }
+    }
+
+    /// See [`Engine::sstable_at`](crate::Engine::sstable_at).
+    pub fn sstable_at(&self, path: &Path) -> Option<(TableId, SSTableId)> {
+        self.tables.load().values().find_map(|table| {
+            let view = table.view();
+            let mut ids = readers(&view).map(SSTableReader::descriptor);
+            ids.find(|descriptor| descriptor.path(Component::Data) == path)
+                .map(|descriptor| (table.id, descriptor.id))
+        })
+    }
+
+    /// See [`Engine::tables`](crate::Engine::tables).
+    pub fn table_list(&self) -> Vec<(TableId, Arc<TableMetadata>)> {
+        let mut tables: Vec<_> =
+            self.tables.load().iter().map(|(id, table)| (*id, table.metadata())).collect();
+        tables.sort_by(|(_, a), (_, b)| (&a.keyspace, &a.name).cmp(&(&b.keyspace, &b.name)));
+        tables
+    }
+}
+
+fn readers(view: &View) -> impl Iterator<Item = &SSTableReader> {
+    view.sstables.iter().map(|sstable| &sstable.reader)
+}
+
+/// What a view's SSTables say of themselves.
+fn of_sstables(view: &View, now_seconds: u32) -> TableStats {
+    let gc_before = now_seconds.saturating_sub(view.table.params.gc_grace_seconds);
+    let mut stats = TableStats { sstables: view.sstables.len() as u64, ..TableStats::default() };
+    let (mut stored, mut plain) = (0, 0);
+    let (mut partitions, mut partition_bytes) = (0i128, 0i128);
+    let (mut droppable, mut cells) = (0.0, 0.0);
+    for reader in readers(view) {
+        let figures = reader.stats();
+        let bytes = reader.bytes_on_disk();
+        stats.old_sstables += u64::from(reader.descriptor().version != Version::default());
+        stats.live_disk_bytes += bytes;
+        stats.max_sstable_bytes = stats.max_sstable_bytes.max(bytes);
+        let micros = figures.max_timestamp.saturating_sub(figures.min_timestamp);
+        stats.max_sstable_millis = stats.max_sstable_millis.max(u64::try_from(micros / 1000).unwrap_or(0));
+        let level = usize::try_from(figures.level).unwrap_or(0).min(LEVELS_MAX);
+        if stats.levels.len() <= level {
+            stats.levels.resize(level + 1, LevelStats::default());
+        }
+        stats.levels[level].sstables += 1;
+        stats.levels[level].bytes += reader.data_bytes_on_disk();
+
+        let uncompressed = reader.uncompressed_bytes();
+        stats.uncompressed_bytes += uncompressed;
+        if figures.pending_repair.is_some() {
+            stats.pending_repair_bytes += uncompressed;
+        } else if figures.repaired_at > 0 {
+            stats.repaired_bytes += uncompressed;
+        }
+        if figures.compression_ratio >= 0.0 {
+            stored += reader.data_bytes_on_disk();
+            plain += uncompressed;
+        }
+        stats.estimated_partitions += reader.estimated_keys();
+        stats.bloom_filter_bytes += reader.filter_heap_size() as u64;
+        stats.index_summary_bytes += reader.summary_heap_size() as u64;
+        stats.compression_metadata_bytes += reader.compression_heap_size() as u64;
+
+        let sizes = &figures.partition_sizes;
+        let least = sizes.min().unsigned_abs();
+        stats.min_partition_bytes = match stats.min_partition_bytes {
+            0 => least,
+            min => min.min(least),
+        };
+        stats.max_partition_bytes = stats.max_partition_bytes.max(sizes.max().unsigned_abs());
+        partitions += i128::from(sizes.count());
+        partition_bytes += i128::from(sizes.mean()) * i128::from(sizes.count());
+        let cell_counts = &figures.cell_counts;
+        droppable += figures.drop_times.count_until(i64::from(gc_before));
+        cells += cell_counts.mean() as f64 * cell_counts.count() as f64;
+    }
+    stats.compression_ratio = (plain > 0).then(|| stored as f64 / plain as f64);
+    stats.mean_partition_bytes =
+        partition_bytes.checked_div(partitions).and_then(|mean| u64::try_from(mean).ok()).unwrap_or(0);
+    stats.droppable_ratio = if cells > 0.0 { droppable / cells } else { 0.0 };
+    stats
+}
+
+/// A file may claim any level; nobody makes more than this.
+const LEVELS_MAX: usize = 64;

@@ -1,0 +1,449 @@
+//! Making, opening, altering, truncating and dropping tables.
+
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use cassette_rows::{StorageError, TableId, TableMetadata};
+use cassette_sstable::descriptor::{FileName, parse_file_name};
+use cassette_sstable::reader::OpenOptions;
+use cassette_sstable::{Component, Descriptor, SSTableId, SSTableReader, Version};
+use cassette_vfs::DirEntry;
+use hashbrown::HashMap;
+
+use crate::admin::snapshots::{self, Cause};
+use crate::basics::error::{EngineError, Result};
+use crate::basics::options::DiskFailurePolicy;
+use crate::log::commitlog::{AppendError, CommitLog};
+use crate::log::drop_records::{DropRecord, DropState};
+use crate::log::replay_positions::Discard;
+use crate::memory::memtable::Memtable;
+use crate::store::core::{Core, Phase};
+use crate::store::sstable_handle::SSTable;
+use crate::store::table::{Table, Unreadable};
+use crate::store::transaction::{self, OperationType, Transaction};
+use crate::strategies::options::CompactionOptions;
+
+impl Core {
+    /// See [`Engine::create_tables`](crate::Engine::create_tables).
+    pub fn create_tables(self: &Arc<Self>, created: &[Arc<TableMetadata>]) -> Result<()> {
+        self.check_running()?;
+        created.iter().try_for_each(|metadata| check_options(metadata))?;
+        let _changing = self.changing_tables.lock();
+        let mut tables = HashMap::clone(&self.tables.load());
+        let directories = self.directory.create_tables(created)?;
+        for (metadata, directory) in created.iter().zip(&directories) {
+            if let Some(old) = tables.get(&metadata.id) {
+                let name = old.metadata().qualified_name();
+                return Err(EngineError::TableExists { id: metadata.id, name });
+            }
+            if metadata.index_of.is_some() && self.phase() == Phase::Open {
+                self.empty_directory(directory)?;
+            }
+            let table = Arc::new(self.open_table(metadata.clone(), directory)?);
+            if self.phase() == Phase::Open {
+                self.readopt(&table)?;
+            }
+            tables.insert(table.id, table);
+        }
+        self.tables.store(Arc::new(tables));
+        let tables = self.tables.load();
+        created
+            .iter()
+            .filter_map(|created| tables.get(&created.id))
+            .for_each(|table| self.measure_behind(table));
+        self.compaction_wanted.raise();
+        Ok(())
+    }
+
+    /// Prepares a table that gets the id of an earlier one: what the log holds of a dropped one stays discarded, and what
+    /// was kept for an unknown one is applied.
+    fn readopt(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
+        let Some(log) = self.log.load_full() else { return Err(EngineError::Closed) };
+        if self.drops.get(table.id).is_some() {
+            self.positions.advance(table.id, log.position())?;
+            self.drops.forget(|id, _| id == table.id)?;
+        }
+        self.claim_log(table, false)
+    }
+
+    /// Removes the files of a directory: those of an earlier index of the name. An index holds nothing that its table does
+    /// not, and is built again.
+    fn empty_directory(&self, directory: &Path) -> Result<()> {
+        let entries =
+            self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
+        for entry in entries.iter().filter(|entry| !entry.is_dir) {
+            let path = directory.join(&entry.name);
+            self.fs.remove_file(&path).map_err(|error| StorageError::io(&path, "remove", error))?;
+        }
+        if !entries.is_empty() {
+            let io = |error| StorageError::io(directory, "sync the directory", error);
+            self.fs.sync_dir(directory).map_err(io)?;
+        }
+        Ok(())
+    }
+
+    fn open_table(self: &Arc<Self>, metadata: Arc<TableMetadata>, directory: &Path) -> Result<Table> {
+        transaction::recover(self.fs.as_ref(), directory)?;
+        let entries =
+            self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
+        let mut sstables = Vec::new();
+        let mut last_number = 0;
+        let mut unreadable = Vec::new();
+        for entry in entries.iter().filter(|entry| !entry.is_dir) {
+            match parse_file_name(&entry.name) {
+                Some(FileName::Known(version, id, component)) => {
+                    let descriptor = Descriptor::of_version(directory, version, id);
+                    if component == Component::Data {
+                        check_is_only(&entries, &descriptor)?;
+                    }
+                    let opened = match component {
+                        Component::Data => self.open_sstable(descriptor.clone(), &metadata),
+                        // Written last, so that its SSTable was whole: without Data rows are gone, which must not
+                        // pass for an SSTable that never was.
+                        Component::Toc if !has_data(&entries, &descriptor) => Err(StorageError::corrupt(
+                            directory.join(&entry.name),
+                            "its SSTable has no Data.db; bring the file back, or remove the SSTable's other files to go on without its rows",
+                        )),
+                        _ => continue,
+                    };
+                    if let SSTableId::Sequence(number) = id {
+                        last_number = last_number.max(number);
+                    }
+                    match opened {
+                        Ok(sstable) => sstables.push(Arc::new(sstable)),
+                        Err(error @ (StorageError::Corrupt { .. } | StorageError::Unsupported { .. }))
+                            if self.options.disk_failure_policy != DiskFailurePolicy::Stop =>
+                        {
+                            match self.options.disk_failure_policy {
+                                DiskFailurePolicy::BestEffort => tracing::error!(
+                                    %error,
+                                    "an SSTable cannot be opened and is left out (disk_failure_policy: best_effort)"
+                                ),
+                                _ => tracing::error!(
+                                    %error,
+                                    "an SSTable cannot be opened: reads of its table fail until that is put right"
+                                ),
+                            }
+                            unreadable.push(Unreadable { descriptor, error: Arc::new(error) });
+                        }
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Some(FileName::OtherVersion { version, format }) => {
+                    let detail = format!(
+                        "SSTables of version {version} of the format {format} are not supported; supported: nb and oa (big), da (bti)"
+                    );
+                    return Err(
+                        StorageError::Unsupported { path: directory.join(&entry.name), detail }.into()
+                    );
+                }
+                _ => {}
+            }
+        }
+        let begins = match &*self.log.load() {
+            Some(log) => log.position(),
+            None => crate::log::commitlog::Position::ZERO,
+        };
+        let now = self.clock.monotonic();
+        let table = Table::new(metadata, directory.to_owned(), sstables, last_number, begins, now);
+        table.change_view(|view| view.unreadable = unreadable.into());
+        // Only the log of a table that was there before recovery began holds anything of it.
+        table.recovery.lock().replayed = self.phase() == Phase::Open;
+        Ok(table)
+    }
+
+    /// Opens an SSTable. One that we did not write is verified, and from then on protected as ours are.
+    pub fn open_sstable(
+        self: &Arc<Self>,
+        descriptor: Descriptor,
+        metadata: &Arc<TableMetadata>,
+    ) -> cassette_rows::Result<SSTable> {
+        let options = OpenOptions::default();
+        let reader =
+            SSTableReader::open(self.fs.clone(), descriptor, metadata.clone(), self.cache.clone(), options)?;
+        Ok(self.handle(reader.adopted()?))
+    }
+
+    /// What the engine keeps about an SSTable, around its reader.
+    pub fn handle(self: &Arc<Self>, reader: SSTableReader) -> SSTable {
+        let (core, id): (Weak<Core>, TableId) = (Arc::downgrade(self), reader.table().id);
+        let on_corruption = move |descriptor: &Descriptor, error: &StorageError| {
+            if let Some(core) = core.upgrade() {
+                core.on_corruption(id, descriptor, error);
+            }
+        };
+        let data = reader.descriptor().path(Component::Data);
+        let modified = self.fs.metadata(&data).map_or(0, |metadata| metadata.modified_millis / 1000);
+        let created = u32::try_from(modified).ok().filter(|at| *at > 0).unwrap_or(self.now_seconds());
+        SSTable::new(reader.with_key_cache(self.key_cache.clone()), created, Arc::new(on_corruption))
+    }
+
+    /// See [`Engine::alter_table`](crate::Engine::alter_table).
+    pub fn alter_table(self: &Arc<Self>, metadata: Arc<TableMetadata>) -> Result<()> {
+        self.check_running()?;
+        check_options(&metadata)?;
+        let table = self.table(metadata.id)?;
+        let drops_columns = table.try_change_view(|view| {
+            let altered = |sstable: &Arc<SSTable>| sstable.with_table(metadata.clone()).map(Arc::new);
+            view.sstables = view.sstables.iter().map(altered).collect::<Result<_, _>>()?;
+            view.set_aside = view.set_aside.iter().map(altered).collect::<Result<_, _>>()?;
+            let dropped = |(old, new): (&Option<_>, &Option<_>)| old.is_some() && new.is_none();
+            let drops_columns = view.table.columns.iter().zip(&metadata.columns).any(dropped);
+            view.table = metadata.clone();
+            Ok::<_, EngineError>(drops_columns)
+        })?;
+        if let Ok(options) = CompactionOptions::parse(&metadata.params.compaction) {
+            // Once the schema says what an operator said, the schema counts again.
+            table.compaction.lock().autocompaction.take_if(|on| *on == options.enabled);
+        }
+        if drops_columns && self.phase() == Phase::Open {
+            // Memtables hold the dropped cells; SSTables get only those newer than the drop.
+            self.flush(&table)?;
+            // Rows may be gone with them.
+            table.change_view(|_| ());
+        }
+        self.measure_behind(&table);
+        self.row_cache.forget(table.id);
+        self.compaction_wanted.raise();
+        Ok(())
+    }
+
+    /// See [`Engine::intend_drops`](crate::Engine::intend_drops).
+    pub fn intend_drops(&self, ids: &[TableId]) -> Result<()> {
+        self.check_running()?;
+        let tables = self.tables.load();
+        let tables = ids.iter().map(|id| Self::table_in(&tables, *id)).collect::<Result<Vec<_>>>()?;
+        Ok(self.drops.intend(tables.iter().map(|table| self.drop_target(table)))?)
+    }
+
+    /// See [`Engine::cancel_drops`](crate::Engine::cancel_drops).
+    pub fn cancel_drops(&self, ids: &[TableId]) {
+        let log_failed = self.log.load().is_none() || self.log_failure().is_some();
+        if log_failed {
+            // Whether the schema change is durable is unknown: the next start resolves the intents.
+            return;
+        }
+        let is_intended = |record: &DropRecord| record.state == DropState::Intended;
+        if let Err(error) = self.drops.forget(|id, record| ids.contains(&id) && is_intended(record)) {
+            tracing::warn!(%error, "the intent of a failed DROP stays until the next change; it has no effect");
+        }
+    }
+
+    fn drop_target(&self, table: &Arc<Table>) -> (TableId, String) {
+        (table.id, self.directory.relative(&table.directory))
+    }
+
+    /// See [`Engine::drop_tables`](crate::Engine::drop_tables).
+    pub fn drop_tables(&self, ids: &[TableId]) -> Result<()> {
+        self.check_running()?;
+        let _changing = self.changing_tables.lock();
+        let Some(log) = self.log.load_full() else { return Err(EngineError::Recovering) };
+        let dropped = self.close_tables(ids)?;
+        // No writer is left: the log holds nothing of the tables behind this.
+        self.drops.commit(dropped.iter().map(|table| self.drop_target(table)), log.position())?;
+        let mut failure = None;
+        for table in &dropped {
+            let _no_import = table.importing.lock();
+            let _no_compaction = self.pause_compactions(table);
+            let _no_flush = table.flush.lock();
+            self.forget_memtables(table);
+            log.forget_table(table.id.0.as_u128());
+            match snapshots::remove_table_files(self.fs.as_ref(), &table.directory) {
+                Ok(_) => self.drops.removed(table.id),
+                Err(error) => drop(failure.get_or_insert(error)),
+            }
+        }
+        self.positions.retain(|other| !ids.contains(&other))?;
+        self.forget_finished_drops()?;
+        failure.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Takes tables out of use: later writes and reads are refused. `changing_tables` is held.
+    fn close_tables(&self, ids: &[TableId]) -> Result<Vec<Arc<Table>>> {
+        let mut tables = HashMap::clone(&self.tables.load());
+        let remove = |id: &TableId| tables.remove(id).ok_or(EngineError::UnknownTable(*id));
+        let closed = ids.iter().map(remove).collect::<Result<Vec<_>>>()?;
+        for table in &closed {
+            let _writers_held_out = table.write_order.write();
+            table.set_dropped();
+        }
+        self.tables.store(Arc::new(tables));
+        for id in ids {
+            self.row_cache.forget(*id);
+        }
+        Ok(closed)
+    }
+
+    /// See [`Engine::discard_tables`](crate::Engine::discard_tables).
+    pub fn discard_tables(&self, ids: &[TableId]) -> Result<()> {
+        self.check_running()?;
+        let _changing = self.changing_tables.lock();
+        for table in self.close_tables(ids)? {
+            let _no_import = table.importing.lock();
+            let _no_compaction = self.pause_compactions(&table);
+            let _no_flush = table.flush.lock();
+            self.forget_memtables(&table);
+            snapshots::remove_if_empty(self.fs.as_ref(), &table.directory)?;
+        }
+        Ok(())
+    }
+
+    /// See [`Engine::truncate`](crate::Engine::truncate).
+    ///
+    /// Without SSTables, all there is to remove is in the log: the position up to which it is not wanted any more is noted,
+    /// in one step. Otherwise, or if there is something to keep in a snapshot, everything goes into SSTables first, and these
+    /// go in one transaction.
+    pub fn truncate(self: &Arc<Self>, id: TableId, keep: Option<&str>) -> Result<()> {
+        self.check_running()?;
+        if self.phase() == Phase::Recovering {
+            return Err(EngineError::Recovering);
+        }
+        let table = self.table(id)?;
+        let _no_import = table.importing.lock();
+        let _no_compaction = self.pause_compactions(&table);
+        let _no_flush = table.flush.lock();
+        let view = table.view();
+        let has_sstables =
+            !view.sstables.is_empty() || !view.set_aside.is_empty() || !view.unreadable.is_empty();
+        let is_in_memory = view.memtables().any(|memtable| !memtable.is_empty());
+        drop(view);
+        if !has_sstables && (keep.is_none() || !is_in_memory) {
+            return self.truncate_memtables(&table);
+        }
+        self.flush_alone(&table)?;
+        // Without the flushed SSTables, a replay of the log would restore what they held. A flush
+        // succeeds even if it could not save its position, or had none because the log has failed.
+        // Nor must the truncation survive a crash that loses earlier writes of other tables.
+        self.usable_log()?.sync()?;
+        self.positions.ensure_saved()?;
+        if let Some(schema) = keep {
+            self.snapshot_before(&table, Cause::Truncated, schema)?;
+        }
+        // Also those that could not be opened.
+        let descriptors = self.data_files(&table.directory)?;
+        let transaction =
+            Transaction::begin(self.fs.clone(), &table.directory, OperationType::Truncate, self.time_uuid())?;
+        let committed = self.commit(&table, transaction, &descriptors)?;
+        table.change_view(|view| {
+            view.sstables = Arc::new([]);
+            view.set_aside = Arc::new([]);
+            view.unreadable = Arc::new([]);
+        });
+        self.row_cache.forget(id);
+        committed.finish()?;
+        Ok(())
+    }
+
+    /// Truncates a table that has no SSTables: the log's records of it are not wanted any more. The
+    /// table's flush lock is held.
+    fn truncate_memtables(&self, table: &Table) -> Result<()> {
+        let writers_held_out = table.write_order.write();
+        let log = self.usable_log()?;
+        let ends = log.position();
+        let begins =
+            table.view().flushing.first().map_or(table.view().memtable.begins, |f| f.memtable.begins);
+        // The positions are durable at once. Writes of other tables that were acknowledged before must
+        // not be lost by a crash that the truncation survives.
+        log.sync()?;
+        self.positions.discard_up_to(table.id, ends).map_err(|error| match error {
+            Discard::Undone(error) => error,
+            // A replay may begin before or after the rows that are still read. Later writes may depend
+            // on them, as those of counters do, so there must be none.
+            Discard::Unknown(error) => {
+                log.fail(io::Error::other(format!("whether a table is truncated is unknown: {error}")));
+                error
+            }
+        })?;
+        self.forget_memtables(table);
+        table.change_view(|view| {
+            view.flushing.clear();
+            view.memtable = Arc::new(Memtable::new(ends, self.clock.monotonic()));
+        });
+        drop(writers_held_out);
+        log.mark_clean(table.id.0.as_u128(), begins, ends);
+        Ok(())
+    }
+
+    /// See [`Engine::log_failure`](crate::Engine::log_failure).
+    pub fn log_failure(&self) -> Option<Arc<io::Error>> {
+        self.log.load().as_ref().and_then(|log| log.failure())
+    }
+
+    /// Returns the log.
+    ///
+    /// # Errors
+    /// When it is closed or has failed.
+    pub(crate) fn usable_log(&self) -> Result<Arc<CommitLog>> {
+        let Some(log) = self.log.load_full() else { return Err(EngineError::Closed) };
+        match log.failure() {
+            Some(source) => Err(AppendError::Failed { source }.into()),
+            None => Ok(log),
+        }
+    }
+
+    /// See [`Engine::snapshot_before_drop`](crate::Engine::snapshot_before_drop).
+    pub fn snapshot_before_drop(self: &Arc<Self>, id: TableId, schema: &str) -> Result<()> {
+        self.check_running()?;
+        let table = self.table(id)?;
+        let _no_import = table.importing.lock();
+        let _no_compaction = self.pause_compactions(&table);
+        let _no_flush = table.flush.lock();
+        self.flush_alone(&table)?;
+        self.snapshot_before(&table, Cause::Dropped, schema)
+    }
+
+    /// The SSTables in a table's directory, whole or not.
+    pub fn data_files(&self, directory: &Path) -> Result<Vec<Descriptor>> {
+        let entries =
+            self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
+        let descriptor = |entry: &DirEntry| match parse_file_name(&entry.name)? {
+            FileName::Known(version, id, Component::Data) => {
+                Some(Descriptor::of_version(directory, version, id))
+            }
+            _ => None,
+        };
+        Ok(entries.iter().filter_map(descriptor).collect())
+    }
+
+    /// Gives the memory of a table's memtables back. Their writers are held out for good.
+    fn forget_memtables(&self, table: &Table) {
+        let view = table.view();
+        let bytes = view.memtable.heap_bytes();
+        self.memory.begin_flush(bytes);
+        self.memory.release(bytes);
+        for frozen in &view.flushing {
+            self.memory.release(frozen.bytes);
+        }
+    }
+}
+
+/// Whether an SSTable's Data component is among a directory's entries.
+fn has_data(entries: &[DirEntry], descriptor: &Descriptor) -> bool {
+    let data = descriptor.file_name(Component::Data);
+    entries.iter().any(|entry| entry.name == data)
+}
+
+/// # Errors
+/// When another version's SSTable has the same id: what is known of one would be taken for the other's.
+pub(crate) fn check_is_only(entries: &[DirEntry], sstable: &Descriptor) -> Result<()> {
+    for version in Version::ALL.into_iter().filter(|version| *version != sstable.version) {
+        let other = Descriptor::of_version(&sstable.directory, version, sstable.id);
+        if has_data(entries, &other) {
+            let path = sstable.path(Component::Data);
+            let detail = format!(
+                "{} has the same id; give one of them another, in the names of all its files",
+                other.file_name(Component::Data)
+            );
+            return Err(StorageError::Unsupported { path, detail }.into());
+        }
+    }
+    Ok(())
+}
+
+/// Refuses options that say what is not there.
+fn check_options(table: &TableMetadata) -> Result<()> {
+    CompactionOptions::parse(&table.params.compaction)
+        .map(drop)
+        .map_err(|detail| EngineError::InvalidOptions { table: table.qualified_name(), detail })
+}

@@ -1,0 +1,189 @@
+//! Threads of the engine's own: flushers, compactors, and one that saves caches.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use hashbrown::HashSet;
+use parking_lot::{Condvar, Mutex};
+
+use crate::store::core::Core;
+
+/// Wakes threads that wait for something to do. Raising it again before one wakes costs next to nothing.
+#[derive(Default)]
+pub(crate) struct Signal {
+    raised: AtomicBool,
+    stopped: AtomicBool,
+    waiting: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Signal {
+    /// Something is to be done.
+    pub fn raise(&self) {
+        if !self.raised.swap(true, Ordering::AcqRel) {
+            drop(self.waiting.lock());
+            self.changed.notify_one();
+        }
+    }
+
+    /// Whether it was raised since it was last waited for or taken.
+    pub fn take(&self) -> bool {
+        self.raised.swap(false, Ordering::AcqRel)
+    }
+
+    /// Nothing will be done any more.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        drop(self.waiting.lock());
+        self.changed.notify_all();
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Waits until the signal is raised, for `time` at most; false when all is to stop.
+    fn wait(&self, time: Duration) -> bool {
+        let mut waiting = self.waiting.lock();
+        if !self.raised.load(Ordering::Acquire) && !self.is_stopped() {
+            self.changed.wait_for(&mut waiting, time);
+        }
+        self.raised.store(false, Ordering::Release);
+        !self.is_stopped()
+    }
+}
+
+/// The threads; stopped and joined on drop.
+pub(crate) struct Background {
+    core: Arc<Core>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    compactors: Arc<Compactors>,
+}
+
+/// Which compaction threads there are, by number, and how many there are to be.
+struct Compactors {
+    wanted: AtomicUsize,
+    alive: Mutex<HashSet<usize>>,
+}
+
+impl Compactors {
+    /// Whether the thread with this number is one too many; it is taken out if so.
+    fn dismisses(&self, number: usize) -> bool {
+        let mut alive = self.alive.lock();
+        number >= self.wanted.load(Ordering::Acquire) && alive.remove(&number)
+    }
+}
+
+/// How often flushers look for what is due by time or has failed before.
+const FLUSH_CHECK: Duration = Duration::from_secs(1);
+/// How often compactors look for what has become worth it by time alone.
+const COMPACTION_CHECK: Duration = Duration::from_secs(60);
+
+/// How often is looked for caches that are to be saved: about as exact as `..._cache_save_period` is.
+const CACHES_CHECK: Duration = Duration::from_secs(1);
+
+impl Background {
+    /// No thread yet.
+    pub fn new(core: Arc<Core>) -> Self {
+        let wanted = AtomicUsize::new(core.options.concurrent_compactors.max(1));
+        let compactors = Arc::new(Compactors { wanted, alive: Mutex::default() });
+        Self { core, threads: Mutex::new(Vec::new()), compactors }
+    }
+
+    /// Starts the threads that the options ask for.
+    pub fn start(&self) -> std::io::Result<()> {
+        if !self.core.options.background_threads {
+            return Ok(());
+        }
+        for number in 0..self.core.options.memtable_flush_writers.max(1) {
+            self.spawn(format!("flush-{number}"), |core| {
+                while core.flush_wanted.wait(FLUSH_CHECK) {
+                    core.flush_what_is_due();
+                    core.tick_metrics();
+                    if let Err(error) = core.clear_expired_snapshots() {
+                        tracing::warn!(%error, "expired snapshots were not removed");
+                    }
+                }
+            })?;
+        }
+        self.spawn("caches".to_owned(), |core| {
+            while core.saved_caches.wanted.wait(CACHES_CHECK) {
+                core.load_saved_caches();
+                core.save_caches_when_due();
+            }
+        })?;
+        self.set_compactors(self.compactors())
+    }
+
+    /// How many threads compact.
+    pub fn compactors(&self) -> usize {
+        self.compactors.wanted.load(Ordering::Acquire)
+    }
+
+    /// Lets so many threads compact, at least one; those beyond end when they have done what they are at.
+    pub fn set_compactors(&self, count: usize) -> std::io::Result<()> {
+        let count = count.max(1);
+        let mut alive = self.compactors.alive.lock();
+        self.compactors.wanted.store(count, Ordering::Release);
+        if !self.core.options.background_threads {
+            return Ok(());
+        }
+        for number in 0..count {
+            if !alive.insert(number) {
+                continue;
+            }
+            let compactors = self.compactors.clone();
+            let work = move |core: &Arc<Core>| {
+                while core.compaction_wanted.wait(COMPACTION_CHECK) {
+                    if compactors.dismisses(number) {
+                        // Whoever stays takes what this one was woken for.
+                        core.compaction_wanted.raise();
+                        return;
+                    }
+                    core.compact_what_is_due();
+                }
+            };
+            if let Err(error) = self.spawn(format!("compaction-{number}"), work) {
+                alive.remove(&number);
+                return Err(error);
+            }
+        }
+        drop(alive);
+        self.core.compaction_wanted.raise();
+        Ok(())
+    }
+
+    /// A thread that panics takes the engine with it: writers must not wait for a flush that never comes.
+    fn spawn(&self, name: String, work: impl Fn(&Arc<Core>) + Send + 'static) -> std::io::Result<()> {
+        let core = self.core.clone();
+        let of = name.clone();
+        let guarded = move || {
+            if catch_unwind(AssertUnwindSafe(|| work(&core))).is_err() {
+                core.stop(format!("thread {of} has panicked"));
+            }
+        };
+        self.threads.lock().push(thread::Builder::new().name(name).spawn(guarded)?);
+        Ok(())
+    }
+
+    /// Lets the threads finish the partition they are at, and waits for them.
+    pub fn stop(&self) {
+        self.core.flush_wanted.stop();
+        self.core.compaction_wanted.stop();
+        self.core.saved_caches.wanted.stop();
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a background thread of the engine had panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

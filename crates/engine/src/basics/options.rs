@@ -1,0 +1,412 @@
+//! How an engine is to behave. Names and defaults are cassandra.yaml's where it has them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cassette_sstable::chunk_cache::DiskAccessMode;
+use cassette_sstable::writer::DEFAULT_COLUMN_INDEX_SIZE;
+use cassette_vfs::memory_limit;
+
+use crate::admin::saved_caches::CacheKind;
+use crate::admin::snapshots::LEAST_TTL_SECONDS;
+use crate::basics::error::{EngineError, Result};
+use crate::basics::partition_observer::PartitionObserver;
+use crate::log::commitlog::{ReplayPolicy, SyncMode};
+use crate::strategies::options::{OverlappingTombstones, SourcesPolicy};
+
+/// How an engine is to behave.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The directory that holds everything: tables in `data/<keyspace>/<table>-<id>/`, the log in `commitlog/`.
+    pub data_dir: PathBuf,
+    /// `commitlog_sync` and its period or window: when a write is acknowledged. Periodic, 10 s.
+    pub commitlog_sync: SyncMode,
+    /// `commitlog_segment_size`, bytes; the largest mutation, before its index entries and view rows, is half of it. 32 MiB.
+    pub commitlog_segment_size: u32,
+    /// `commitlog_total_space`, bytes: beyond it the tables with the oldest unflushed writes are flushed. 1 GiB.
+    pub commitlog_total_space: u64,
+    /// What replay does about a damaged commit log. Stop.
+    pub commitlog_replay: ReplayPolicy,
+    /// `memtable_heap_space`, bytes that all memtables together may hold; writers wait beyond it. 256 MiB, or an eighth of the memory if
+    /// that is less.
+    pub memtable_heap_space: usize,
+    /// `memtable_cleanup_threshold`: the share of the heap space beyond which the largest memtable is flushed. `None`, the
+    /// default, is 1 / (`memtable_flush_writers` + 1).
+    pub memtable_cleanup_threshold: Option<f64>,
+    /// `memtable_flush_writers`: threads that flush. 2.
+    pub memtable_flush_writers: usize,
+    /// `file_cache_size`, bytes of decompressed chunks kept in memory. 512 MiB, or a sixteenth of the memory if that is less.
+    pub file_cache_size: u64,
+    /// `disk_access_mode`: how SSTables are read. Standard. Where they are mapped, reads cost less, above all of data that
+    /// does not compress; but a read that the disk fails ends the process, as does a file that another process cuts
+    /// short, and what the process is said to hold in memory counts the mapped pages.
+    pub disk_access_mode: DiskAccessMode,
+    /// `column_index_size`, bytes of a partition that its index of rows sums up in one block. 64 KiB.
+    pub column_index_size: u32,
+    /// `key_cache_size`, bytes of places of partitions in SSTables kept in memory; 0 for none. 50 MiB.
+    pub key_cache_size: u64,
+    /// `row_cache_size`, bytes of merged rows kept in memory for tables whose `caching` has `rows_per_partition`; 0, the
+    /// default, for none.
+    pub row_cache_size: u64,
+    /// `counter_cache_size`, bytes of this node's counts kept in memory, so that increments need not read; 0 for none. 50 MiB.
+    pub counter_cache_size: u64,
+    /// `key_cache_migrate_during_compaction`: whether a compaction notes in the key cache where the partitions are now whose
+    /// places it held. Yes.
+    pub key_cache_migrate_during_compaction: bool,
+    /// What of the caches is saved for the next start.
+    pub saved_caches: SavedCachesOptions,
+    /// `concurrent_compactors`: threads that compact. 2.
+    pub concurrent_compactors: usize,
+    /// `compaction_throughput`, bytes a second that all compactions together may read from disk; 0 for no limit. 64 MiB.
+    pub compaction_throughput: u64,
+    /// `flush_compression`: how flushed SSTables are compressed. Fast.
+    pub flush_compression: FlushCompression,
+    /// `disk_failure_policy`: what is done about corrupt SSTables. Ignore: a
+    /// request that meets one fails, and no request is answered without the rows it holds.
+    pub disk_failure_policy: DiskFailurePolicy,
+    /// `auto_snapshot`: whether a table that is truncated or dropped with data in it leaves a snapshot. Yes.
+    pub auto_snapshot: bool,
+    /// `auto_snapshot_ttl`, seconds: after that time such a snapshot is removed. Never.
+    pub auto_snapshot_ttl_seconds: Option<u32>,
+    /// How compactions use newer SSTables that overlap them, where a table does not say. Not at all.
+    pub overlapping: OverlappingOptions,
+    /// When writers are held up because compaction is behind.
+    pub backpressure: BackpressureOptions,
+    /// Receives the partitions that flushes and compactions write. The default ignores them.
+    pub partition_observer: Option<Arc<dyn PartitionObserver>>,
+    /// Whether to flush, compact and sync in threads of the engine's own. Without them the threads that write flush when
+    /// that is due, and compactions wait for a command, so that a run can be repeated exactly.
+    pub background_threads: bool,
+}
+
+/// What of the caches is saved for the next start: periodically, and when the engine is closed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SavedCachesOptions {
+    /// `saved_caches_directory`; `saved_caches` in the data directory if it is not said.
+    pub directory: Option<PathBuf>,
+    /// `key_cache_save_period` and `key_cache_keys_to_save`. 4 h, all.
+    pub key: CacheSaving,
+    /// `row_cache_save_period` and `row_cache_keys_to_save`. Never, all.
+    pub row: CacheSaving,
+    /// `counter_cache_save_period` and `counter_cache_keys_to_save`. 2 h, all.
+    pub counter: CacheSaving,
+    /// `cache_load_timeout`: how long loading goes on at most, in the background. 30 s.
+    pub load_timeout: Duration,
+}
+
+/// How a cache is saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CacheSaving {
+    /// How often; zero for never, not even when the engine is closed.
+    pub period: Duration,
+    /// How many keys at most, those asked for most often.
+    pub keys_to_save: usize,
+}
+
+impl CacheSaving {
+    /// All keys, every `period`.
+    pub const fn every(period: Duration) -> Self {
+        Self { period, keys_to_save: usize::MAX }
+    }
+}
+
+impl SavedCachesOptions {
+    /// Those of one cache.
+    pub fn of(&self, kind: CacheKind) -> &CacheSaving {
+        match kind {
+            CacheKind::Key => &self.key,
+            CacheKind::Row => &self.row,
+            CacheKind::Counter => &self.counter,
+        }
+    }
+}
+
+impl Default for SavedCachesOptions {
+    fn default() -> Self {
+        const HOUR: u64 = 3600;
+        Self {
+            directory: None,
+            key: CacheSaving::every(Duration::from_secs(4 * HOUR)),
+            row: CacheSaving::every(Duration::ZERO),
+            counter: CacheSaving::every(Duration::from_secs(2 * HOUR)),
+            load_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// `flush_compression`: Cassandra's choices for the first, short-lived SSTables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlushCompression {
+    /// Not at all.
+    None,
+    /// With LZ4, unless the table's compressor is as fast.
+    Fast,
+    /// As the table is.
+    Table,
+}
+
+/// A node's defaults for `provide_overlapping_tombstones`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct OverlappingOptions {
+    /// What of overlapping SSTables may remove data.
+    pub provide: OverlappingTombstones,
+    /// How many of them a partition may have; 0 for no limit.
+    pub max_sources: usize,
+    /// What is done with a partition that has more.
+    pub policy: SourcesPolicy,
+    /// The share of an SSTable's bytes that newer ones have to shadow for it to be compacted alone, where nothing else is to be
+    /// done; from [`LEAST_GARBAGE_THRESHOLD`] to 1. A tenth.
+    pub threshold: f64,
+}
+
+/// With less, SSTables would be rewritten for next to nothing.
+pub(crate) const LEAST_GARBAGE_THRESHOLD: f64 = 0.01;
+
+impl Default for OverlappingOptions {
+    fn default() -> Self {
+        Self {
+            provide: OverlappingTombstones::None,
+            max_sources: 0,
+            policy: SourcesPolicy::Newest,
+            threshold: 0.1,
+        }
+    }
+}
+
+/// When writers are held up because compaction is behind. What is counted is how many SSTables of a table reads would be spared if it had
+/// caught up: those of L0 under leveled compaction, those that wait in full buckets, windows or levels under others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BackpressureOptions {
+    /// From so many SSTables on each write of the table waits a little, the longer the more there are. 64.
+    pub slowdown_sstables: usize,
+    /// With so many writes wait until there are fewer; 0 switches all of this off. 256.
+    pub stop_sstables: usize,
+    /// How long a write waits at most before it goes through, or, with `stop_sstables`, is refused. 10 s.
+    pub stop_timeout: std::time::Duration,
+}
+
+impl Default for BackpressureOptions {
+    fn default() -> Self {
+        Self { slowdown_sstables: 64, stop_sstables: 256, stop_timeout: std::time::Duration::from_secs(10) }
+    }
+}
+
+/// `disk_failure_policy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskFailurePolicy {
+    /// A corrupt SSTable is set aside: it is left out of later reads and compactions, and its files stay. So is one that cannot be
+    /// opened at the start.
+    BestEffort,
+    /// After a corrupt SSTable was met, the engine refuses everything; with one that cannot be opened it does not start.
+    Stop,
+    /// Requests that meet a corrupt SSTable fail; nothing else changes. With one that cannot be opened at the start all reads of its
+    /// table fail.
+    Ignore,
+}
+
+impl Options {
+    /// The defaults, in `data_dir`.
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            commitlog_sync: SyncMode::Periodic { period: std::time::Duration::from_secs(10) },
+            commitlog_segment_size: 32 << 20,
+            commitlog_total_space: 1 << 30,
+            commitlog_replay: ReplayPolicy::Stop,
+            memtable_heap_space: default_memtable_heap_space(memory_limit()),
+            memtable_cleanup_threshold: None,
+            memtable_flush_writers: 2,
+            file_cache_size: default_file_cache_size(memory_limit()),
+            disk_access_mode: DiskAccessMode::Standard,
+            column_index_size: DEFAULT_COLUMN_INDEX_SIZE,
+            key_cache_size: 50 << 20,
+            row_cache_size: 0,
+            counter_cache_size: 50 << 20,
+            key_cache_migrate_during_compaction: true,
+            saved_caches: SavedCachesOptions::default(),
+            concurrent_compactors: 2,
+            compaction_throughput: 64 << 20,
+            flush_compression: FlushCompression::Fast,
+            disk_failure_policy: DiskFailurePolicy::Ignore,
+            auto_snapshot: true,
+            auto_snapshot_ttl_seconds: None,
+            overlapping: OverlappingOptions::default(),
+            backpressure: BackpressureOptions::default(),
+            partition_observer: None,
+            background_threads: true,
+        }
+    }
+
+    /// Refuses what cannot work, in Cassandra's words where it has some.
+    pub(crate) fn check(&self, memory: Option<u64>) -> Result<()> {
+        let refused = |detail: String| Err(EngineError::InvalidSetting { detail });
+        if self.memtable_heap_space == 0 {
+            return refused("memtable_heap_space must be positive, but was 0MiB".into());
+        }
+        let (least, most) = THRESHOLDS;
+        match self.memtable_cleanup_threshold {
+            Some(share) if share > most => {
+                return refused(format!("memtable_cleanup_threshold must be <= {most}, but was {share}"));
+            }
+            // Also what is no number.
+            Some(share) if !(least..=most).contains(&share) => {
+                return refused(format!("memtable_cleanup_threshold must be >= {least}, but was {share}"));
+            }
+            _ => {}
+        }
+        let garbage = self.overlapping.threshold;
+        if !(LEAST_GARBAGE_THRESHOLD..=1.0).contains(&garbage) {
+            return refused(format!(
+                "overlapping_tombstones_threshold must be between {LEAST_GARBAGE_THRESHOLD} and 1, but was {garbage}"
+            ));
+        }
+        if self.concurrent_compactors == 0 {
+            return refused("concurrent_compactors should be strictly greater than 0, but was 0".into());
+        }
+        if self.column_index_size == 0 {
+            return refused("column_index_size must be positive, but was 0KiB".into());
+        }
+        if self.auto_snapshot_ttl_seconds.is_some_and(|ttl| ttl < LEAST_TTL_SECONDS) {
+            return refused(format!("auto_snapshot_ttl must be at least {LEAST_TTL_SECONDS} seconds"));
+        }
+        self.check_sizes(memory)
+    }
+
+    /// Refuses caches and memtables that are larger than `memory`, bytes; `None` when that is not known.
+    pub(crate) fn check_sizes(&self, memory: Option<u64>) -> Result<()> {
+        let Some(memory) = memory else { return Ok(()) };
+        let sizes = [
+            ("file_cache_size", self.file_cache_size),
+            ("key_cache_size", self.key_cache_size),
+            ("row_cache_size", self.row_cache_size),
+            ("counter_cache_size", self.counter_cache_size),
+            ("memtable_heap_space", self.memtable_heap_space as u64),
+        ];
+        let too_large = |what: String, size| Err(EngineError::TooLargeForMemory { what, size, memory });
+        if let Some((name, size)) = sizes.iter().find(|(_, size)| *size > memory) {
+            return too_large((*name).into(), *size);
+        }
+        let sum = sizes.iter().fold(0u64, |sum, (_, size)| sum.saturating_add(*size));
+        match sum > memory {
+            true => too_large(sizes.map(|(name, _)| name).join(" + "), sum),
+            false => Ok(()),
+        }
+    }
+
+    /// Cassandra's `max_mutation_size`, bytes, by its default: half of `commitlog_segment_size`. What statements may change in
+    /// one partition; the engine itself accepts more.
+    pub fn mutation_size_max(&self) -> u32 {
+        self.commitlog_segment_size / 2
+    }
+
+    /// Bytes of the largest write as a commit log record, with its index entries and view rows: a mutation must fit, and
+    /// more than all memtables may hold does not.
+    pub fn record_size_max(&self) -> u32 {
+        const MOST: u32 = 1 << 30;
+        let memtables = u32::try_from(self.memtable_heap_space).unwrap_or(MOST);
+        self.mutation_size_max().max(memtables).min(MOST)
+    }
+
+    /// The share of `memtable_heap_space` beyond which the largest memtable is flushed.
+    pub(crate) fn cleanup_threshold(&self) -> f64 {
+        self.memtable_cleanup_threshold.unwrap_or(1.0 / (self.memtable_flush_writers.max(1) as f64 + 1.0))
+    }
+}
+
+/// What `memtable_cleanup_threshold` may be: at 1 and above no memtable would be flushed before writers wait for that.
+const THRESHOLDS: (f64, f64) = (0.01, 0.99);
+
+/// Cassandra's is the smaller of 512 MiB and a quarter of the heap, which is a quarter of the memory by default.
+fn default_file_cache_size(memory: Option<u64>) -> u64 {
+    const MOST: u64 = 512 << 20;
+    memory.map_or(MOST / 2, |memory| MOST.min(memory / 16))
+}
+
+/// On a small machine less than what is enough elsewhere, so that it starts with what the caches take, too.
+fn default_memtable_heap_space(memory: Option<u64>) -> usize {
+    const MOST: u64 = 256 << 20;
+    memory.map_or(MOST, |memory| MOST.min(memory / 8)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_fit_machines_of_128_mib_and_more() {
+        for memory in (7..40).map(|bits| Some((1 << bits) << 20)) {
+            let options = Options {
+                file_cache_size: default_file_cache_size(memory),
+                memtable_heap_space: default_memtable_heap_space(memory),
+                ..Options::new("db")
+            };
+            options.check(memory).unwrap();
+        }
+        assert_eq!(default_memtable_heap_space(Some(512 << 20)), 64 << 20);
+        assert_eq!(default_memtable_heap_space(None), 256 << 20);
+    }
+
+    #[test]
+    fn a_cache_beyond_memory_is_refused_by_name() {
+        let options = Options { row_cache_size: 3 << 30, file_cache_size: 1 << 30, ..Options::new("db") };
+        let refused = |memory: u64| options.check(Some(memory << 30)).map_err(|e| e.to_string());
+        assert_eq!(refused(8), Ok(()));
+        assert!(refused(2).unwrap_err().starts_with("row_cache_size of 3221225472 bytes"));
+        assert!(refused(4).unwrap_err().starts_with("file_cache_size + key_cache_size + row_cache_size + "));
+        let memtables = Options { memtable_heap_space: 5 << 30, ..Options::new("db") };
+        let error = memtables.check(Some(4 << 30)).unwrap_err().to_string();
+        assert!(
+            error.starts_with("memtable_heap_space of 5368709120 bytes is more than the memory"),
+            "{error}"
+        );
+        let together =
+            Options { memtable_heap_space: 3 << 30, file_cache_size: 3 << 29, ..Options::new("db") };
+        let error = together.check(Some(4 << 30)).unwrap_err().to_string();
+        assert!(error.contains("counter_cache_size + memtable_heap_space of 4"), "{error}");
+        assert_eq!(default_file_cache_size(Some(4 << 30)), 256 << 20);
+        assert_eq!(default_file_cache_size(Some(1 << 40)), 512 << 20);
+    }
+
+    /// Writes hung for ever where these were taken.
+    #[test]
+    fn settings_that_cannot_work_are_refused_in_cassandras_words() {
+        type Change = fn(&mut Options);
+        let changes: [(Change, &str); 10] = [
+            (|o| o.memtable_heap_space = 0, "memtable_heap_space must be positive, but was 0MiB"),
+            (
+                |o| o.overlapping.threshold = 0.0,
+                "overlapping_tombstones_threshold must be between 0.01 and 1, but was 0",
+            ),
+            (
+                |o| o.overlapping.threshold = f64::NAN,
+                "overlapping_tombstones_threshold must be between 0.01 and 1, but was NaN",
+            ),
+            (
+                |o| o.memtable_cleanup_threshold = Some(2.0),
+                "memtable_cleanup_threshold must be <= 0.99, but was 2",
+            ),
+            (
+                |o| o.memtable_cleanup_threshold = Some(-1.0),
+                "memtable_cleanup_threshold must be >= 0.01, but was -1",
+            ),
+            (
+                |o| o.memtable_cleanup_threshold = Some(f64::NAN),
+                "memtable_cleanup_threshold must be >= 0.01, but was NaN",
+            ),
+            (|o| o.memtable_cleanup_threshold = Some(f64::INFINITY), "must be <= 0.99, but was inf"),
+            (
+                |o| o.concurrent_compactors = 0,
+                "concurrent_compactors should be strictly greater than 0, but was 0",
+            ),
+            (|o| o.auto_snapshot_ttl_seconds = Some(1), "auto_snapshot_ttl must be at least 60 seconds"),
+            (|o| o.column_index_size = 0, "column_index_size must be positive, but was 0KiB"),
+        ];
+        for (change, says) in changes {
+            let mut options = Options::new("db");
+            change(&mut options);
+            let error = options.check(None).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The schema journal: schema changes that no SSTable holds yet, outside the commit log.
+//!
+//! A lost or damaged commit log must not cost a table, and flushing the schema with every change takes 36 syncs. So
+//!
+//! 1. the commit log record of a schema change is synced;
+//! 2. a copy of the record, with its position in the log, is appended to the journal and synced. Only then is the change
+//!    acknowledged. Space for it was reserved before step 1, so that a full disk refuses the change as a whole;
+//! 3. once SSTables hold the change, the journal is replaced by one without it.
+//!
+//! At the start, records are applied unless [`ReplayPositions`](crate::log::replay_positions) say that SSTables hold them, exactly
+//! as those of the log: applying a record from both changes nothing.
+//!
+//! A tail that cannot be decoded is a torn record, or an acknowledged one that was damaged since. Bytes do not distinguish
+//! them, but an intact commit log does: it holds every acknowledged change, so that the tail is not needed. Any other damage
+//! marks the schema as incomplete, and the damaged file is kept beside the new one.
+//!
+//! ```text
+//! journal  header record* (zeros up to the reserved size)                                               big-endian
+//! header   "CASSTSCH", u32 version, u32 crc32 of both
+//! record   u32 n, u32 crc32 of (u64 offset of the record, u32 n), n bytes, u32 crc32 of the bytes
+//! bytes    u64 segment, u32 offset, u16 tables, tables * (u128 table, u32 schema version, u32 n, dictionary), mutations
+//! ```
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut};
+use cassette_rows::{Result, StorageError, TableId};
+use cassette_vfs::{FileSystem, WritableFile};
+use parking_lot::Mutex;
+use uuid::Uuid;
+
+use crate::log::commitlog::{Position, Record, TableVersion};
+
+#[cfg(test)]
+mod tests;
+
+const MAGIC: [u8; 8] = *b"CASSTSCH";
+/// Never reuse a number for another layout.
+const VERSION: u32 = 1;
+/// 8 magic + 4 version + 4 checksum.
+const HEADER_LEN: usize = 16;
+/// 4 length + 4 checksum of it + 4 checksum of the content.
+const FRAMING_LEN: usize = 12;
+/// Space is reserved in multiples of this many bytes.
+const RESERVED: u64 = 16 << 10;
+
+/// A schema change as the commit log has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct JournalRecord {
+    /// Where its record in the commit log ends.
+    pub position: Position,
+    /// The tables it changes, each with its dictionary.
+    pub tables: Vec<(TableVersion, Vec<u8>)>,
+    /// The mutations.
+    pub content: Vec<u8>,
+}
+
+impl JournalRecord {
+    /// A record that is about to be logged.
+    pub fn new(record: &dyn Record) -> Self {
+        let dictionary = |table: &TableVersion| {
+            let mut out = Vec::new();
+            record.encode_dictionary(*table, &mut out);
+            (*table, out)
+        };
+        let mut content = Vec::new();
+        record.encode(&mut content);
+        let tables = record.tables().iter().map(dictionary).collect();
+        Self { position: Position::ZERO, tables, content }
+    }
+
+    /// Returns the ids of the tables it changes.
+    pub fn table_ids(&self) -> impl Iterator<Item = TableId> {
+        self.tables.iter().map(|(table, _)| TableId(Uuid::from_u128(table.table)))
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.put_u64(self.position.segment);
+        out.put_u32(self.position.offset);
+        out.put_u16(self.tables.len() as u16);
+        for (table, dictionary) in &self.tables {
+            out.put_u128(table.table);
+            out.put_u32(table.schema);
+            out.put_u32(dictionary.len() as u32);
+            out.put_slice(dictionary);
+        }
+        out.put_slice(&self.content);
+        out
+    }
+
+    fn decode(mut bytes: &[u8]) -> Option<Self> {
+        let position = Position { segment: bytes.try_get_u64().ok()?, offset: bytes.try_get_u32().ok()? };
+        let mut tables = Vec::new();
+        for _ in 0..bytes.try_get_u16().ok()? {
+            let table = TableVersion { table: bytes.try_get_u128().ok()?, schema: bytes.try_get_u32().ok()? };
+            let length = bytes.try_get_u32().ok()? as usize;
+            let (dictionary, rest) = bytes.split_at_checked(length)?;
+            tables.push((table, dictionary.to_vec()));
+            bytes = rest;
+        }
+        Some(Self { position, tables, content: bytes.to_vec() })
+    }
+}
+
+/// The journal, in memory and on disk.
+pub(crate) struct SchemaJournal {
+    fs: Arc<dyn FileSystem>,
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Those of which SSTables may lack something.
+    records: Vec<JournalRecord>,
+    /// Open behind the last record. `None` if the file must be written again before it is appended to.
+    file: Option<Box<dyn WritableFile>>,
+    /// Appending up to this offset needs no space.
+    reserved: u64,
+    /// What was found at the start, until the journal is settled.
+    unsettled: Option<Found>,
+    damage: Option<String>,
+}
+
+impl SchemaJournal {
+    /// Reads the file, if it exists. Changes nothing until [`settle`](Self::settle).
+    pub fn open(fs: Arc<dyn FileSystem>, path: PathBuf) -> Result<Self> {
+        let exists = fs.exists(&path).map_err(|e| StorageError::io(&path, "look for", e))?;
+        let mut found = Found { is_pristine: false, ..Found::default() };
+        if exists {
+            found = Found::read(&fs.read(&path).map_err(|e| StorageError::io(&path, "read", e))?);
+        }
+        let records = std::mem::take(&mut found.records);
+        let state = State { records, file: None, reserved: 0, unsettled: Some(found), damage: None };
+        Ok(Self { fs, path, state: Mutex::new(state) })
+    }
+
+    /// Passes every record to `apply`, in the order of appending. One that it refuses counts as damaged.
+    pub fn replay(&self, mut apply: impl FnMut(&JournalRecord) -> Result<(), String>) {
+        let mut state = self.state.lock();
+        let State { records, unsettled, .. } = &mut *state;
+        for record in records {
+            if let (Err(detail), Some(found)) = (apply(record), unsettled.as_mut()) {
+                found.damage.get_or_insert(detail);
+            }
+        }
+    }
+
+    /// Writes the journal again with the records that are intact and needed, after the first replay of the log.
+    /// `log_is_intact` means that the log exists and that no damage in it was skipped.
+    ///
+    /// A failure is logged: the records are applied, stay in the file, and the next change of the journal writes it again.
+    pub fn settle(&self, log_is_intact: bool, is_needed: impl Fn(&JournalRecord) -> bool) {
+        let mut state = self.state.lock();
+        let Some(found) = state.unsettled.take() else { return };
+        state.records.retain(is_needed);
+        let torn = found.torn.filter(|_| !log_is_intact);
+        let mut settled = Ok(());
+        if let Some(detail) = found.damage.or(torn) {
+            let kept = self.path.with_extension("damaged");
+            state.damage = Some(format!(
+                "the schema journal is damaged: {detail}; schema changes may be lost (copy: {})",
+                kept.display()
+            ));
+            let copied = self.fs.read(&self.path).and_then(|bytes| self.fs.write_atomically(&kept, &bytes));
+            settled = copied.map_err(|e| StorageError::io(&kept, "write", e));
+        }
+        settled = settled.and_then(|()| match found.is_pristine {
+            true => self.reopen(&mut state, HEADER_LEN as u64),
+            // Also where it reads well: the process before may have died, or failed, before it synced the last record.
+            false => self.write(&mut state),
+        });
+        if let Err(error) = settled {
+            tracing::warn!(%error, "the schema journal is written again with the next schema change");
+        }
+    }
+
+    /// Returns what damage may have taken from the schema.
+    pub fn damage(&self) -> Option<String> {
+        self.state.lock().damage.clone()
+    }
+
+    /// Returns the highest segment that any record names.
+    pub fn last_segment(&self) -> u64 {
+        self.state.lock().records.iter().map(|record| record.position.segment).max().unwrap_or(0)
+    }
+
+    /// Returns the ids of all tables that records change.
+    pub fn table_ids(&self) -> Vec<TableId> {
+        self.state.lock().records.iter().flat_map(JournalRecord::table_ids).collect()
+    }
+
+    /// Reserves the space that appending `record` takes.
+    pub fn reserve(&self, record: &JournalRecord) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.file.is_none() {
+            self.write(&mut state)?;
+        }
+        let State { file: Some(file), reserved, .. } = &mut *state else { return Ok(()) };
+        let end = file.len() + (FRAMING_LEN + record.encode().len()) as u64;
+        if end > *reserved {
+            let wanted = end.next_multiple_of(RESERVED);
+            file.allocate(wanted).map_err(|e| StorageError::io(&self.path, "reserve space in", e))?;
+            *reserved = wanted;
+        }
+        Ok(())
+    }
+
+    /// Appends a record durably. After an error the next change of the journal writes it too.
+    pub fn append(&self, record: JournalRecord) -> Result<()> {
+        let mut state = self.state.lock();
+        let content = record.encode();
+        state.records.push(record);
+        let Some(file) = &mut state.file else { return self.write(&mut state) };
+        let mut framed = Vec::new();
+        frame(&content, file.len(), &mut framed);
+        let written = file.write_all(&framed).and_then(|()| file.sync());
+        if written.is_err() {
+            // What the file holds is unknown from here on.
+            state.file = None;
+        }
+        written.map_err(|e| StorageError::io(&self.path, "write", e))
+    }
+
+    /// Durably forgets the records that are not needed. On error they stay in the file, and the next change removes them.
+    pub fn retain(&self, is_needed: impl Fn(&JournalRecord) -> bool) -> Result<()> {
+        let mut state = self.state.lock();
+        let before = state.records.len();
+        state.records.retain(is_needed);
+        if state.records.len() == before { Ok(()) } else { self.write(&mut state) }
+    }
+
+    /// Replaces the file by one with all records.
+    fn write(&self, state: &mut State) -> Result<()> {
+        state.file = None;
+        let mut content = header();
+        for record in &state.records {
+            let offset = content.len() as u64;
+            frame(&record.encode(), offset, &mut content);
+        }
+        let written = self.fs.write_atomically(&self.path, &content);
+        written.map_err(|e| StorageError::io(&self.path, "write", e))?;
+        self.reopen(state, content.len() as u64)
+    }
+
+    fn reopen(&self, state: &mut State, end: u64) -> Result<()> {
+        let opened = self.fs.open_writable(&self.path, end);
+        state.file = Some(opened.map_err(|e| StorageError::io(&self.path, "open", e))?);
+        state.reserved = end;
+        Ok(())
+    }
+}
+
+fn header() -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.put_u32(VERSION);
+    out.put_u32(crc32fast::hash(&out));
+    out
+}
+
+/// Appends `content`, framed as a record that begins at `offset` of the file.
+fn frame(content: &[u8], offset: u64, out: &mut Vec<u8>) {
+    // The record is in the commit log already, whose limit is less than 4 GiB.
+    let length = content.len() as u32;
+    out.put_u32(length);
+    out.put_u32(length_checksum(offset, length));
+    out.put_slice(content);
+    out.put_u32(crc32fast::hash(content));
+}
+
+/// Bound to the offset, so that bytes of an older journal, or within a record, are not read as one.
+fn length_checksum(offset: u64, length: u32) -> u32 {
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&offset.to_be_bytes());
+    bytes[8..].copy_from_slice(&length.to_be_bytes());
+    crc32fast::hash(&bytes)
+}
+
+/// What a journal's file holds.
+#[derive(Debug, Default)]
+struct Found {
+    /// The intact records.
+    records: Vec<JournalRecord>,
+    /// Damage that no crash explains.
+    damage: Option<String>,
+    /// A tail that cannot be decoded.
+    torn: Option<String>,
+    /// Whether the file is that of a journal without records.
+    is_pristine: bool,
+}
+
+impl Found {
+    fn read(bytes: &[u8]) -> Self {
+        let header = header();
+        let mut found = Self { is_pristine: bytes == header, ..Self::default() };
+        if !bytes.starts_with(&header) {
+            found.damage = Some(format!("expected the header of version {VERSION}, found other bytes"));
+        }
+        let mut offset = HEADER_LEN;
+        while offset < bytes.len() {
+            if let Some((record, end)) = record_at(bytes, offset) {
+                found.records.push(record);
+                offset = end;
+                continue;
+            }
+            if bytes[offset..].iter().all(|byte| *byte == 0) {
+                break;
+            }
+            let Some(next) = next_record(bytes, offset + 1) else {
+                found.torn = Some(format!("expected a record at byte {offset}, found other bytes"));
+                break;
+            };
+            let detail = format!("expected a record at byte {offset}, found the next one at byte {next}");
+            found.damage.get_or_insert(detail);
+            offset = next;
+        }
+        found
+    }
+}
+
+/// The intact record at `offset`, and where it ends.
+fn record_at(bytes: &[u8], offset: usize) -> Option<(JournalRecord, usize)> {
+    let (length, rest) = bytes.get(offset..)?.split_first_chunk()?;
+    let (checksum, rest) = rest.split_first_chunk()?;
+    let length = u32::from_be_bytes(*length);
+    if u32::from_be_bytes(*checksum) != length_checksum(offset as u64, length) {
+        return None;
+    }
+    let (content, rest) = rest.split_at_checked(length as usize)?;
+    let (checksum, _) = rest.split_first_chunk()?;
+    if u32::from_be_bytes(*checksum) != crc32fast::hash(content) {
+        return None;
+    }
+    Some((JournalRecord::decode(content)?, offset + FRAMING_LEN + content.len()))
+}
+
+/// The first offset not before `from` of an intact record.
+fn next_record(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut offset = from;
+    loop {
+        // One of the four bytes of a length is not zero: skip to where the first such one could be the last of four.
+        let zeros = bytes.get(offset..)?.iter().position(|byte| *byte != 0)?;
+        offset += zeros.saturating_sub(3);
+        if record_at(bytes, offset).is_some() {
+            return Some(offset);
+        }
+        offset += 1;
+    }
+}

@@ -1,0 +1,281 @@
+//! The counter cache: what this node has counted, so that an increment need not read before it writes.
+//!
+//! An entry is this node's clock and count in one counter. What makes it what a read would give:
+//!
+//! 1. Whoever looks up or puts an entry holds the partition's lock, as every write of counters does, from before the look-up
+//!    until its write is done or has failed. After a failure, and after a deletion, everything of the partition is forgotten.
+//! 2. What is not a write (truncation, import, scrub, ALTER TABLE, an SSTable set aside) changes the view's
+//!    [`contents`](crate::store::table::View::contents): an entry is good for those that were taken before it was read, or written.
+//! 3. An entry knows the newest deletion of what was read for it, and is for increments that are newer: an older one would be
+//!    counted on although the deletion hides it. A deleted counter, as opposed to its row, stays so whatever comes later:
+//!    of that there is no entry.
+//!
+//! To forget a partition is to take a later epoch: there is a fixed number of them, each for the partitions whose tokens
+//! fall on it, so that nothing has to be searched for. The others' entries are read once more.
+
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use cassette_rows::{Clustering, ColumnId, DecoratedKey, TableId};
+use cassette_sstable::chunk_cache::CacheStats;
+use hashbrown::HashSet;
+use quick_cache::sync::Cache;
+use quick_cache::{Equivalent, Weighter};
+
+/// This node's part of a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Counted {
+    /// Later with each write.
+    pub clock: i64,
+    /// What was counted.
+    pub count: i64,
+    /// The write timestamp of the newest deletion that may cover it, microseconds; the least number if there is none. It
+    /// counts what is newer.
+    pub deleted: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    table: TableId,
+    key: DecoratedKey,
+    clustering: Clustering,
+    column: ColumnId,
+}
+
+/// A key that is looked for.
+struct KeyRef<'a> {
+    table: TableId,
+    key: &'a DecoratedKey,
+    clustering: &'a Clustering,
+    column: ColumnId,
+}
+
+impl Hash for KeyRef<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.table.hash(state);
+        self.key.hash(state);
+        self.clustering.hash(state);
+        self.column.hash(state);
+    }
+}
+
+impl Equivalent<Key> for KeyRef<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.table == key.table
+            && self.column == key.column
+            && *self.key == key.key
+            && *self.clustering == key.clustering
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    counted: Counted,
+    contents: u64,
+    epoch: u64,
+}
+
+/// Key and slot; with the cache's links, count, state and hash slot, and the headers of the key's two allocations.
+const ENTRY_BYTES: u64 = (size_of::<Key>() + size_of::<Slot>() + 32 + 32) as u64;
+
+#[derive(Clone)]
+struct ByteWeight;
+
+impl Weighter<Key, Slot> for ByteWeight {
+    fn weight(&self, key: &Key, _: &Slot) -> u64 {
+        key.key.key().len() as u64 + key.clustering.heap_size() as u64 + ENTRY_BYTES
+    }
+}
+
+/// 32 KiB of them: two partitions share one with a probability of 1 in 4096.
+const EPOCHS: usize = 4096;
+
+/// Counts of this node, bounded by bytes.
+pub(crate) struct CounterCache {
+    cache: Cache<Key, Slot, ByteWeight>,
+    epochs: Box<[AtomicU64]>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl CounterCache {
+    /// A cache of up to `capacity` bytes; 0 for none.
+    pub fn new(capacity: u64) -> Self {
+        // The estimate only sizes the first tables.
+        let items = (capacity / 256).clamp(16, 1 << 14) as usize;
+        Self {
+            cache: Cache::with_weighter(items, capacity, ByteWeight),
+            epochs: (0..EPOCHS).map(|_| AtomicU64::new(0)).collect(),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether it may hold anything.
+    pub fn is_enabled(&self) -> bool {
+        self.cache.capacity() > 0
+    }
+
+    /// Whether there is room for little more.
+    pub fn is_full(&self) -> bool {
+        self.cache.weight() + 2 * ENTRY_BYTES > self.cache.capacity()
+    }
+
+    fn epoch(&self, key: &DecoratedKey) -> &AtomicU64 {
+        &self.epochs[key.token().0.unsigned_abs() as usize % EPOCHS]
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        self.cache.clear();
+    }
+
+    /// Sets how many bytes it may hold, and forgets what is beyond.
+    pub fn set_capacity(&self, capacity: u64) {
+        self.cache.set_capacity(capacity);
+    }
+
+    /// The rows of which it holds something, by table; of more than `most` counters those asked for most often.
+    pub fn rows(&self, most: usize) -> Vec<(TableId, DecoratedKey, Clustering)> {
+        let mut counters: Vec<_> = self
+            .cache
+            .iter()
+            .map(|(key, _)| (self.cache.item_stats(&key).map_or(0, |stats| stats.access_count), key))
+            .collect();
+        if most < counters.len() {
+            counters.select_nth_unstable_by_key(most, |(asked, _)| std::cmp::Reverse(*asked));
+            counters.truncate(most);
+        }
+        let rows: HashSet<_> =
+            counters.into_iter().map(|(_, key)| (key.table, key.key, key.clustering)).collect();
+        let mut rows: Vec<_> = rows.into_iter().collect();
+        rows.sort_unstable_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        rows
+    }
+
+    /// What it holds and how often it helped.
+    pub fn stats(&self) -> CacheStats {
+        CacheStats {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            entries: self.cache.len(),
+            bytes: self.cache.weight(),
+            capacity: self.cache.capacity(),
+            miss_nanos: 0,
+        }
+    }
+}
+
+/// The counter cache, for a write of one partition, whose lock the writer holds.
+pub struct PartitionCounters<'a> {
+    cache: &'a CounterCache,
+    table: TableId,
+    key: &'a DecoratedKey,
+    contents: u64,
+    epoch: u64,
+}
+
+impl<'a> PartitionCounters<'a> {
+    /// Before the partition is read: `contents` are those of the table's view.
+    pub(crate) fn new(cache: &'a CounterCache, table: TableId, key: &'a DecoratedKey, contents: u64) -> Self {
+        Self { cache, table, key, contents, epoch: cache.epoch(key).load(Ordering::Acquire) }
+    }
+
+    fn key_ref<'k>(&self, clustering: &'k Clustering, column: ColumnId) -> KeyRef<'k>
+    where
+        'a: 'k,
+    {
+        KeyRef { table: self.table, key: self.key, clustering, column }
+    }
+
+    /// What this node has in a counter, for an increment with this write timestamp; static counters are at the empty
+    /// clustering.
+    pub fn get(&self, clustering: &Clustering, column: ColumnId, timestamp: i64) -> Option<Counted> {
+        let slot = self.cache.cache.get(&self.key_ref(clustering, column));
+        let found = slot
+            .filter(|slot| slot.contents == self.contents && slot.epoch == self.epoch)
+            .map(|slot| slot.counted)
+            .filter(|counted| counted.deleted < timestamp);
+        let counter = if found.is_some() { &self.cache.hits } else { &self.cache.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    /// Notes what was written, or read.
+    pub fn put(&self, clustering: &Clustering, column: ColumnId, counted: Counted) {
+        let slot = Slot { counted, contents: self.contents, epoch: self.epoch };
+        // Copies: the key may share a buffer much larger than itself.
+        let key = Bytes::copy_from_slice(self.key.key());
+        let key = Key {
+            table: self.table,
+            key: DecoratedKey::with_token(self.key.token(), key),
+            clustering: clustering.clone(),
+            column,
+        };
+        self.cache.cache.insert(key, slot);
+    }
+
+    /// Forgets everything of the partition: it was deleted in part, or a write failed that may count all the same.
+    pub fn forget(&self) {
+        self.cache.epoch(self.key).fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine_tests::testing::{clustering, key};
+
+    const TABLE: TableId = TableId(uuid::Uuid::from_u128(1));
+    const COLUMN: ColumnId = ColumnId(0);
+
+    fn counted(n: i64) -> Counted {
+        Counted { clock: n, count: n, deleted: n }
+    }
+
+    #[test]
+    fn a_count_is_good_until_the_partition_or_the_contents_of_the_table_change() {
+        let cache = CounterCache::new(1 << 20);
+        let (one, row) = (key(1), clustering(1, 1));
+        let at = |contents| PartitionCounters::new(&cache, TABLE, &one, contents);
+        at(0).put(&row, COLUMN, counted(4));
+        assert_eq!(at(0).get(&row, COLUMN, 5), Some(counted(4)));
+        assert_eq!(at(0).get(&row, COLUMN, 4), None, "the deletion covers it");
+        assert_eq!(at(0).get(&row, ColumnId(1), 5), None);
+        assert_eq!(at(0).get(&clustering(1, 2), COLUMN, 5), None);
+        assert_eq!(at(1).get(&row, COLUMN, 5), None);
+        let before = at(0);
+        at(0).forget();
+        assert_eq!(at(0).get(&row, COLUMN, 5), None);
+        before.put(&row, COLUMN, counted(5));
+        assert_eq!(at(0).get(&row, COLUMN, 6), None, "it was read before the deletion");
+        assert_eq!((cache.stats().hits, cache.stats().misses), (1, 6));
+    }
+
+    #[test]
+    fn bytes_held_stay_within_the_capacity_and_the_rows_asked_for_most_are_known() {
+        let cache = CounterCache::new(1 << 16);
+        for k in 0..2000 {
+            let key = key(k);
+            let counters = PartitionCounters::new(&cache, TABLE, &key, 0);
+            counters.put(&clustering(k, 0), COLUMN, counted(1));
+            counters.put(&clustering(k, 0), ColumnId(1), counted(1));
+        }
+        let stats = cache.stats();
+        assert!(stats.bytes <= stats.capacity && stats.entries > 100, "{stats:?}");
+        let cache = CounterCache::new(1 << 20);
+        for k in 0..10 {
+            let key = key(k);
+            let counters = PartitionCounters::new(&cache, TABLE, &key, 0);
+            counters.put(&clustering(k, 0), COLUMN, counted(1));
+            if k == 4 {
+                counters.get(&clustering(k, 0), COLUMN, 2);
+            }
+        }
+        assert_eq!(cache.rows(1), [(TABLE, key(4), clustering(4, 0))]);
+        assert_eq!(cache.rows(usize::MAX).len(), 10);
+        cache.clear();
+        assert_eq!(cache.stats().entries, 0);
+    }
+}

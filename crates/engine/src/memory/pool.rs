@@ -1,0 +1,206 @@
+//! The memory of all memtables together.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use cassette_rows::owner::{self, Owner};
+use parking_lot::{Condvar, Mutex};
+
+use crate::memory::admission::{Admission, Found, LARGE};
+
+/// Counts the heap bytes of all memtables, and holds writers up while there are too many.
+pub(crate) struct MemtablePool {
+    limit: usize,
+    flush_above: usize,
+    /// From here on, what is left is for small writes and shared by owners.
+    shared_from: usize,
+    /// All memtables.
+    used: AtomicUsize,
+    /// Those of them that are being flushed or wait for it: their bytes will be free without anyone asking.
+    flushing: AtomicUsize,
+    admission: Mutex<Admission>,
+    /// Whether large writes are on their way or wait: a copy for those who only look.
+    is_busy: AtomicBool,
+    /// The owner of the last small write that came while it was so.
+    last_small: AtomicU64,
+    opened: Instant,
+    /// Memory has become free, or a large write has ended.
+    changed: Condvar,
+}
+
+/// A large write that may go on, until this is dropped.
+#[must_use = "the write has ended when this is dropped"]
+pub(crate) struct Admitted<'a> {
+    pool: &'a MemtablePool,
+    owner: Owner,
+    bytes: usize,
+    /// When it began to hold others up.
+    began: Duration,
+}
+
+/// The share of memory that large writes do not get.
+const SHARED_PART: usize = 8;
+
+impl MemtablePool {
+    /// `flush_share`: the share of `limit` beyond which the largest memtable is to be flushed. Whatever it is, one is flushed before
+    /// the pool is full: writers wait then for what nobody would free.
+    pub fn new(limit: usize, flush_share: f64) -> Self {
+        let flush_above = ((limit as f64 * flush_share) as usize).min(limit.saturating_sub(1));
+        Self {
+            limit,
+            flush_above,
+            // Nobody waits before something is to be flushed.
+            shared_from: (limit - limit / SHARED_PART).max(flush_above + 1),
+            used: AtomicUsize::new(0),
+            flushing: AtomicUsize::new(0),
+            admission: Mutex::default(),
+            is_busy: AtomicBool::new(false),
+            last_small: AtomicU64::new(0),
+            opened: Instant::now(),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// A memtable grew, or shrank. Called before a flush can freeze the memtable: a flush releases all that it holds.
+    pub fn grow(&self, bytes: isize) {
+        self.used.fetch_add(bytes as usize, Ordering::Relaxed);
+    }
+
+    /// A memtable of so many bytes will be flushed.
+    pub fn begin_flush(&self, bytes: usize) {
+        self.flushing.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A memtable that was to be flushed is gone.
+    pub fn release(&self, bytes: usize) {
+        self.flushing.fetch_sub(bytes, Ordering::Relaxed);
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        // Taking the lock orders this after the check of a writer that is about to wait.
+        self.admission.lock().age();
+        self.changed.notify_all();
+    }
+
+    /// Whether memtables that take writes hold so much that one should be flushed.
+    pub fn wants_flush(&self) -> bool {
+        self.used().saturating_sub(self.flushing.load(Ordering::Relaxed)) > self.flush_above
+    }
+
+    /// Whether all writers have to wait.
+    pub fn is_full(&self) -> bool {
+        self.used() >= self.limit
+    }
+
+    /// Whether a small write might have to wait: for memory, or until the commit log has written a large one.
+    pub fn is_contended(&self) -> bool {
+        self.is_short() || self.is_busy.load(Ordering::Relaxed)
+    }
+
+    /// Whether what is left is shared by owners, so that some writers have to wait.
+    pub fn is_short(&self) -> bool {
+        self.used() >= self.shared_from
+    }
+
+    /// Lets a write of about `bytes` go on, in its turn among those of all [owners](owner). Calls `look` about every `time`
+    /// while it waits. `None` for a small one, which need not be counted.
+    pub fn admit<E>(
+        &self,
+        bytes: usize,
+        time: Duration,
+        mut look: impl FnMut() -> Result<(), E>,
+    ) -> Result<Option<Admitted<'_>>, E> {
+        let owner = owner::current();
+        if bytes < LARGE {
+            if self.is_busy.load(Ordering::Relaxed) {
+                self.last_small.store(owner.0, Ordering::Relaxed);
+            }
+            if !self.is_short() {
+                return Ok(None);
+            }
+        }
+        let mut admission = self.admission.lock();
+        let id = admission.enter(owner, bytes);
+        self.is_busy.store(true, Ordering::Relaxed);
+        while !admission.admit(id, self.found()) {
+            drop(admission);
+            let looked = look();
+            admission = self.admission.lock();
+            if let Err(error) = looked {
+                admission.leave(id);
+                self.is_busy.store(admission.is_busy(), Ordering::Relaxed);
+                self.changed.notify_all();
+                return Err(error);
+            }
+            if admission.admit(id, self.found()) {
+                break;
+            }
+            let pause = admission.pause_left(self.opened.elapsed());
+            let wait = if pause.is_zero() { time } else { pause.min(time) };
+            self.changed.wait_for(&mut admission, wait);
+        }
+        self.is_busy.store(admission.is_busy(), Ordering::Relaxed);
+        // It may be another's turn now.
+        self.changed.notify_all();
+        drop(admission);
+        if bytes < LARGE {
+            return Ok(None);
+        }
+        self.last_small.store(owner.0, Ordering::Relaxed);
+        Ok(Some(Admitted { pool: self, owner, bytes, began: self.opened.elapsed() }))
+    }
+
+    fn found(&self) -> Found {
+        Found {
+            used: self.used(),
+            shared_from: self.shared_from,
+            limit: self.limit,
+            now: self.opened.elapsed(),
+        }
+    }
+
+    /// Heap bytes of all memtables.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+}
+
+impl Admitted<'_> {
+    /// It begins to hold others up only now.
+    pub fn begin(&mut self) {
+        self.began = self.pool.opened.elapsed();
+    }
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        let now = self.pool.opened.elapsed();
+        let has_held_up_others = self.pool.last_small.load(Ordering::Relaxed) != self.owner.0;
+        let mut admission = self.pool.admission.lock();
+        admission.end(self.bytes);
+        if has_held_up_others {
+            admission.pause(now, now.saturating_sub(self.began));
+        }
+        self.pool.is_busy.store(admission.is_busy(), Ordering::Relaxed);
+        drop(admission);
+        self.pool.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_pool_has_something_flushed_whatever_the_threshold() {
+        for share in [0.01, 0.99, 1.0, 2.0, f64::INFINITY, f64::NAN, -1.0] {
+            let pool = MemtablePool::new(1000, share);
+            pool.grow(1000);
+            assert!(pool.is_full() && pool.wants_flush(), "{share}");
+            assert!(pool.flush_above < pool.shared_from && pool.shared_from <= pool.limit, "{share}");
+            // What is being flushed will be free.
+            pool.begin_flush(1000);
+            assert!(!pool.wants_flush(), "{share}");
+            pool.release(1000);
+            assert!(!pool.is_full());
+        }
+    }
+}

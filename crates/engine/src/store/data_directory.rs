@@ -1,0 +1,261 @@
+//! The directory that holds everything: who may use it, and what lies where.
+//!
+//! ```text
+//! <data_dir>/cassette.version                      "1\n": the layout of this directory
+//! <data_dir>/cassette.lock                         locked while an engine is open
+//! <data_dir>/replay_positions                      see replay_positions.rs
+//! <data_dir>/dropped_tables                        see drop_records.rs
+//! <data_dir>/schema_journal                        see schema_journal.rs
+//! <data_dir>/commitlog/CommitLog-*.log             see commitlog.rs
+//! <data_dir>/commitlog/unclaimed/<id>/*.log        of tables that the schema does not name, see commitlog/unclaimed.rs
+//! <data_dir>/saved_caches/*-cassette.db            what caches held, see saved_caches.rs; may be elsewhere
+//! <data_dir>/data/<keyspace>/<table>-<id>/nb-*     a table's SSTables, see transaction.rs
+//! ```
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cassette_rows::{StorageError, TableMetadata};
+use cassette_vfs::{FileAccess, FileLock, FileSystem, LockHeld};
+use parking_lot::Mutex;
+
+use crate::basics::error::{EngineError, Result};
+
+/// The layout's version. Another number: another layout.
+const VERSION: &str = "1";
+
+/// The data directory, locked.
+pub(crate) struct DataDirectory {
+    fs: Arc<dyn FileSystem>,
+    root: PathBuf,
+    lock: Mutex<Option<Box<dyn FileLock>>>,
+}
+
+impl DataDirectory {
+    /// Makes the directory if it is not there, and locks it.
+    pub fn open(fs: Arc<dyn FileSystem>, root: &Path) -> Result<Self> {
+        create_root(fs.as_ref(), root)?;
+        warn_if_readable_by_others(fs.as_ref(), root);
+        let lock_path = root.join("cassette.lock");
+        let lock = fs.lock(&lock_path).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                EngineError::Locked { directory: root.to_owned(), holder: LockHeld::holder_in(&error) }
+            }
+            _ => StorageError::io(&lock_path, "lock", error).into(),
+        })?;
+        let directory = Self { fs, root: root.to_owned(), lock: Mutex::new(Some(lock)) };
+        directory.check_version()?;
+        create_durably(directory.fs.as_ref(), &[directory.commitlog(), directory.tables()], root)?;
+        Ok(directory)
+    }
+
+    fn check_version(&self) -> Result<()> {
+        let path = self.root.join("cassette.version");
+        let io = |action: &str, error| StorageError::io(&path, action, error);
+        if self.fs.exists(&path).map_err(|e| io("look for", e))? {
+            let found = self.fs.read(&path).map_err(|e| io("read", e))?;
+            let found = String::from_utf8_lossy(&found).trim().to_owned();
+            if found == VERSION {
+                return Ok(());
+            }
+            let directory = self.root.clone();
+            return Err(EngineError::AnotherVersion { directory, found, expected: VERSION });
+        }
+        for name in ["data", "commitlog"] {
+            let below = self.root.join(name);
+            let there = match self.fs.read_dir(&below) {
+                Ok(entries) => !entries.is_empty(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+                Err(error) => return Err(StorageError::io(&below, "list", error).into()),
+            };
+            if there {
+                return Err(EngineError::NotOurs { directory: self.root.clone() });
+            }
+        }
+        let content = format!("{VERSION}\n");
+        self.fs.write_atomically(&path, content.as_bytes()).map_err(|e| io("write", e).into())
+    }
+
+    /// Lets others open the directory. Nothing in it may be changed from here on.
+    pub fn release(&self) {
+        self.lock.lock().take();
+    }
+
+    /// The directory itself.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where the commit log's segments are.
+    pub fn commitlog(&self) -> PathBuf {
+        self.root.join("commitlog")
+    }
+
+    /// The file of the replay positions.
+    pub fn replay_positions(&self) -> PathBuf {
+        self.root.join("replay_positions")
+    }
+
+    /// The file of the drop records.
+    pub fn dropped_tables(&self) -> PathBuf {
+        self.root.join("dropped_tables")
+    }
+
+    /// The file of the schema journal.
+    pub fn schema_journal(&self) -> PathBuf {
+        self.root.join("schema_journal")
+    }
+
+    /// Where the keyspaces' directories are.
+    pub fn tables(&self) -> PathBuf {
+        self.root.join("data")
+    }
+
+    /// A path below that of the keyspaces' directories, relative to it.
+    pub fn relative(&self, path: &Path) -> String {
+        let root = self.tables();
+        path.strip_prefix(&root).unwrap_or(path).to_string_lossy().into_owned()
+    }
+
+    /// The directories of tables, which are made if they are not there.
+    pub fn create_tables(&self, tables: &[Arc<TableMetadata>]) -> Result<Vec<PathBuf>> {
+        let root = self.tables();
+        let path = |table: &Arc<TableMetadata>| root.join(&table.keyspace).join(table.directory_name());
+        let paths: Vec<PathBuf> = tables.iter().map(path).collect();
+        create_durably(self.fs.as_ref(), &paths, &root)?;
+        Ok(paths)
+    }
+}
+
+/// Warns of a data directory that others can read, from before or by its administrator's choice: it stays as it is.
+fn warn_if_readable_by_others(fs: &dyn FileSystem, root: &Path) {
+    let wanted = FileAccess::current().directory_mode();
+    if let Ok(Some(mode)) = fs.mode(root)
+        && mode & !wanted != 0
+    {
+        tracing::warn!(
+            directory = %root.display(),
+            mode = format!("{mode:o}"),
+            wanted = format!("{wanted:o}"),
+            "other users of this machine can read the data directory. Run chmod on it, or set data_file_permissions"
+        );
+    }
+}
+
+/// Makes the root and the directories that are missing above it, and makes their names durable. The root's own name also if
+/// it is there: the process that made it may have died before it synced that.
+fn create_root(fs: &dyn FileSystem, root: &Path) -> Result<()> {
+    let mut named = Vec::new();
+    for directory in root.ancestors().take_while(|directory| !directory.as_os_str().is_empty()) {
+        let exists = || fs.exists(directory).map_err(|e| StorageError::io(directory, "look for", e));
+        if directory != root && exists()? {
+            break;
+        }
+        named.push(directory);
+    }
+    fs.create_dir_all(root).map_err(|e| StorageError::io(root, "create the directory", e))?;
+    named.into_iter().rev().try_for_each(|directory| match directory.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_dir(fs, parent),
+        Some(_) => sync_dir(fs, Path::new(".")),
+        None => Ok(()),
+    })
+}
+
+/// Makes directories and those missing between them and `above`, whose own name is durable, and makes all these names durable.
+/// Also of those that are there: the process that made them may have died before it synced them. Each directory is synced
+/// once, however many names it got.
+fn create_durably(fs: &dyn FileSystem, paths: &[PathBuf], above: &Path) -> Result<()> {
+    let mut parents = BTreeSet::new();
+    for path in paths {
+        fs.create_dir_all(path).map_err(|e| StorageError::io(path, "create the directory", e))?;
+        parents.extend(path.ancestors().skip(1).take_while(|parent| parent.starts_with(above)));
+    }
+    // In order of their names: each comes after the one it is in.
+    parents.into_iter().try_for_each(|parent| sync_dir(fs, parent))
+}
+
+fn sync_dir(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    fs.sync_dir(path).map_err(|e| StorageError::io(path, "sync the directory", e).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use cassette_vfs::{FakeFileSystem, OperationKind};
+
+    use super::*;
+    use crate::engine_tests::testing;
+
+    fn open(fs: &FakeFileSystem) -> Result<DataDirectory> {
+        DataDirectory::open(Arc::new(fs.clone()), Path::new("/var/db"))
+    }
+
+    #[test]
+    fn a_directory_opens_again_after_a_crash_with_everything_in_it() {
+        for seed in 0..20 {
+            let fs = FakeFileSystem::new();
+            let table = open(&fs).unwrap().create_tables(&[testing::table()]).unwrap().remove(0);
+            let fs = fs.crash(seed);
+            assert!((&fs as &dyn FileSystem).exists(&table).unwrap());
+            open(&fs).unwrap();
+        }
+    }
+
+    #[test]
+    fn names_that_a_killed_process_left_unsynced_are_synced_by_the_next() {
+        let fs = FakeFileSystem::new();
+        fs.create_dir_all(Path::new("/var/db")).unwrap();
+        fs.sync_dir(Path::new("/")).unwrap();
+        let path = open(&fs).unwrap().root.join("data/ks").join(testing::table().directory_name());
+        fs.create_dir_all(&path).unwrap();
+        let fs = fs.kill();
+        open(&fs).unwrap().create_tables(&[testing::table()]).unwrap().remove(0);
+        for seed in 0..20 {
+            let survivor = fs.kill().crash(seed);
+            assert!((&survivor as &dyn FileSystem).exists(&path).unwrap(), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn each_directory_is_synced_once_however_many_tables_it_gets() {
+        let fs = FakeFileSystem::new();
+        let directory = open(&fs).unwrap();
+        let tables: Vec<_> =
+            (0..50).map(|n| testing::table_with(&format!("t{n}"), Default::default())).collect();
+        let synced = Arc::new(Mutex::new(Vec::new()));
+        let seen = synced.clone();
+        fs.fail_when(move |operation| {
+            if operation.kind == OperationKind::SyncDir {
+                seen.lock().push(operation.path.clone());
+            }
+            None
+        });
+        directory.create_tables(&tables).unwrap();
+        let expected = ["var/db/data", "var/db/data/ks"].map(PathBuf::from);
+        assert_eq!(*synced.lock(), expected);
+    }
+
+    #[test]
+    fn a_second_process_is_told_that_the_directory_is_locked() {
+        let fs = FakeFileSystem::new();
+        let first = open(&fs).unwrap();
+        assert!(matches!(open(&fs), Err(EngineError::Locked { .. })));
+        drop(first);
+        open(&fs).unwrap();
+    }
+
+    #[test]
+    fn the_directory_of_another_version_or_program_is_left_alone() {
+        let fs = FakeFileSystem::new();
+        drop(open(&fs).unwrap());
+        let version = Path::new("/var/db/cassette.version");
+        (&fs as &dyn FileSystem).write_atomically(version, b"2\n").unwrap();
+        let Err(EngineError::AnotherVersion { found, .. }) = open(&fs) else { panic!("another version") };
+        assert_eq!(found, "2");
+
+        let fs = FakeFileSystem::new();
+        fs.create_dir_all(Path::new("/var/db/data/system")).unwrap();
+        assert!(matches!(open(&fs), Err(EngineError::NotOurs { .. })));
+    }
+}

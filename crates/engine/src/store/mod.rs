@@ -1,0 +1,12 @@
+//! The state of the engine and of its tables, and how it changes: views, SSTables, transactions.
+
+pub(crate) mod core;
+pub(crate) mod data_directory;
+pub(crate) mod partition_lock;
+pub(crate) mod progress;
+pub(crate) mod row_cache;
+pub(crate) mod sstable_handle;
+pub(crate) mod sstable_writer;
+pub(crate) mod table;
+pub(crate) mod throttle;
+pub(crate) mod transaction;

@@ -1,0 +1,510 @@
+//! The row cache: partitions, or the first rows of them, as they are after merging, ready to be sent.
+//!
+//! An entry holds what a read of the whole partition would give, in the structure that memtables have: a read takes a
+//! snapshot of it in constant time. A write is applied to the entry as it is to the memtable. What makes it answer as a
+//! read without it would:
+//!
+//! 1. A reader that misses puts an entry in its place first, *loading*, and takes the view that it reads from after that.
+//! 2. A writer changes the memtable and the entry under one lock, that of the memtable's shard. If the entry is loading,
+//!    the change is noted there: the reader may have read before it. Applying it twice changes nothing.
+//! 3. The reader publishes what it read with what was noted, for the view that it read from. An entry is good for views
+//!    with the same [`contents`](crate::store::table::View::contents): flushes and compactions keep that, all other changes of
+//!    SSTables or of the schema do not.
+//! 4. A compaction may purge tombstones, so that an older write that comes later counts. An entry with deletions is good
+//!    only for the [`purges`](crate::store::table::View::purges) that it was read at.
+//!
+//! Lock order: memtable shard, a shard of the cache for the length of a look-up, entry. No entry is locked under a lock of
+//! the cache.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cassette_rows::schema::RowsPerPartition;
+use cassette_rows::{
+    Bound, Clustering, DecoratedKey, PartitionStream, PartitionUpdate, RangeTombstone, Result, Selection,
+    TableId, TableMetadata, Unfiltered,
+};
+use cassette_sstable::chunk_cache::CacheStats;
+use parking_lot::{Mutex, RwLock};
+use quick_cache::sync::{Cache, EntryAction, EntryResult};
+use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
+
+use crate::memory::memtable::Partition;
+use crate::store::table::View;
+
+/// A partition of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub table: TableId,
+    pub key: DecoratedKey,
+}
+
+/// An entry, and the bytes that it was last found to hold.
+#[derive(Clone)]
+struct Slot {
+    entry: Arc<Entry>,
+    bytes: u64,
+}
+
+#[derive(Clone)]
+struct ByteWeight;
+
+impl Weighter<Key, Slot> for ByteWeight {
+    fn weight(&self, key: &Key, slot: &Slot) -> u64 {
+        slot.bytes + key.key.key().len() as u64 + ENTRY_BYTES
+    }
+}
+
+/// What evictions leave to be dropped once the cache's lock is released: a partition may have many rows.
+#[derive(Clone)]
+struct DropLater;
+
+impl Lifecycle<Key, Slot> for DropLater {
+    type RequestState = Vec<Slot>;
+
+    fn on_evict(&self, evicted: &mut Vec<Slot>, _: Key, slot: Slot) {
+        evicted.push(slot);
+    }
+}
+
+/// Key, slot, the cache's links, count and hash slot; the entry with its counts.
+const ENTRY_BYTES: u64 = (size_of::<Key>() + size_of::<Slot>() + 32 + size_of::<Entry>() + 16) as u64;
+
+/// Updates noted for an entry that is loading. More come only if reading the partition takes long; then it is read anew.
+const PENDING_MAX: usize = 64;
+
+pub(crate) struct Entry(RwLock<State>);
+
+enum State {
+    /// Being read. What was written since that began.
+    Loading(Vec<PartitionUpdate>),
+    Ready(Cached),
+    /// It takes too much of the cache, for views of these contents.
+    TooLarge {
+        contents: u64,
+    },
+    /// Not to be used any more.
+    Gone,
+}
+
+/// What an entry knows of its partition.
+struct Cached {
+    partition: Partition,
+    /// Whether there is such a partition at all.
+    exists: bool,
+    reach: Reach,
+    /// The rows it should have; some more may be known for a while.
+    rows_max: usize,
+    /// Something in it is or was deleted, or expires.
+    has_deletions: bool,
+    /// Heap bytes of the partition.
+    bytes: usize,
+    contents: u64,
+    purges: u64,
+}
+
+/// How far into the partition rows are known.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Reach {
+    /// To its end.
+    All,
+    /// Up to the row with this clustering, which is included.
+    UpTo(Clustering),
+}
+
+/// What a look-up found.
+pub(crate) enum Found {
+    /// The partition as it is now; `None` if there is none.
+    Hit(Option<Partition>),
+    /// Nothing that can answer, and no room for what could.
+    Unusable,
+    /// Nothing. What is read may be [published](Loading::publish), after [`begin`](RowCache::begin).
+    Nothing,
+}
+
+/// A place in the cache that was taken, for whoever is reading the partition.
+pub(crate) struct Loading {
+    cache: Arc<RowCache>,
+    key: Key,
+    entry: Arc<Entry>,
+}
+
+/// Partitions in memory, bounded by bytes.
+pub(crate) struct RowCache {
+    cache: Cache<Key, Slot, ByteWeight, DefaultHashBuilder, DropLater>,
+    /// Held while the capacity is set.
+    resizing: Mutex<()>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl RowCache {
+    /// A cache of up to `capacity` bytes; 0 for none.
+    pub fn new(capacity: u64) -> Arc<Self> {
+        // The estimate only sizes the first tables.
+        let items = (capacity / 1024).clamp(16, 1 << 14) as usize;
+        let hasher = DefaultHashBuilder::default();
+        Arc::new(Self {
+            cache: Cache::with(items, capacity, ByteWeight, hasher, DropLater),
+            resizing: Mutex::new(()),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether it may hold anything.
+    pub fn is_enabled(&self) -> bool {
+        self.cache.capacity() > 0
+    }
+
+    /// Whether it takes partitions of the table, as `caching` says. It does not take counters: they are changed by reading and
+    /// writing, which gains nothing.
+    pub fn takes(&self, table: &TableMetadata) -> bool {
+        table.params.caching.rows_per_partition != RowsPerPartition::None && !table.is_counter
+    }
+
+    /// Looks for a partition under `selection`, of which the reader wants no more than `wanted` live rows if that is said.
+    pub fn find(&self, view: &View, key: &DecoratedKey, selection: &Selection, wanted: Option<u32>) -> Found {
+        let found = self.look(view, key, selection, wanted);
+        let counter = if matches!(found, Found::Hit(_)) { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    /// [`Self::find`], which nobody counts.
+    pub fn look(&self, view: &View, key: &DecoratedKey, selection: &Selection, wanted: Option<u32>) -> Found {
+        let key = Key { table: view.table.id, key: key.clone() };
+        let Some(slot) = self.cache.get(&key) else { return Found::Nothing };
+        let state = slot.entry.0.read();
+        match &*state {
+            State::Ready(cached) if cached.is_good_for(view) => {
+                return match cached.reach.answers(&cached.partition, selection, wanted, &view.table) {
+                    true => Found::Hit(cached.exists.then(|| cached.partition.clone())),
+                    false => Found::Unusable,
+                };
+            }
+            State::TooLarge { contents } if *contents == view.contents => return Found::Unusable,
+            State::Loading(_) => return Found::Unusable,
+            State::Ready(_) | State::TooLarge { .. } | State::Gone => {}
+        }
+        drop(state);
+        self.remove(&key, &slot.entry);
+        Found::Nothing
+    }
+
+    /// Takes the place of a partition; `None` if there is something by now.
+    pub fn begin(self: &Arc<Self>, table: TableId, key: &DecoratedKey) -> Option<Loading> {
+        // A copy: the key may share a buffer much larger than itself.
+        let bytes = bytes::Bytes::copy_from_slice(key.key());
+        let key = Key { table, key: DecoratedKey::with_token(key.token(), bytes) };
+        let entry = Arc::new(Entry(RwLock::new(State::Loading(Vec::new()))));
+        match self.cache.entry(&key, None, |_, _| EntryAction::Retain(())) {
+            EntryResult::Vacant(guard) => {
+                // Without its place in the cache the entry would miss writes.
+                guard.insert(Slot { entry: entry.clone(), bytes: 0 }).ok()?;
+                Some(Loading { cache: self.clone(), key, entry })
+            }
+            _ => None,
+        }
+    }
+
+    /// Applies updates to what is held of their partition. Called with the lock held under which they are applied to the
+    /// memtable.
+    pub fn apply<'a>(
+        &self,
+        table: TableId,
+        key: &DecoratedKey,
+        updates: impl Iterator<Item = (&'a PartitionUpdate, &'a TableMetadata)>,
+    ) {
+        let key = Key { table, key: key.clone() };
+        let Some(slot) = self.cache.peek(&key) else { return };
+        let mut state = slot.entry.0.write();
+        for (update, table) in updates {
+            match &mut *state {
+                State::Loading(pending) if pending.len() < PENDING_MAX => pending.push(update.clone()),
+                State::Loading(_) => *state = State::Gone,
+                State::Ready(cached) => cached.apply(update, table),
+                State::TooLarge { .. } | State::Gone => {}
+            }
+        }
+        let State::Ready(cached) = &*state else { return };
+        let bytes = cached.bytes as u64;
+        drop(state);
+        // Each weighing takes the lock of a shard; small changes wait for the next one.
+        if bytes.abs_diff(slot.bytes) > slot.bytes / 16 {
+            self.weigh(&key, &slot.entry, bytes);
+        }
+    }
+
+    /// Notes how many bytes the entry holds, if it is still in its place.
+    fn weigh(&self, key: &Key, entry: &Arc<Entry>, bytes: u64) {
+        self.change(key, entry, |slot| {
+            slot.bytes = bytes;
+            EntryAction::Retain(())
+        });
+        // Entries are pushed out when others come. When these grow instead, that is made up for.
+        if self.cache.weight() > self.cache.capacity() {
+            let _alone = self.resizing.lock();
+            self.cache.set_capacity(self.cache.capacity());
+        }
+    }
+
+    /// Takes the entry out of its place, if it is there.
+    fn remove(&self, key: &Key, entry: &Arc<Entry>) {
+        self.change(key, entry, |_| EntryAction::Remove);
+    }
+
+    fn change(&self, key: &Key, entry: &Arc<Entry>, change: impl FnOnce(&mut Slot) -> EntryAction<()>) {
+        let result = self.cache.entry(key, None, |_, slot| match Arc::ptr_eq(&slot.entry, entry) {
+            true => change(slot),
+            false => EntryAction::Retain(()),
+        });
+        // Dropping the guard of an empty place leaves it empty.
+        drop(result);
+    }
+
+    /// Forgets a table's partitions.
+    pub fn forget(&self, table: TableId) {
+        self.cache.retain(|key, _| key.table != table);
+    }
+
+    /// Forgets everything.
+    pub fn clear(&self) {
+        self.cache.clear();
+    }
+
+    /// Sets how many bytes it may hold, and forgets what is beyond.
+    pub fn set_capacity(&self, capacity: u64) {
+        let _alone = self.resizing.lock();
+        self.cache.set_capacity(capacity);
+    }
+
+    /// The partitions that it holds, by table and token; of more than `most` those asked for most often.
+    pub fn keys(&self, most: usize) -> Vec<(TableId, DecoratedKey)> {
+        let mut keys: Vec<_> = self
+            .cache
+            .iter()
+            .map(|(key, _)| (self.cache.item_stats(&key).map_or(0, |stats| stats.access_count), key))
+            .collect();
+        if most < keys.len() {
+            keys.select_nth_unstable_by_key(most, |(asked, _)| std::cmp::Reverse(*asked));
+            keys.truncate(most);
+        }
+        let mut keys: Vec<_> = keys.into_iter().map(|(_, key)| (key.table, key.key)).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Whether there is room for little more.
+    pub fn is_full(&self) -> bool {
+        self.cache.weight() + 2 * ENTRY_BYTES > self.cache.capacity()
+    }
+
+    /// What it holds and how often it helped.
+    pub fn stats(&self) -> CacheStats {
+        CacheStats {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            entries: self.cache.len(),
+            bytes: self.cache.weight(),
+            capacity: self.cache.capacity(),
+            miss_nanos: 0,
+        }
+    }
+}
+
+impl Loading {
+    /// Reads the partition from `stream`, which must be of the view that was taken after the place was, under no
+    /// selection; keeps of it what `rows` says, and no more than a share of the cache.
+    pub fn publish(
+        self,
+        stream: &mut dyn PartitionStream,
+        view: &View,
+        rows: RowsPerPartition,
+        now: u32,
+    ) -> Result<()> {
+        /// A partition that takes more than this share of a shard of the cache would push out too many others.
+        const SHARE: u64 = 4;
+        let bytes_max = self.cache.cache.shard_capacity() / SHARE;
+        let Some(mut cached) = Cached::read(stream, &self.key.key, view, rows, now, bytes_max)? else {
+            *self.entry.0.write() = State::TooLarge { contents: view.contents };
+            return Ok(());
+        };
+        let mut state = self.entry.0.write();
+        let State::Loading(pending) = &mut *state else { return Ok(()) };
+        for update in std::mem::take(pending) {
+            cached.apply(&update, &view.table);
+        }
+        let bytes = cached.bytes as u64;
+        *state = State::Ready(cached);
+        drop(state);
+        self.cache.weigh(&self.key, &self.entry, bytes);
+        Ok(())
+    }
+}
+
+impl Drop for Loading {
+    /// What was not published leaves its place.
+    fn drop(&mut self) {
+        let mut state = self.entry.0.write();
+        if matches!(*state, State::Loading(_) | State::Gone) {
+            *state = State::Gone;
+            drop(state);
+            self.cache.remove(&self.key, &self.entry);
+        }
+    }
+}
+
+impl Cached {
+    /// Takes a partition from a stream, or as much of its head as is wanted. `None` if that is more than `bytes_max`.
+    fn read(
+        stream: &mut dyn PartitionStream,
+        key: &DecoratedKey,
+        view: &View,
+        rows: RowsPerPartition,
+        now: u32,
+        bytes_max: u64,
+    ) -> Result<Option<Self>> {
+        let rows_max = match rows {
+            RowsPerPartition::None => return Ok(None),
+            RowsPerPartition::Head(rows) => rows as usize,
+            RowsPerPartition::All => usize::MAX,
+        };
+        let table = &view.table;
+        let mut update = PartitionUpdate::new(key.clone());
+        let mut reach = Reach::All;
+        let header = stream.next_partition()?;
+        let exists = header.is_some();
+        if let Some(header) = header {
+            update.deletion = header.deletion;
+            update.static_row = header.static_row.map(|row| row.compacted());
+            let mut opened: Option<(Bound, cassette_rows::DeletionTime)> = None;
+            let (mut live, mut bytes) = (0, 0);
+            while let Some(unfiltered) = stream.next_unfiltered()? {
+                match unfiltered {
+                    Unfiltered::Row(row) => {
+                        let row = row.compacted();
+                        live += usize::from(row.is_live(now));
+                        bytes += row.heap_size();
+                        let ends = (live >= rows_max).then(|| row.clustering().clone());
+                        update.rows.push(row);
+                        if let Some(last) = ends {
+                            reach = Reach::UpTo(last);
+                            break;
+                        }
+                    }
+                    Unfiltered::Marker(marker) => {
+                        if let Some((start, deletion)) = opened.take() {
+                            let end = marker.bound.clone();
+                            let tombstone = RangeTombstone { start, end, deletion };
+                            update.range_tombstones.add(tombstone, &table.comparator);
+                            bytes += size_of::<RangeTombstone>();
+                        }
+                        opened = marker.open.map(|deletion| (marker.bound, deletion));
+                    }
+                }
+                if bytes as u64 > bytes_max {
+                    return Ok(None);
+                }
+            }
+            // Cut off: what is open there goes on beyond what is known.
+            if let (Some((start, deletion)), Reach::UpTo(last)) = (opened, &reach) {
+                let tombstone = RangeTombstone { start, end: Bound::after(last.clone()), deletion };
+                update.range_tombstones.add(tombstone, &table.comparator);
+            }
+        }
+        let mut partition = Partition::new();
+        let bytes = partition.apply(&update, table);
+        Ok(Some(Self {
+            partition,
+            exists,
+            reach,
+            rows_max,
+            has_deletions: has_deletions(&update),
+            bytes: usize::try_from(bytes).unwrap_or(0),
+            contents: view.contents,
+            purges: view.purges,
+        }))
+    }
+
+    /// Whether it is what a read from `view` would give.
+    fn is_good_for(&self, view: &View) -> bool {
+        self.contents == view.contents && (self.purges == view.purges || !self.has_deletions)
+    }
+
+    fn apply(&mut self, update: &PartitionUpdate, table: &TableMetadata) {
+        let growth = match &self.reach {
+            Reach::All => self.partition.apply(update, table),
+            Reach::UpTo(last) => {
+                let is_known =
+                    |clustering: &Clustering| table.comparator.compare_rows(clustering, last).is_le();
+                if update.rows.last().is_none_or(|row| is_known(row.clustering())) {
+                    self.partition.apply(update, table)
+                } else {
+                    let mut known = update.clone();
+                    known.rows.retain(|row| is_known(row.clustering()));
+                    self.partition.apply(&known, table)
+                }
+            }
+        };
+        self.exists = true;
+        self.has_deletions |= has_deletions(update);
+        self.bytes = self.bytes.saturating_add_signed(growth);
+        if self.partition.row_count() > self.rows_max.saturating_mul(2) {
+            self.cut(table);
+        }
+    }
+
+    /// Forgets rows beyond as many as there should be: new ones come at the head of a partition as well.
+    fn cut(&mut self, table: &TableMetadata) {
+        let mut kept = PartitionUpdate::new(DecoratedKey::new(bytes::Bytes::new()));
+        kept.deletion = self.partition.deletion();
+        kept.static_row = self.partition.static_row().cloned();
+        kept.rows = self.partition.iter().take(self.rows_max).cloned().collect();
+        let Some(last) = kept.rows.last().map(|row| row.clustering().clone()) else { return };
+        let end = Bound::after(last.clone());
+        for tombstone in self.partition.tombstones().map_or(&[][..], |list| list.as_slice()) {
+            let compare = |bound: &Bound| table.comparator.compare(bound.position(), end.position());
+            if compare(&tombstone.start).is_lt() {
+                let mut tombstone = tombstone.clone();
+                if compare(&tombstone.end).is_gt() {
+                    tombstone.end = end.clone();
+                }
+                kept.range_tombstones.add(tombstone, &table.comparator);
+            }
+        }
+        let mut partition = Partition::new();
+        self.bytes = usize::try_from(partition.apply(&kept, table)).unwrap_or(0);
+        self.partition = partition;
+        self.reach = Reach::UpTo(last);
+    }
+}
+
+fn has_deletions(update: &PartitionUpdate) -> bool {
+    !update.deletion.is_live()
+        || !update.range_tombstones.is_empty()
+        || update.static_row.iter().chain(&update.rows).any(cassette_rows::Row::has_deletions)
+}
+
+impl Reach {
+    /// Whether what is known of `partition` holds all rows of the selection, or all that are wanted of it.
+    fn answers(
+        &self,
+        partition: &Partition,
+        selection: &Selection,
+        wanted: Option<u32>,
+        table: &TableMetadata,
+    ) -> bool {
+        let Self::UpTo(last) = self else { return true };
+        let end = Bound::after(last.clone());
+        let compare = |bound: &Bound| table.comparator.compare(bound.position(), end.position());
+        if selection.slices.as_slice().iter().all(|slice| compare(&slice.end).is_le()) {
+            return true;
+        }
+        let Some(wanted) = wanted else { return false };
+        // Rows that are there at any time: when the reader's "now" is, only the reader knows.
+        selection.slices.is_all()
+            && !selection.reversed
+            && partition.lasting_rows(wanted as usize) >= wanted as usize
+    }
+}

@@ -1,0 +1,270 @@
+//! An open SSTable with what the engine keeps about it.
+
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use cassette_rows::{
+    DecoratedKey, PartitionHeader, PartitionStream, Result, Selection, StorageError, TableMetadata,
+    Unfiltered,
+};
+use cassette_sstable::chunked_file::Caching;
+use cassette_sstable::reader::Found;
+use cassette_sstable::{Descriptor, SSTableId, SSTableReader};
+use parking_lot::Mutex;
+
+use crate::basics::metrics::ReadTally;
+use crate::compaction::Look;
+use crate::strategies::options::OverlappingTombstones;
+
+/// An SSTable of a view. Its files stay open, and so readable, until the last view and stream that hold it are gone.
+pub(crate) struct SSTable {
+    pub reader: SSTableReader,
+    /// When it was written, seconds since 1970.
+    pub created: u32,
+    shared: Arc<Shared>,
+}
+
+/// Told of an SSTable that a read found corrupt.
+pub(crate) type OnCorruption = Arc<dyn Fn(&Descriptor, &StorageError) + Send + Sync>;
+
+/// What stays when the table is altered.
+struct Shared {
+    reads: ReadMeter,
+    /// Met corrupt: never compacted again.
+    suspect: AtomicBool,
+    /// The level in leveled compaction, as its Statistics say by now.
+    level: AtomicU32,
+    /// When it was last looked at for what newer SSTables shadow.
+    look: Mutex<Option<Look>>,
+    /// Called when a read finds it corrupt.
+    on_corruption: OnCorruption,
+}
+
+impl SSTable {
+    pub fn new(reader: SSTableReader, created: u32, on_corruption: OnCorruption) -> Self {
+        let level = u32::try_from(reader.stats().level).unwrap_or(0);
+        let shared = Shared {
+            reads: ReadMeter::default(),
+            suspect: AtomicBool::new(false),
+            level: AtomicU32::new(level),
+            look: Mutex::new(None),
+            on_corruption,
+        };
+        Self { reader, created, shared: Arc::new(shared) }
+    }
+
+    /// The same SSTable for an altered table.
+    pub fn with_table(&self, table: Arc<TableMetadata>) -> Result<Self> {
+        Ok(Self {
+            reader: self.reader.with_table(table)?,
+            created: self.created,
+            shared: self.shared.clone(),
+        })
+    }
+
+    pub fn id(&self) -> SSTableId {
+        self.reader.descriptor().id
+    }
+
+    /// Greatest write timestamp in it.
+    pub fn max_timestamp(&self) -> i64 {
+        self.reader.stats().max_timestamp
+    }
+
+    /// Least write timestamp in it.
+    pub fn min_timestamp(&self) -> i64 {
+        self.reader.stats().min_timestamp
+    }
+
+    /// Whether it shares keys with another, by the first and last of each.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.reader.first_key() <= other.reader.last_key()
+            && other.reader.first_key() <= self.reader.last_key()
+    }
+
+    /// The level in leveled compaction.
+    pub fn level(&self) -> u32 {
+        self.shared.level.load(Ordering::Relaxed)
+    }
+
+    /// Writes another level into its Statistics, in one step.
+    pub fn set_level(&self, level: u32) -> Result<()> {
+        self.reader.write_level(i32::try_from(level).unwrap_or(i32::MAX))?;
+        self.shared.level.store(level, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The tokens of its first and last key.
+    pub fn tokens(&self) -> (i64, i64) {
+        (self.reader.first_key().token().0, self.reader.last_key().token().0)
+    }
+
+    /// Notes that it was looked at for what newer SSTables shadow; `None`: that it is to be looked at again.
+    pub fn set_look(&self, look: Option<Look>) {
+        *self.shared.look.lock() = look;
+    }
+
+    /// The rows above it when it was last looked at with this setting, or `rows_above` if there are fewer by now, which is noted;
+    /// 0 if it never was.
+    pub fn look_at_most(&self, by: OverlappingTombstones, rows_above: f64) -> f64 {
+        let mut look = self.shared.look.lock();
+        *look = look.filter(|look| look.by == by);
+        match &mut *look {
+            Some(look) => {
+                look.rows_above = look.rows_above.min(rows_above);
+                look.rows_above
+            }
+            None => 0.0,
+        }
+    }
+
+    pub fn is_suspect(&self) -> bool {
+        self.shared.suspect.load(Ordering::Relaxed)
+    }
+
+    pub fn mark_suspect(&self) {
+        self.shared.suspect.store(true, Ordering::Relaxed);
+    }
+
+    /// Reads a second per key.
+    pub fn hotness(&self, now: Duration) -> f64 {
+        self.shared.reads.rate(now) / self.reader.estimated_keys().max(1) as f64
+    }
+
+    /// Reads a partition, whose key has this [`murmur3_hash`](cassette_rows::token::murmur3_hash); `None` if it is not in it, or
+    /// if nothing of what is selected is and the partition is not deleted.
+    pub fn read(
+        self: &Arc<Self>,
+        key: &DecoratedKey,
+        hash: (u64, u64),
+        selection: &Arc<Selection>,
+        tally: &mut ReadTally,
+    ) -> Result<Option<Watched<cassette_sstable::reader::PartitionRead>>> {
+        if !self.reader.spans(key) {
+            return Ok(None);
+        }
+        if !self.reader.passes_filter(hash) {
+            tally.filter.true_negatives += 1;
+            return Ok(None);
+        }
+        let found =
+            self.reader.partition_unfiltered(key, hash, selection).map_err(|error| self.failed(error))?;
+        let stream = match found {
+            Found::Nothing => {
+                tally.filter.false_positives += 1;
+                return Ok(None);
+            }
+            Found::OnlyKey => None,
+            Found::Partition(stream) => Some(stream),
+        };
+        tally.filter.true_positives += 1;
+        tally.sstables += 1;
+        self.shared.reads.count();
+        Ok(stream.map(|stream| Watched { stream, sstable: self.clone() }))
+    }
+
+    /// Reads the partitions of a range.
+    pub fn scan(
+        self: &Arc<Self>,
+        start: Bound<&DecoratedKey>,
+        end: Bound<&DecoratedKey>,
+        selection: &Arc<Selection>,
+        caching: Caching,
+    ) -> Result<Watched<cassette_sstable::reader::Scan>> {
+        let stream = self.reader.scan(start, end, selection, caching).map_err(|error| self.failed(error))?;
+        Ok(Watched { stream, sstable: self.clone() })
+    }
+
+    #[cold]
+    fn failed(&self, error: StorageError) -> StorageError {
+        if matches!(error, StorageError::Corrupt { .. }) {
+            (self.shared.on_corruption)(self.reader.descriptor(), &error);
+        }
+        error
+    }
+}
+
+/// A stream over an SSTable that keeps it open and reports corruption.
+pub(crate) struct Watched<S> {
+    stream: S,
+    sstable: Arc<SSTable>,
+}
+
+impl<S> Watched<S> {
+    /// The stream itself, to look at.
+    pub fn inner(&self) -> &S {
+        &self.stream
+    }
+}
+
+impl<S: PartitionStream> PartitionStream for Watched<S> {
+    fn next_partition(&mut self) -> Result<Option<PartitionHeader>> {
+        self.stream.next_partition().map_err(|error| self.sstable.failed(error))
+    }
+
+    #[inline]
+    fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
+        self.stream.next_unfiltered().map_err(|error| self.sstable.failed(error))
+    }
+
+    fn is_reconciled(&self) -> bool {
+        self.stream.is_reconciled()
+    }
+}
+
+/// A moving average of reads a second.
+#[derive(Default)]
+struct ReadMeter {
+    reads: AtomicU64,
+    state: Mutex<MeterState>,
+}
+
+#[derive(Default, Clone, Copy)]
+struct MeterState {
+    rate: f64,
+    at: Option<Duration>,
+}
+
+/// Cassandra's: a read counts half after about an hour and a half.
+const AVERAGED_SECONDS: f64 = 2.0 * 3600.0;
+
+impl ReadMeter {
+    #[inline]
+    fn count(&self) {
+        self.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn rate(&self, now: Duration) -> f64 {
+        let mut state = self.state.lock();
+        let Some(last) = state.at else {
+            state.at = Some(now);
+            return 0.0;
+        };
+        let elapsed = now.saturating_sub(last).as_secs_f64();
+        if elapsed >= 1.0 {
+            let current = self.reads.swap(0, Ordering::Relaxed) as f64 / elapsed;
+            state.rate += (current - state.rate) * (1.0 - (-elapsed / AVERAGED_SECONDS).exp());
+            state.at = Some(now);
+        }
+        state.rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_read_rate_follows_the_reads() {
+        let meter = ReadMeter::default();
+        assert_eq!(meter.rate(Duration::ZERO), 0.0);
+        for hour in 1..=20 {
+            meter.reads.fetch_add(36_000, Ordering::Relaxed);
+            meter.rate(Duration::from_secs(3600 * hour));
+        }
+        assert!((meter.rate(Duration::from_secs(3600 * 20)) - 10.0).abs() < 0.01);
+        assert!(meter.rate(Duration::from_secs(3600 * 60)) < 0.01);
+    }
+}
