@@ -1,12 +1,24 @@
 //! The admin endpoint's reports and operations, which server and clients exchange as JSON.
 
-mod model;
+mod compaction;
+mod distribution;
+mod metric;
+mod node;
+mod operation;
+mod records;
 mod refusal;
+mod table;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-pub use model::*;
+pub use compaction::*;
+pub use distribution::{BUCKET_LIMITS, BUCKETS, DistributionReport};
+pub use metric::{Metric, MetricKind, MetricValue};
+pub use node::*;
+pub use operation::*;
+pub use records::*;
 pub use refusal::{RefusalKind, Refused};
+pub use table::*;
 
 /// The default address of the endpoint: Cassandra's nodetool expects JMX at port 7199.
 pub const ADDRESS_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7199);

@@ -87,6 +87,7 @@ impl Core {
 
     fn write_out(self: &Arc<Self>, table: &Arc<Table>, frozen: &Arc<FrozenMemtable>) -> Result<()> {
         let _active = self.metrics.active_flushes.enter();
+        let began = self.clock.monotonic();
         if let Some(log) = &*self.log.load() {
             // Before the SSTable counts the log must be durable up to here; until then the disk has time for it.
             log.begin_sync();
@@ -120,6 +121,7 @@ impl Core {
             flushes.add(1);
             bytes.add(written);
         }
+        self.metrics.flush_duration.record_latency(self.clock.monotonic().saturating_sub(began));
         self.mark_clean(table, frozen.memtable.begins, frozen.ends);
         self.memory.release(frozen.bytes);
         self.measure_behind(table);

@@ -198,6 +198,16 @@ fn metrics_follow_statements_and_operations_follow_requests() {
         format!("cassette_table_read_latency_seconds_count{{keyspace=\"ks\",table=\"t\"}} {}\n", rounds + 1);
     assert!(metrics.contains(&reads), "{metrics}");
     assert!(metrics.contains("\ncassette_compactions_total 1\n"), "{metrics}");
+    for measured in
+        ["cassette_flush_duration", "cassette_compaction_duration", "cassette_commit_log_sync_latency"]
+    {
+        let count = metrics.split_once(&format!("\n{measured}_seconds_count ")).map(|(_, rest)| rest);
+        let count = count.and_then(|rest| rest.lines().next()?.parse::<u64>().ok());
+        assert!(count.is_some_and(|count| count > 0), "{measured}: {metrics}");
+    }
+    for named in ["cassette_build_info{version=", "process_cpu_seconds_total ", "process_open_fds "] {
+        assert!(metrics.contains(named), "{named}: {metrics}");
+    }
     assert!(metrics.contains("\ncassette_overlapping_rows_dropped_total 0\n"), "{metrics}");
 }
 

@@ -24,7 +24,7 @@ use crate::admin::verify::VerifiedSSTable;
 use crate::api::background::Background;
 use crate::basics::error::{EngineError, Result};
 use crate::basics::key_range::KeyRange;
-use crate::basics::metrics::{EngineMetrics, TableMetrics};
+use crate::basics::metrics::{EngineMetrics, HistogramSnapshot, TableMetrics};
 use crate::basics::options::Options;
 use crate::compaction::{self, OverlappingFigures, ScrubbedSSTable, Upgraded};
 use crate::log::commitlog::SyncMode;
@@ -740,6 +740,12 @@ impl Engine {
     /// The room that is left on the disk with the data directory.
     pub fn available_space(&self) -> std::io::Result<u64> {
         self.inner.core.fs.available_space(&self.inner.core.options.data_dir)
+    }
+
+    /// Latency of the commit log's syncs; `None` until recovery has ended.
+    pub fn commit_log_sync_latency(&self) -> Option<HistogramSnapshot> {
+        let core = &self.inner.core;
+        core.log.load().as_ref().map(|log| log.sync_latency().snapshot(core.clock.monotonic()))
     }
 
     /// What is counted about the whole engine, since it was opened.

@@ -132,6 +132,7 @@ impl Core {
         let view = table.view();
         let metadata = view.table.clone();
         let options = CompactionOptions::parse(&metadata.params.compaction).unwrap_or_default();
+        let began = self.clock.monotonic();
         let now = self.now_seconds();
         let gc_before = match options.only_purge_repaired_tombstones {
             true => 0,
@@ -199,6 +200,7 @@ impl Core {
         let bytes_out = written.iter().map(|sstable| sstable.data_bytes_on_disk).sum();
         table.metrics.compactions.add(1);
         table.metrics.bytes_compacted.add(bytes_written);
+        self.metrics.compaction_duration.record_latency(self.clock.monotonic().saturating_sub(began));
         self.metrics.compactions.add(1);
         self.metrics.bytes_compacted.add(bytes_written);
         let merged = std::mem::take(&mut *merged.lock());

@@ -90,7 +90,7 @@ const TABLE_FIGURES: [(&str, &str); 10] = [
     ("cassette_table_filter_true_negatives_total", "bloom_filter_true_negatives_total"),
 ];
 
-/// Metrics of summaries: sums and counts.
+/// Sums and counts of histograms.
 const SUMMARY_FIGURES: [(&str, &str); 2] = [
     ("cassette_table_sstables_per_read_sum", "sstables_read_total"),
     ("cassette_table_sstables_per_read_count", "table_reads_total"),

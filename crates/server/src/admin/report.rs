@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cassette_admin_api::{
-    ActiveCompaction, AttachedIndexesReport, CacheReport, ClientReport, CompactionRecord, CompactionReport,
-    DistributionReport, GuardrailReport, KeyspaceReport, LevelReport, NodeReport, OverlappingReport,
-    PoolReport, Refused, RequestReport, SeenClientReport, SnapshotReport, StatementReport, TableReport,
-    TimeoutReport, UnknownTableReport,
+    ActiveCompaction, AttachedIndexesReport, BUCKET_LIMITS, CacheReport, ClientReport, CompactionRecord,
+    CompactionReport, DistributionReport, GuardrailReport, KeyspaceReport, LevelReport, NodeReport,
+    OverlappingReport, PoolReport, Refused, RequestReport, SeenClientReport, SnapshotReport, StatementReport,
+    TableReport, TimeoutReport, UnknownTableReport,
 };
 use cassette_database::{
     Catalog, DatabaseError, GUARDRAILS, Guardrail, Index, IndexKind, KeyspaceKind, Pool, Replication,
@@ -101,6 +101,14 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
         clients: server.clients().into_iter().map(client).collect(),
         client_history: server.seen_clients().into_iter().map(seen_client).collect(),
         connections_refused: server.connections_refused(),
+        start_time_seconds: process::start_time().unwrap_or(0.0),
+        cpu_seconds: process::cpu_seconds(),
+        descriptors: process::descriptors(),
+        descriptors_max: process::descriptors_max(),
+        disk_available_bytes: engine.available_space().ok(),
+        commit_log_sync: engine.commit_log_sync_latency().as_ref().map(histogram).unwrap_or_default(),
+        flush_duration: histogram(&engine.metrics().flush_duration.snapshot(stats.now)),
+        compaction_duration: histogram(&engine.metrics().compaction_duration.snapshot(stats.now)),
     }
 }
 
@@ -476,6 +484,7 @@ pub(super) fn histogram(snapshot: &HistogramSnapshot) -> DistributionReport {
     DistributionReport {
         count: snapshot.count(),
         sum: snapshot.sum,
+        cumulative: BUCKET_LIMITS.map(|limit| snapshot.all.count_until(limit)),
         one_minute_rate: snapshot.rates.one_minute,
         five_minute_rate: snapshot.rates.five_minutes,
         fifteen_minute_rate: snapshot.rates.fifteen_minutes,

@@ -114,6 +114,7 @@ fn node() -> NodeReport {
         clients: Vec::new(),
         client_history: Vec::new(),
         connections_refused: 0,
+        ..NodeReport::default()
     }
 }
 

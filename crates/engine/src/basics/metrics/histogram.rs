@@ -181,6 +181,12 @@ impl Distribution {
         self.counts.iter().sum()
     }
 
+    /// The number of values up to `limit`, which is one of the offsets or greater than all.
+    pub fn count_until(&self, limit: u64) -> u64 {
+        let buckets = self.offsets.partition_point(|offset| *offset <= limit);
+        self.counts[..buckets].iter().sum()
+    }
+
     /// The upper end of the bucket below which `fraction` (0 to 1) of the values lie; 0 if there are none, or they lie beyond
     /// the last offset.
     pub fn percentile(&self, fraction: f64) -> u64 {
@@ -238,6 +244,7 @@ mod tests {
         assert_eq!((snapshot.count(), snapshot.sum), (6, 31));
         let all = &snapshot.all;
         assert_eq!((all.percentile(0.5), all.percentile(0.99), all.min(), all.max()), (1, 12, 0, 12));
+        assert_eq!([0, 1, 8, 10, 12, u64::MAX].map(|limit| all.count_until(limit)), [2, 3, 3, 5, 6, 6]);
         assert_eq!(snapshot.recent, *all);
         let positive = Histogram::of_positive_counts();
         positive.record(0);

@@ -30,7 +30,7 @@ pub use table::{FilterAnswers, TableMetrics};
 const TICK: Duration = Duration::from_secs(5);
 
 /// Figures of the engine that belong to no one table, since it was opened.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct EngineMetrics {
     /// Memtables flushed.
     pub flushes: Counter,
@@ -38,12 +38,16 @@ pub struct EngineMetrics {
     pub bytes_flushed: Counter,
     /// Flushes that are running.
     pub active_flushes: Gauge,
+    /// Duration of flushes that succeeded.
+    pub flush_duration: Histogram,
     /// Compactions done.
     pub compactions: Meter,
     /// Bytes written by compactions.
     pub bytes_compacted: Counter,
     /// Compactions that are running.
     pub active_compactions: Gauge,
+    /// Duration of compactions that succeeded and wrote SSTables.
+    pub compaction_duration: Histogram,
     /// Flushes, compactions and reads that failed: Cassandra's `Exceptions`.
     pub exceptions: Counter,
     /// Writers that had to wait for room in memtables, or because compaction was behind.
@@ -53,6 +57,26 @@ pub struct EngineMetrics {
     /// Of the chunk, key, row and counter cache.
     pub(crate) caches: [CacheMeter; 4],
     ticked: Mutex<Option<Duration>>,
+}
+
+impl Default for EngineMetrics {
+    fn default() -> Self {
+        Self {
+            flushes: Counter::default(),
+            bytes_flushed: Counter::default(),
+            active_flushes: Gauge::default(),
+            flush_duration: Histogram::of_latencies(),
+            compactions: Meter::default(),
+            bytes_compacted: Counter::default(),
+            active_compactions: Gauge::default(),
+            compaction_duration: Histogram::of_latencies(),
+            exceptions: Counter::default(),
+            writes_held_up: Counter::default(),
+            writes_held_up_by_compaction: Counter::default(),
+            caches: Default::default(),
+            ticked: Mutex::default(),
+        }
+    }
 }
 
 impl EngineMetrics {

@@ -14,6 +14,7 @@ use super::replay::{self, Entry, HandlerError, ReplaySummary};
 use super::shared::Shared;
 use super::state::State;
 use super::{AppendError, CommitLogOptions, OpenError, Position, Record};
+use crate::basics::metrics::Histogram;
 
 /// A commit log open for appending. See the [module's documentation](super) for what it promises.
 ///
@@ -70,6 +71,7 @@ impl CommitLog {
             progress: Progress::default(),
             advanced: Condvar::new(),
             work: Condvar::new(),
+            sync_latency: Histogram::of_latencies(),
         });
         let background = Background::start(&shared)
             .map_err(|source| OpenError::Io { directory: directory.to_owned(), source })?;
@@ -211,6 +213,11 @@ impl CommitLog {
             end: state.end(),
             synced: state.synced,
         }
+    }
+
+    /// Latency of syncs.
+    pub fn sync_latency(&self) -> &Histogram {
+        &self.shared.sync_latency
     }
 
     /// The error that has ended the log, if one has.

@@ -13,6 +13,7 @@ use super::format::{self, DetachedEntry, Header};
 use super::progress::{Progress, Seen};
 use super::state::{Chunk, Place, SegmentFile, State};
 use super::{AppendError, CommitLogOptions, Position, Record, SyncMode};
+use crate::basics::metrics::Histogram;
 
 /// What appenders and the background share.
 pub(super) struct Shared {
@@ -28,6 +29,8 @@ pub(super) struct Shared {
     pub(super) progress: Progress,
     /// The background has something to do.
     pub(super) work: Condvar,
+    /// Latency of syncs, of those that failed too.
+    pub(super) sync_latency: Histogram,
 }
 
 type Locked<'a> = MutexGuard<'a, State>;
@@ -298,6 +301,9 @@ impl Shared {
         let not_syncing = |state: &mut State| state.syncing = false;
         let synced = self
             .unlocked(&mut state, "syncing", not_syncing, || files.iter().try_for_each(|file| file.sync()));
+        if !files.is_empty() {
+            self.sync_latency.record_latency(self.clock.monotonic().saturating_sub(began));
+        }
         match synced {
             Ok(()) => {
                 state.set_synced(upto);
