@@ -38,7 +38,7 @@ pub use basics::timeouts::{RequestTimeouts, Timeout};
 pub use cassette_cql::ast::BatchKind;
 pub use cassette_engine::without_waiting;
 pub use cassette_engine::{
-    ImportOptions, ImportedSSTable, Promise, Snapshot, SnapshotFilter, SnapshotOptions, VerifiedSSTable,
+    Durability, ImportOptions, ImportedSSTable, Snapshot, SnapshotFilter, SnapshotOptions, VerifiedSSTable,
 };
 pub use schema::catalog::{
     Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, SchemaEvents, Subscription,

@@ -16,33 +16,34 @@ mod engine_tests;
 mod flush;
 mod log;
 mod memory;
+pub mod metrics;
 mod store;
 mod strategies;
 
 pub use admin::import::{ImportOptions, ImportedSSTable, Transfer, import_summary};
-pub use admin::saved_caches::CacheKind;
+pub use admin::recovery::ReplaySummary;
 pub use admin::snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
-pub use admin::stats::{BytesInUse, EngineStats, LevelStats, PartitionStats, TableStats};
+pub use admin::stats::{BytesInUse, EngineStats, LevelStats, PartitionStats, SSTableInfo, TableStats};
 pub use admin::unknown_tables::UnknownTable;
 pub use admin::verify::VerifiedSSTable;
-pub use api::{Engine, Mutation, Promise, ReplaySummary, SSTableInfo};
+pub use api::Engine;
 pub use basics::error::{EngineError, Result};
 pub use basics::key_range::{KeyRange, PartitionPosition};
+pub use basics::mutation::{Durability, Mutation};
 pub use basics::options::{
-    BackpressureOptions, CacheSaving, DiskFailurePolicy, FlushCompression, Options, OverlappingOptions,
-    SavedCachesOptions,
+    BackpressureOptions, CacheKind, CacheSaving, DiskFailurePolicy, FlushCompression, Options,
+    OverlappingOptions, OverlappingTombstones, SavedCachesOptions, SourcesPolicy,
 };
 pub use basics::partition_observer::{PartitionObserver, PartitionSize, WrittenPartition};
-pub use basics::{metrics, trace};
+pub use basics::trace;
 pub use cassette_sstable::chunk_cache::{CacheStats, DiskAccessMode};
 pub use cassette_sstable::row_index_reads;
 pub use cassette_sstable::scrub::{ScrubOptions, ScrubReport};
 pub use cassette_sstable::waiting::{may_wait, without_waiting};
-pub use compaction::{OverlappingFigures, ScrubbedSSTable};
+pub use compaction::ScrubbedSSTable;
 pub use log::commitlog;
 pub use memory::counter_cache::{Counted, PartitionCounters};
+pub use store::overlapping::OverlappingFigures;
 pub use store::partition_lock::PartitionLock;
 pub use store::progress::{CompactionKind, CompactionTotals, CompletedCompaction, RunningCompaction};
-pub use strategies::options::{
-    COMPACTION_STRATEGIES, CompactionOptions, OverlappingTombstones, SourcesPolicy,
-};
+pub use strategies::options::{COMPACTION_STRATEGIES, CompactionOptions};

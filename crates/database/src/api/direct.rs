@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use cassette_engine::Promise;
+use cassette_engine::Durability;
 use cassette_rows::{
     Clustering, DecoratedKey, PartitionStream, PartitionUpdate, Row, Selection, Slice, Slices, TableMetadata,
     Unfiltered,
@@ -40,7 +40,7 @@ impl Database {
         })
     }
 
-    /// Makes all changes or none; those of one partition together. They are as safe as `promise` says. Tables are as for [`first_row`](Self::first_row), and have no counters.
+    /// Makes all changes or none; those of one partition together. They are durable as `durability` states. Tables are as for [`first_row`](Self::first_row), and have no counters.
     ///
     /// # Errors
     /// WriteFailure; Invalid, if a table has been dropped, or an index cannot take a value.
@@ -48,14 +48,12 @@ impl Database {
     pub fn write_rows<'t>(
         &self,
         updates: impl IntoIterator<Item = (&'t Arc<TableMetadata>, PartitionUpdate)>,
-        promise: Promise,
+        durability: Durability,
     ) -> Result<()> {
         let mut mutations = Mutations::default();
         updates.into_iter().for_each(|(table, update)| mutations.add(update, table));
         let write_type = WriteType::UnloggedBatch;
-        self.directly(RequestKind::Write, |execution| {
-            mutations.apply_promised(execution, write_type, promise)
-        })
+        self.directly(RequestKind::Write, |execution| mutations.apply_with(execution, write_type, durability))
     }
 
     /// Puts the row that `make` makes for a write time, unless there is a live one at its `clustering`: then gives that one, and the time in
@@ -173,7 +171,7 @@ mod tests {
             update.rows.push(row(&table, clustering(c), &format!("v{c}"), 10));
             (&table, update)
         });
-        database.write_rows(updates, Promise::Itself).unwrap();
+        database.write_rows(updates, Durability::Configured).unwrap();
         let session = database.session();
         let selected = |cql: &str| -> Vec<i32> {
             let rows = session.execute(cql, ()).unwrap();

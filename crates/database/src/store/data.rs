@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, PoisonError, TryLockError};
 
-use cassette_engine::{EngineError, KeyRange, Mutation, Promise, may_wait};
+use cassette_engine::{Durability, EngineError, KeyRange, Mutation, may_wait};
 use cassette_rows::interrupt;
 use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableMetadata};
 use crossbeam_utils::sync::ShardedLockReadGuard;
@@ -85,7 +85,7 @@ impl Store {
         cx: &BindContext<'_>,
         write_type: WriteType,
         mut mutations: Vec<Mutation>,
-        promise: Promise,
+        durability: Durability,
     ) -> Result<()> {
         let options = self.engine.options();
         if let Err(message) = mutation_size::check(&mutations, options.mutation_size_max()) {
@@ -126,7 +126,7 @@ impl Store {
         }
         interrupt::charge(u32::try_from(mutations.len()).unwrap_or(u32::MAX))?;
         // From here on the write must not stop halfway.
-        let applied = interrupt::shielded(|| self.engine.apply_promised(&mutations, promise));
+        let applied = interrupt::shielded(|| self.engine.apply_with(&mutations, durability));
         let applied = applied.map_err(|error| match error {
             EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
             error => DatabaseError::write_failure(cx.options.consistency, write_type, error),

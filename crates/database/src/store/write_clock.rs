@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cassette_engine::commitlog::SyncMode;
-use cassette_engine::{Engine, EngineError, Mutation, Promise, may_wait};
+use cassette_engine::{Durability, Engine, EngineError, Mutation, may_wait};
 use cassette_rows::{PartitionStream, Selection, TableMetadata, Unfiltered};
 use cassette_vfs::Clock;
 use parking_lot::Mutex;
@@ -127,11 +127,11 @@ impl WriteClock {
         let ahead = store.clock().now_micros().saturating_add(LEAD);
         let ceiling = ahead.max(issued.saturating_add(STEP));
         // Where each record is synced by itself, the write that this is for is: its sync covers this one, too.
-        let promise = match store.engine().options().commitlog_sync {
-            SyncMode::Periodic { .. } => Promise::Itself,
-            SyncMode::Group { .. } | SyncMode::Batch => Promise::WithLater,
+        let durability = match store.engine().options().commitlog_sync {
+            SyncMode::Periodic { .. } => Durability::Configured,
+            SyncMode::Group { .. } | SyncMode::Batch => Durability::WithLater,
         };
-        self.ceilings.record(store, StoredCeiling { ceiling, version: *version + 1 }, promise)?;
+        self.ceilings.record(store, StoredCeiling { ceiling, version: *version + 1 }, durability)?;
         *version += 1;
         self.ceiling.store(ceiling, Ordering::SeqCst);
         Ok(())
@@ -148,7 +148,11 @@ impl WriteClock {
         }
         // In this order: who issues a timestamp after this finds no ceiling, and waits for the lock.
         let ceiling = self.last();
-        self.ceilings.record(store, StoredCeiling { ceiling, version: *version + 1 }, Promise::Itself)?;
+        self.ceilings.record(
+            store,
+            StoredCeiling { ceiling, version: *version + 1 },
+            Durability::Configured,
+        )?;
         *version += 1;
         Ok(())
     }
@@ -205,8 +209,8 @@ impl Ceilings {
         mutation(&self.0, KEY, vec![row_update(&self.0, &[], &values, stored.version)])
     }
 
-    fn record(&self, store: &Store, stored: StoredCeiling, promise: Promise) -> Result<()> {
-        store.engine().apply_promised(&[self.row(stored)], promise).map_err(|error| {
+    fn record(&self, store: &Store, stored: StoredCeiling, durability: Durability) -> Result<()> {
+        store.engine().apply_with(&[self.row(stored)], durability).map_err(|error| {
             DatabaseError::storage_in("cannot record the ceiling of write timestamps", error)
         })
     }

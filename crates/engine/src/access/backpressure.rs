@@ -13,8 +13,6 @@ use crate::basics::error::{EngineError, Result};
 use crate::basics::options::BackpressureOptions;
 use crate::store::core::Core;
 use crate::store::table::Table;
-use crate::strategies::choose;
-use crate::strategies::options::CompactionOptions;
 
 /// What a write waits shortly before writes stop. A connection that writes one after the other is then down to a few hundred a second.
 const LONGEST_DELAY: Duration = Duration::from_millis(4);
@@ -43,21 +41,6 @@ fn pressure(behind: usize, options: &BackpressureOptions) -> Pressure {
 }
 
 impl Core {
-    /// Notes how far the table's compactions are behind.
-    pub fn measure_behind(&self, table: &Table) {
-        let behind = {
-            let state = table.compaction.lock();
-            let view = table.view();
-            match CompactionOptions::parse(&view.table.params.compaction) {
-                Ok(options) if state.starts_compactions(&options) && state.forbidden.is_none() => {
-                    choose::behind(&self.tree(table, &view, &state, &options), &options)
-                }
-                _ => 0,
-            }
-        };
-        table.behind.store(behind, Ordering::Relaxed);
-    }
-
     /// Whether a write of some table would be held up.
     pub fn holds_writers_up(&self) -> bool {
         let options = &self.options.backpressure;

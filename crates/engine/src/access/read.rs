@@ -15,9 +15,9 @@ use cassette_sstable::chunked_file::Caching;
 
 use crate::basics::error::Result;
 use crate::basics::key_range::{KeyBounds, KeyRange};
-use crate::basics::metrics::ReadTally;
 use crate::basics::trace::trace;
 use crate::memory::memtable::{MemtableScan, Partition, PartitionRead};
+use crate::metrics::ReadTally;
 use crate::store::core::Core;
 use crate::store::row_cache::Found;
 use crate::store::sstable_handle::SSTable;

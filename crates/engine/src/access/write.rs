@@ -7,8 +7,8 @@ use cassette_rows::key::MAX_KEY_LENGTH;
 use cassette_rows::{DecoratedKey, PartitionUpdate, Row, TableId, TableMetadata};
 use crossbeam_utils::sync::ShardedLockReadGuard;
 
-use crate::api::engine::{Mutation, Promise};
 use crate::basics::error::{EngineError, Result};
+use crate::basics::mutation::{Durability, Mutation};
 use crate::basics::trace::trace;
 use crate::log::commitlog::{Position, Record, TableVersion};
 use crate::log::mutation_codec;
@@ -21,9 +21,9 @@ use crate::store::table::{Table, View};
 const ROOM_CHECK: Duration = Duration::from_millis(50);
 
 impl Core {
-    /// See [`Engine::apply`](crate::Engine::apply) and [`Promise`].
+    /// See [`Engine::apply`](crate::Engine::apply) and [`Durability`].
     /// Returns where the log record ends; the least position if nothing was logged.
-    pub fn apply(self: &Arc<Self>, mutations: &[Mutation], promise: Promise) -> Result<Position> {
+    pub fn apply(self: &Arc<Self>, mutations: &[Mutation], durability: Durability) -> Result<Position> {
         self.check_running()?;
         if self.phase() == Phase::Recovering {
             return Err(EngineError::Recovering);
@@ -31,8 +31,8 @@ impl Core {
         mutations.iter().try_for_each(check_lengths)?;
         match mutations {
             [] => Ok(Position::ZERO),
-            [only] => self.apply_one(only, promise),
-            many => self.apply_many(many, promise),
+            [only] => self.apply_one(only, durability),
+            many => self.apply_many(many, durability),
         }
     }
 
@@ -54,7 +54,7 @@ impl Core {
         if !journaled.is_empty() {
             self.journal.reserve(&record)?;
         }
-        record.position = self.apply(mutations, Promise::Itself)?;
+        record.position = self.apply(mutations, Durability::Configured)?;
         if let Some(log) = &*self.log.load() {
             log.sync()?;
         }
@@ -73,7 +73,7 @@ impl Core {
         Ok(())
     }
 
-    fn apply_one(self: &Arc<Self>, mutation: &Mutation, promise: Promise) -> Result<Position> {
+    fn apply_one(self: &Arc<Self>, mutation: &Mutation, durability: Durability) -> Result<Position> {
         let mut position = Position::ZERO;
         if mutation.update.is_empty() {
             return Ok(position);
@@ -87,7 +87,7 @@ impl Core {
         let view = table.view();
         if table.has_durable_writes() {
             let record = LogRecord { tables: vec![version_of(mutation)], mutations: vec![(0, mutation)] };
-            position = self.append(&record, promise)?;
+            position = self.append(&record, durability)?;
         } else {
             self.leave_unlogged(&view)?;
         }
@@ -104,7 +104,7 @@ impl Core {
         Ok(position)
     }
 
-    fn apply_many(self: &Arc<Self>, mutations: &[Mutation], promise: Promise) -> Result<Position> {
+    fn apply_many(self: &Arc<Self>, mutations: &[Mutation], durability: Durability) -> Result<Position> {
         let mut position = Position::ZERO;
         let started = self.clock.monotonic();
         // By table and key: locks are taken in the order of tables, and a partition's changes made together. The tables of
@@ -127,7 +127,7 @@ impl Core {
         let part = |(mutations, table)| Part { table, mutations, is_logged: table.has_durable_writes() };
         let parts: Vec<Part<'_>> = of_tables().zip(tables.iter().map(|table| &***table)).map(part).collect();
         if parts.iter().any(|part| part.is_logged) {
-            position = self.append(&LogRecord::of(&parts), promise)?;
+            position = self.append(&LogRecord::of(&parts), durability)?;
         }
         for part in parts.iter().filter(|part| !part.is_logged) {
             self.leave_unlogged(&part.table.view())?;
@@ -179,13 +179,13 @@ impl Core {
         Ok(())
     }
 
-    fn append(&self, record: &LogRecord<'_>, promise: Promise) -> Result<Position> {
+    fn append(&self, record: &LogRecord<'_>, durability: Durability) -> Result<Position> {
         trace(|| "Appending to commitlog");
         let log = self.log.load();
         let Some(log) = &*log else { return Err(EngineError::Closed) };
-        let appended = match promise {
-            Promise::Itself => log.append(record),
-            Promise::WithLater => log.append_ahead(record),
+        let appended = match durability {
+            Durability::Configured => log.append(record),
+            Durability::WithLater => log.append_ahead(record),
         };
         appended.map_err(EngineError::from)
     }

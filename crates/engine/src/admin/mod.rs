@@ -3,8 +3,8 @@
 
 pub(crate) mod import;
 mod import_source;
-mod recovery;
-pub(crate) mod saved_caches;
+pub(crate) mod recovery;
+mod saved_caches;
 pub(crate) mod snapshots;
 pub(crate) mod stats;
 mod tables;

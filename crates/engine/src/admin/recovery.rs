@@ -12,7 +12,6 @@ use cassette_vfs::FileSystem;
 use hashbrown::HashMap;
 use uuid::Uuid;
 
-use crate::api::engine::ReplaySummary;
 use crate::basics::error::{EngineError, Result};
 use crate::log::commitlog::unclaimed::UnclaimedLog;
 use crate::log::commitlog::{
@@ -22,6 +21,17 @@ use crate::log::mutation_codec::{self, Decoder};
 use crate::log::schema_journal::JournalRecord;
 use crate::store::core::{Core, Phase};
 use crate::store::table::Table;
+
+/// What replaying the commit log did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReplaySummary {
+    /// Records read.
+    pub records: u64,
+    /// Mutations applied: those of known tables that no SSTable holds yet.
+    pub mutations: u64,
+    /// Bytes of log read.
+    pub bytes: u64,
+}
 
 impl Core {
     /// See [`Engine::replay`](crate::Engine::replay).
@@ -48,14 +58,6 @@ impl Core {
         if self.journal.damage().is_some() {
             self.schema_incomplete.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// Whether SSTables may lack something that the schema journal has.
-    pub fn is_needed(&self, record: &JournalRecord) -> bool {
-        let tables = self.tables.load();
-        // While recovering, the table may not have been created yet.
-        let exists = |table: &TableId| self.phase() == Phase::Recovering || tables.contains_key(table);
-        record.table_ids().any(|table| exists(&table) && record.position > self.positions.get(table))
     }
 
     fn note_damage(&self, skipped: u64) {

@@ -10,14 +10,35 @@ use cassette_sstable::chunk_cache::CacheStats;
 use cassette_sstable::statistics::EstimatedHistogram;
 use cassette_sstable::{Component, SSTableId, SSTableReader, Version};
 
-use crate::basics::metrics::{BUCKET_OFFSETS, CacheMeter, CacheRates, Distribution};
 use crate::log::commitlog::CommitLogStats;
+use crate::metrics::{BUCKET_OFFSETS, CacheMeter, CacheRates, Distribution};
 use crate::store::core::Core;
 use crate::store::table::{Table, View};
 use crate::strategies::options::CompactionOptions;
 
+/// What is known of an SSTable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SSTableInfo {
+    /// Its id, unique in its table.
+    pub id: SSTableId,
+    /// The level in leveled compaction, as its Statistics say.
+    pub level: u32,
+    /// Bytes of all its files.
+    pub bytes_on_disk: u64,
+    /// Bytes of its rows before compression.
+    pub uncompressed_bytes: u64,
+    /// Partitions, about.
+    pub partitions: u64,
+    /// Of its first and last key.
+    pub tokens: (i64, i64),
+    /// The least write timestamp in it, microseconds.
+    pub min_timestamp: i64,
+    /// The greatest.
+    pub max_timestamp: i64,
+}
+
 /// Figures about one table; counters are since it was opened. What is counted and timed all along is in
-/// [`TableMetrics`](crate::basics::metrics::TableMetrics).
+/// [`TableMetrics`](crate::metrics::TableMetrics).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TableStats {
     /// Where its files are.

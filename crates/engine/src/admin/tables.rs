@@ -2,12 +2,11 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use cassette_rows::{StorageError, TableId, TableMetadata};
 use cassette_sstable::descriptor::{FileName, parse_file_name};
-use cassette_sstable::reader::OpenOptions;
-use cassette_sstable::{Component, Descriptor, SSTableId, SSTableReader, Version};
+use cassette_sstable::{Component, Descriptor, SSTableId, Version};
 use cassette_vfs::DirEntry;
 use hashbrown::HashMap;
 
@@ -151,32 +150,6 @@ impl Core {
         // Only the log of a table that was there before recovery began holds anything of it.
         table.recovery.lock().replayed = self.phase() == Phase::Open;
         Ok(table)
-    }
-
-    /// Opens an SSTable. One that we did not write is verified, and from then on protected as ours are.
-    pub fn open_sstable(
-        self: &Arc<Self>,
-        descriptor: Descriptor,
-        metadata: &Arc<TableMetadata>,
-    ) -> cassette_rows::Result<SSTable> {
-        let options = OpenOptions::default();
-        let reader =
-            SSTableReader::open(self.fs.clone(), descriptor, metadata.clone(), self.cache.clone(), options)?;
-        Ok(self.handle(reader.adopted()?))
-    }
-
-    /// What the engine keeps about an SSTable, around its reader.
-    pub fn handle(self: &Arc<Self>, reader: SSTableReader) -> SSTable {
-        let (core, id): (Weak<Core>, TableId) = (Arc::downgrade(self), reader.table().id);
-        let on_corruption = move |descriptor: &Descriptor, error: &StorageError| {
-            if let Some(core) = core.upgrade() {
-                core.on_corruption(id, descriptor, error);
-            }
-        };
-        let data = reader.descriptor().path(Component::Data);
-        let modified = self.fs.metadata(&data).map_or(0, |metadata| metadata.modified_millis / 1000);
-        let created = u32::try_from(modified).ok().filter(|at| *at > 0).unwrap_or(self.now_seconds());
-        SSTable::new(reader.with_key_cache(self.key_cache.clone()), created, Arc::new(on_corruption))
     }
 
     /// See [`Engine::alter_table`](crate::Engine::alter_table).

@@ -7,84 +7,33 @@ use std::time::Duration;
 
 use cassette_rows::interrupt::Interrupted;
 use cassette_rows::{
-    ColumnKind, ColumnMetadata, DecoratedKey, PartitionStream, PartitionUpdate, Selection, TableId,
-    TableMetadata,
+    ColumnKind, ColumnMetadata, DecoratedKey, PartitionStream, Selection, TableId, TableMetadata,
 };
-use cassette_sstable::SSTableId;
 use cassette_sstable::scrub::ScrubOptions;
+use cassette_sstable::{Descriptor, SSTableId};
 use cassette_vfs::{Clock, FileSystem};
 use uuid::Uuid;
 
 use crate::admin::import::{ImportOptions, ImportedSSTable};
-use crate::admin::saved_caches::CacheKind;
+use crate::admin::recovery::ReplaySummary;
 use crate::admin::snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
-use crate::admin::stats::{BytesInUse, EngineStats, PartitionStats, TableStats};
+use crate::admin::stats::{BytesInUse, EngineStats, PartitionStats, SSTableInfo, TableStats};
 use crate::admin::unknown_tables::UnknownTable;
 use crate::admin::verify::VerifiedSSTable;
 use crate::api::background::Background;
 use crate::basics::error::{EngineError, Result};
 use crate::basics::key_range::KeyRange;
-use crate::basics::metrics::{EngineMetrics, HistogramSnapshot, TableMetrics};
-use crate::basics::options::Options;
-use crate::compaction::{self, OverlappingFigures, ScrubbedSSTable, Upgraded};
+use crate::basics::mutation::{Durability, Mutation};
+use crate::basics::options::{CacheKind, Options, OverlappingTombstones};
+use crate::compaction::{ScrubbedSSTable, Upgraded};
 use crate::log::commitlog::SyncMode;
 use crate::memory::counter_cache::PartitionCounters;
+use crate::metrics::{EngineMetrics, HistogramSnapshot, TableMetrics};
 use crate::store::core::{Core, Phase};
+use crate::store::overlapping::OverlappingFigures;
 use crate::store::partition_lock::PartitionLock;
 use crate::store::progress::{CompactionKind, CompactionTotals, CompletedCompaction, RunningCompaction};
-use crate::strategies::options::OverlappingTombstones;
-
-/// How safe a write is when it returns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Promise {
-    /// As safe as `commitlog_sync` promises.
-    #[default]
-    Itself,
-    /// As safe as any write that is applied after it, once that one has returned, and never lost where that one is kept: for the first of two writes that is nothing without
-    /// the second. Reads see it at once. It does not wait for the commit log's file.
-    WithLater,
-}
-
-/// A change of one partition of a table.
-#[derive(Debug, Clone)]
-pub struct Mutation {
-    /// The table, in the version that the update's columns are of.
-    pub table: Arc<TableMetadata>,
-    /// The change.
-    pub update: PartitionUpdate,
-}
-
-/// What replaying the commit log did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ReplaySummary {
-    /// Records read.
-    pub records: u64,
-    /// Mutations applied: those of known tables that no SSTable holds yet.
-    pub mutations: u64,
-    /// Bytes of log read.
-    pub bytes: u64,
-}
-
-/// What is known of an SSTable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SSTableInfo {
-    /// Its id, unique in its table.
-    pub id: SSTableId,
-    /// The level in leveled compaction, as its Statistics say.
-    pub level: u32,
-    /// Bytes of all its files.
-    pub bytes_on_disk: u64,
-    /// Bytes of its rows before compression.
-    pub uncompressed_bytes: u64,
-    /// Partitions, about.
-    pub partitions: u64,
-    /// Of its first and last key.
-    pub tokens: (i64, i64),
-    /// The least write timestamp in it, microseconds.
-    pub min_timestamp: i64,
-    /// The greatest.
-    pub max_timestamp: i64,
-}
+use crate::store::throttle::gentle_rate;
 
 /// An LSM tree for each of many tables, behind one commit log. Cheap to clone; synchronous; any thread may call it.
 ///
@@ -320,7 +269,11 @@ impl Engine {
         keep: Option<&str>,
     ) -> Result<Vec<ScrubbedSSTable>> {
         let core = &self.inner.core;
-        let scrubbed = core.scrub(&core.table(id)?, options, keep)?;
+        let table = core.table(id)?;
+        let snapshot = |sstables: &[Descriptor]| {
+            keep.map(|schema| core.snapshot_before_scrub(&table, sstables, schema)).transpose()
+        };
+        let scrubbed = core.scrub(&table, options, snapshot)?;
         core.compaction_wanted.raise();
         Ok(scrubbed)
     }
@@ -329,12 +282,12 @@ impl Engine {
     /// those of indexes' tables not before the others.
     /// Returns when the write is as safe as `commitlog_sync` promises.
     pub fn apply(&self, mutations: &[Mutation]) -> Result<()> {
-        self.apply_promised(mutations, Promise::Itself)
+        self.apply_with(mutations, Durability::Configured)
     }
 
-    /// [`apply`](Self::apply) with a weaker promise, if one is enough.
-    pub fn apply_promised(&self, mutations: &[Mutation], promise: Promise) -> Result<()> {
-        self.inner.core.apply(mutations, promise).map(drop)
+    /// Applies mutations as [`apply`](Self::apply) does, with this durability when it returns.
+    pub fn apply_with(&self, mutations: &[Mutation], durability: Durability) -> Result<()> {
+        self.inner.core.apply(mutations, durability).map(drop)
     }
 
     /// [Applies](Self::apply) a schema change. When this returns, the change is durable in the commit log, and what it changes in
@@ -626,13 +579,22 @@ impl Engine {
         self.inner.core.operations.totals()
     }
 
-    /// From here on, what `note` says of a compaction that has ended well is written, in the thread that did it. One that cannot be
-    /// written is logged and given up.
+    /// Applies the mutation that `note` returns for each compaction that ends well from here on, in
+    /// the thread that ran it. A failure is logged, and not repeated.
     pub fn note_compactions(
         &self,
         note: impl Fn(&CompletedCompaction) -> Option<Mutation> + Send + Sync + 'static,
     ) {
-        self.inner.core.operations.note(Arc::new(note));
+        let core = Arc::downgrade(&self.inner.core);
+        let write = move |completed: &CompletedCompaction| {
+            if let Some(core) = core.upgrade()
+                && let Some(mutation) = note(completed)
+                && let Err(error) = core.apply(&[mutation], Durability::Configured)
+            {
+                tracing::warn!(%error, "a compaction could not be noted");
+            }
+        };
+        self.inner.core.operations.listen(Arc::new(write));
     }
 
     /// Lets running compactions of a kind give up, of all kinds for `None`; how many were told.
@@ -664,7 +626,7 @@ impl Engine {
     pub fn set_compaction_throughput(&self, bytes_a_second: u64) {
         let core = &self.inner.core;
         core.throttle.set_rate(bytes_a_second);
-        core.gentle_throttle.set_rate(compaction::gentle_rate(bytes_a_second));
+        core.gentle_throttle.set_rate(gentle_rate(bytes_a_second));
     }
 
     /// Runs the compactions that the strategies ask for, in the calling thread, until there are none.

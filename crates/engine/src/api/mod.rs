@@ -1,6 +1,6 @@
 //! The public interface: [`Engine`], and the threads that work in the background.
 
-pub(crate) mod background;
-pub(crate) mod engine;
+mod background;
+mod engine;
 
-pub use engine::{Engine, Mutation, Promise, ReplaySummary, SSTableInfo};
+pub use engine::Engine;

@@ -1,8 +1,8 @@
-//! Options, errors, metrics, key ranges and tracing.
+//! Options, errors, mutations, key ranges and tracing.
 
 pub(crate) mod error;
 pub(crate) mod key_range;
-pub mod metrics;
+pub(crate) mod mutation;
 pub(crate) mod options;
 pub(crate) mod partition_observer;
 pub mod trace;

@@ -8,12 +8,9 @@ use cassette_sstable::chunk_cache::DiskAccessMode;
 use cassette_sstable::writer::DEFAULT_COLUMN_INDEX_SIZE;
 use cassette_vfs::memory_limit;
 
-use crate::admin::saved_caches::CacheKind;
-use crate::admin::snapshots::LEAST_TTL_SECONDS;
 use crate::basics::error::{EngineError, Result};
 use crate::basics::partition_observer::PartitionObserver;
 use crate::log::commitlog::{ReplayPolicy, SyncMode};
-use crate::strategies::options::{OverlappingTombstones, SourcesPolicy};
 
 /// How an engine is to behave.
 #[derive(Debug, Clone)]
@@ -95,6 +92,31 @@ pub struct SavedCachesOptions {
     pub load_timeout: Duration,
 }
 
+/// A cache that can be saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CacheKind {
+    /// Where partitions lie in SSTables.
+    Key,
+    /// Merged rows.
+    Row,
+    /// Counts of this node.
+    Counter,
+}
+
+impl CacheKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Key, Self::Row, Self::Counter];
+
+    /// Cassandra's name of the cache, with which its file's begins.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Key => "KeyCache",
+            Self::Row => "RowCache",
+            Self::Counter => "CounterCache",
+        }
+    }
+}
+
 /// How a cache is saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheSaving {
@@ -146,6 +168,51 @@ pub enum FlushCompression {
     Table,
 }
 
+/// `provide_overlapping_tombstones`: what of newer SSTables outside a compaction may remove data from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum OverlappingTombstones {
+    /// Nothing.
+    #[default]
+    None,
+    /// Deletions of partitions, ranges and rows.
+    Row,
+    /// Also newer cells, and deletions of cells and collections.
+    Cell,
+}
+
+impl OverlappingTombstones {
+    /// By Cassandra's name, in any case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.to_uppercase().as_str() {
+            "NONE" => Some(Self::None),
+            "ROW" => Some(Self::Row),
+            "CELL" => Some(Self::Cell),
+            _ => None,
+        }
+    }
+}
+
+/// What is done where a partition has more sources than allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SourcesPolicy {
+    /// The newest ones are used: any subset is right.
+    #[default]
+    Newest,
+    /// The partition passes untouched.
+    Skip,
+}
+
+impl SourcesPolicy {
+    /// `newest` or `skip`, in any case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name.to_lowercase().as_str() {
+            "newest" => Some(Self::Newest),
+            "skip" => Some(Self::Skip),
+            _ => None,
+        }
+    }
+}
+
 /// A node's defaults for `provide_overlapping_tombstones`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OverlappingOptions {
@@ -162,6 +229,9 @@ pub struct OverlappingOptions {
 
 /// With less, SSTables would be rewritten for next to nothing.
 pub(crate) const LEAST_GARBAGE_THRESHOLD: f64 = 0.01;
+
+/// A snapshot lives for at least a minute, as Cassandra has it.
+pub(crate) const LEAST_TTL_SECONDS: u32 = 60;
 
 impl Default for OverlappingOptions {
     fn default() -> Self {

@@ -7,11 +7,12 @@ use parking_lot::MutexGuard;
 
 use super::run::{Inputs, Pause, Work};
 use crate::basics::error::{EngineError, Result};
+use crate::basics::options::OverlappingTombstones;
 use crate::store::core::Core;
 use crate::store::progress::CompactionKind;
 use crate::store::table::{Table, View};
 use crate::strategies::choose;
-use crate::strategies::options::{CompactionOptions, OverlappingTombstones};
+use crate::strategies::options::CompactionOptions;
 use crate::strategies::tree::{Cut, Outcome, Task};
 
 /// What `upgradesstables` rewrites.

@@ -30,25 +30,18 @@ use cassette_sstable::reader::Scan;
 use hashbrown::HashSet;
 
 use super::run::{Inputs, Work};
-use super::shadow::{OverlappingCounters, Plan, Sources};
+use super::shadow::{Plan, Sources};
 use crate::basics::error::Result;
+use crate::basics::options::OverlappingTombstones;
 use crate::store::core::Core;
+use crate::store::overlapping::OverlappingCounters;
 use crate::store::progress::CompactionKind;
-use crate::store::sstable_handle::{SSTable, Watched};
+use crate::store::sstable_handle::{Look, SSTable, Watched};
 use crate::store::table::{CompactionState, Table, View};
 use crate::strategies::choose;
-use crate::strategies::options::{CompactionOptions, OverlappingTombstones};
+use crate::strategies::options::CompactionOptions;
 use crate::strategies::tombstones::share_apart;
 use crate::strategies::tree::Tree;
-
-/// What was known of an SSTable when a sample of it was last read.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Look {
-    /// What was allowed to shadow it.
-    pub by: OverlappingTombstones,
-    /// Rows above it.
-    pub rows_above: f64,
-}
 
 /// What one that is to be looked at first needs.
 pub(super) struct IfShadowed {
@@ -70,11 +63,6 @@ impl Drop for Turn {
     fn drop(&mut self) {
         self.0.store(false, Release);
     }
-}
-
-/// Bytes a second that those may read that nothing waits for, of all that compactions may; 0 for no limit.
-pub(crate) fn gentle_rate(compaction_throughput: u64) -> u64 {
-    compaction_throughput.div_ceil(4)
 }
 
 /// Where a sample is read.
@@ -403,12 +391,11 @@ mod tests {
     }
 
     #[test]
-    fn one_has_the_turn_at_a_time_and_a_quarter_of_the_throughput() {
+    fn one_has_the_turn_at_a_time() {
         let taken = Arc::default();
         let turn = Turn::take(&taken);
         assert!(turn.is_some() && Turn::take(&taken).is_none());
         drop(turn);
         assert!(Turn::take(&taken).is_some());
-        assert_eq!((gentle_rate(0), gentle_rate(1), gentle_rate(64 << 20)), (0, 1, 16 << 20));
     }
 }

@@ -11,11 +11,9 @@ mod purge;
 mod run;
 mod schedule;
 mod scrub;
-pub(crate) mod shadow;
+mod shadow;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use commands::Upgraded;
-pub(crate) use garbage::{Look, gentle_rate};
 pub use scrub::ScrubbedSSTable;
-pub use shadow::OverlappingFigures;

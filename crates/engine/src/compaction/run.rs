@@ -13,8 +13,8 @@ use super::garbage::IfShadowed;
 use super::inputs;
 use super::purge::{self, Purge};
 use super::shadow::{Plan, Sources};
-use crate::api::engine::{Mutation, Promise};
 use crate::basics::error::{EngineError, Result};
+use crate::basics::options::OverlappingTombstones;
 use crate::store::core::Core;
 use crate::store::progress::CompactionKind;
 use crate::store::sstable_handle::SSTable;
@@ -22,7 +22,7 @@ use crate::store::sstable_writer::{Contents, Job};
 use crate::store::table::Table;
 use crate::store::transaction::OperationType;
 use crate::strategies::cut::Cutter;
-use crate::strategies::options::{CompactionOptions, OverlappingTombstones};
+use crate::strategies::options::CompactionOptions;
 use crate::strategies::tree::Outcome;
 
 /// SSTables that one compaction has for itself until this is dropped.
@@ -204,8 +204,8 @@ impl Core {
         self.metrics.compactions.add(1);
         self.metrics.bytes_compacted.add(bytes_written);
         let merged = std::mem::take(&mut *merged.lock());
-        let noted = registered.ended(self.clock.now_micros() / 1000, (bytes_in, bytes_out), merged);
-        self.write_note(noted);
+        let completed = registered.ended(self.clock.now_micros() / 1000, (bytes_in, bytes_out), merged);
+        self.operations.report(&completed);
         tracing::debug!(
             table = metadata.qualified_name(),
             inputs = current.len(),
@@ -215,15 +215,6 @@ impl Core {
             "compacted"
         );
         Ok(written.iter().map(|sstable| sstable.descriptor.id).collect())
-    }
-
-    /// Writes what was noted of a compaction. It has ended whether that can be written or not.
-    pub(super) fn write_note(self: &Arc<Self>, noted: Option<Mutation>) {
-        if let Some(noted) = noted
-            && let Err(error) = self.apply(&[noted], Promise::Itself)
-        {
-            tracing::warn!(%error, "a compaction could not be noted");
-        }
     }
 
     /// The output is no larger than the inputs, and these stay until it is there.

@@ -1,6 +1,7 @@
 //! Finding out what to compact next.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use cassette_sstable::data::deletion_codec;
 
@@ -90,6 +91,21 @@ impl Core {
             }
             _ => 0,
         }
+    }
+
+    /// Notes how far the table's compactions are behind.
+    pub fn measure_behind(&self, table: &Table) {
+        let behind = {
+            let state = table.compaction.lock();
+            let view = table.view();
+            match CompactionOptions::parse(&view.table.params.compaction) {
+                Ok(options) if state.starts_compactions(&options) && state.forbidden.is_none() => {
+                    choose::behind(&self.tree(table, &view, &state, &options), &options)
+                }
+                _ => 0,
+            }
+        };
+        table.behind.store(behind, Ordering::Relaxed);
     }
 
     /// The level of each SSTable of the table's view.

@@ -89,12 +89,13 @@ impl ScrubbedSSTable {
 }
 
 impl Core {
-    /// See [`Engine::scrub`](crate::Engine::scrub).
+    /// Scrubs a table: see [`Engine::scrub`](crate::Engine::scrub). `snapshot` takes a snapshot of
+    /// the SSTables first if one is wanted, and returns its name.
     pub fn scrub(
         self: &Arc<Self>,
         table: &Arc<Table>,
         options: &ScrubOptions,
-        keep: Option<&str>,
+        snapshot: impl FnOnce(&[Descriptor]) -> Result<Option<String>>,
     ) -> Result<Vec<ScrubbedSSTable>> {
         if self.phase() == Phase::Recovering {
             return Err(EngineError::Recovering);
@@ -112,12 +113,7 @@ impl Core {
         }
         drop(view);
         sstables.sort_by_key(|sstable| sstable.id);
-        let snapshot = match keep {
-            Some(schema) if !sstables.is_empty() => {
-                Some(self.snapshot_before_scrub(table, &sstables, schema)?)
-            }
-            _ => None,
-        };
+        let snapshot = if sstables.is_empty() { None } else { snapshot(&sstables)? };
         let mut scrubbed = Vec::with_capacity(sstables.len());
         for descriptor in sstables {
             let path = descriptor.path(Component::Data);
@@ -200,8 +196,8 @@ impl Core {
         let report = stream.scrub.report();
         let bytes = written.iter().map(|sstable| sstable.data_bytes_on_disk).sum();
         let now = self.clock.now_micros() / 1000;
-        let noted = registered.ended(now, (stored, bytes), [(1, report.good)].into());
-        self.write_note(noted);
+        let completed = registered.ended(now, (stored, bytes), [(1, report.good)].into());
+        self.operations.report(&completed);
         let paths = written.iter().map(|sstable| sstable.descriptor.path(Component::Data));
         Ok((report, paths.collect()))
     }

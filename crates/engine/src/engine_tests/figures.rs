@@ -7,8 +7,8 @@ use cassette_vfs::Clock;
 
 use super::World;
 use crate::Mutation;
-use crate::basics::metrics::FilterAnswers;
 use crate::engine_tests::testing::{drain, insert, key, simple_table};
+use crate::metrics::FilterAnswers;
 
 #[test]
 fn reads_count_the_sstables_that_held_the_partition_and_what_the_filters_of_the_others_said() {

@@ -14,24 +14,23 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use uuid::Uuid;
 
-use crate::admin::saved_caches::SavedCaches;
-use crate::api::background::Signal;
 use crate::basics::error::{EngineError, Result};
-use crate::basics::metrics::EngineMetrics;
 use crate::basics::options::{DiskFailurePolicy, Options};
-use crate::compaction::{self};
 use crate::log::commitlog::CommitLog;
 use crate::log::drop_records::DropRecords;
 use crate::log::replay_positions::ReplayPositions;
-use crate::log::schema_journal::SchemaJournal;
+use crate::log::schema_journal::{JournalRecord, SchemaJournal};
 use crate::memory::counter_cache::CounterCache;
 use crate::memory::pool::MemtablePool;
+use crate::metrics::EngineMetrics;
 use crate::store::data_directory::DataDirectory;
 use crate::store::partition_lock::PartitionLocks;
 use crate::store::progress::Operations;
 use crate::store::row_cache::RowCache;
+use crate::store::saved_caches::SavedCaches;
+use crate::store::signal::Signal;
 use crate::store::table::{Table, View};
-use crate::store::throttle::Throttle;
+use crate::store::throttle::{Throttle, gentle_rate};
 
 /// The engine's state. Its behaviour is in `tables`, `write`, `flush`, `read`, `recovery` and `compaction`.
 pub(crate) struct Core {
@@ -63,7 +62,7 @@ pub(crate) struct Core {
     pub saved_caches: SavedCaches,
     /// What all compactions together may read.
     pub throttle: Throttle,
-    /// What those may that nothing waits for; see [`gentle_rate`](compaction::gentle_rate).
+    /// What those may that nothing waits for; see [`gentle_rate`].
     pub gentle_throttle: Throttle,
     /// One of these runs.
     pub gentle_compaction: Arc<AtomicBool>,
@@ -125,7 +124,7 @@ impl Core {
             counter_cache: CounterCache::new(options.counter_cache_size),
             saved_caches: SavedCaches::new(&options),
             throttle: Throttle::new(options.compaction_throughput),
-            gentle_throttle: Throttle::new(compaction::gentle_rate(options.compaction_throughput)),
+            gentle_throttle: Throttle::new(gentle_rate(options.compaction_throughput)),
             gentle_compaction: Arc::default(),
             metrics: EngineMetrics::default(),
             operations: Operations::default(),
@@ -201,6 +200,14 @@ impl Core {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whether SSTables may lack something that the schema journal has.
+    pub fn is_needed(&self, record: &JournalRecord) -> bool {
+        let tables = self.tables.load();
+        // While recovering, the table may not have been created yet.
+        let exists = |table: &TableId| self.phase() == Phase::Recovering || tables.contains_key(table);
+        record.table_ids().any(|table| exists(&table) && record.position > self.positions.get(table))
     }
 
     /// Refuses everything from here on, until the next start.

@@ -2,9 +2,13 @@
 
 pub(crate) mod core;
 pub(crate) mod data_directory;
+mod opening;
+pub(crate) mod overlapping;
 pub(crate) mod partition_lock;
 pub(crate) mod progress;
 pub(crate) mod row_cache;
+pub(crate) mod saved_caches;
+pub(crate) mod signal;
 pub(crate) mod sstable_handle;
 pub(crate) mod sstable_writer;
 pub(crate) mod table;

@@ -8,8 +8,7 @@ use cassette_rows::{TableId, TableMetadata};
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
-use crate::api::engine::Mutation;
-use crate::compaction::shadow::OverlappingCounters;
+use super::overlapping::OverlappingCounters;
 
 /// Why SSTables are rewritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -154,8 +153,8 @@ impl Running {
     }
 }
 
-/// What is to be written of a compaction that has ended well.
-pub(crate) type Note = Arc<dyn Fn(&CompletedCompaction) -> Option<Mutation> + Send + Sync>;
+/// Receives the compactions that have ended well.
+pub(crate) type Listener = Arc<dyn Fn(&CompletedCompaction) + Send + Sync>;
 
 /// What the engine knows of compactions.
 #[derive(Default)]
@@ -163,7 +162,7 @@ pub(crate) struct Operations {
     running: Mutex<Vec<Arc<Running>>>,
     history: Mutex<VecDeque<CompletedCompaction>>,
     totals: Mutex<CompactionTotals>,
-    note: RwLock<Option<Note>>,
+    listener: RwLock<Option<Listener>>,
     /// What overlapping SSTables were asked.
     pub overlapping: Arc<OverlappingCounters>,
 }
@@ -222,19 +221,29 @@ impl Operations {
         *self.totals.lock()
     }
 
-    pub fn note(&self, note: Note) {
-        *self.note.write() = Some(note);
+    /// Reports compactions to `listener` from here on.
+    pub fn listen(&self, listener: Listener) {
+        *self.listener.write() = Some(listener);
+    }
+
+    /// Reports a compaction that has ended well.
+    pub fn report(&self, completed: &CompletedCompaction) {
+        // Not under the lock: the listener may write, and so wait.
+        let listener = self.listener.read().clone();
+        if let Some(listener) = listener {
+            listener(completed);
+        }
     }
 }
 
 impl Registered<'_> {
-    /// It has ended well. Gives what is to be written of it.
+    /// Adds it to the history: it has ended well.
     pub fn ended(
         mut self,
         compacted_at: i64,
         (bytes_in, bytes_out): (u64, u64),
         rows_merged: BTreeMap<u32, u64>,
-    ) -> Option<Mutation> {
+    ) -> CompletedCompaction {
         self.ended_well = true;
         let running = &self.running;
         let completed = CompletedCompaction {
@@ -247,14 +256,12 @@ impl Registered<'_> {
             bytes_out,
             rows_merged,
         };
-        let note = self.operations.note.read().clone();
-        let noted = note.and_then(|note| note(&completed));
         let mut history = self.operations.history.lock();
         if history.len() >= REMEMBERED {
             history.pop_front();
         }
-        history.push_back(completed);
-        noted
+        history.push_back(completed.clone());
+        completed
     }
 }
 

@@ -14,9 +14,8 @@ use cassette_sstable::reader::Found;
 use cassette_sstable::{Descriptor, SSTableId, SSTableReader};
 use parking_lot::Mutex;
 
-use crate::basics::metrics::ReadTally;
-use crate::compaction::Look;
-use crate::strategies::options::OverlappingTombstones;
+use crate::basics::options::OverlappingTombstones;
+use crate::metrics::ReadTally;
 
 /// An SSTable of a view. Its files stay open, and so readable, until the last view and stream that hold it are gone.
 pub(crate) struct SSTable {
@@ -40,6 +39,15 @@ struct Shared {
     look: Mutex<Option<Look>>,
     /// Called when a read finds it corrupt.
     on_corruption: OnCorruption,
+}
+
+/// What was known of an SSTable when a sample of it was last read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Look {
+    /// What was allowed to shadow it.
+    pub by: OverlappingTombstones,
+    /// Rows above it.
+    pub rows_above: f64,
 }
 
 impl SSTable {

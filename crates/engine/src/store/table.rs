@@ -12,9 +12,9 @@ use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard, ShardedLockWriteG
 use hashbrown::HashSet;
 use parking_lot::{Condvar, Mutex};
 
-use crate::basics::metrics::TableMetrics;
 use crate::log::commitlog::Position;
 use crate::memory::memtable::Memtable;
+use crate::metrics::TableMetrics;
 use crate::store::sstable_handle::SSTable;
 use crate::strategies::choose;
 use crate::strategies::options::CompactionOptions;
@@ -41,7 +41,7 @@ pub(crate) struct Table {
     pub compaction_ended: Condvar,
     /// More than 0: running compactions are to give up.
     pub compactions_yield: AtomicUsize,
-    /// See [`Backpressure`](crate::access::backpressure).
+    /// See [`choose::behind`].
     pub behind: AtomicUsize,
     /// Held while the view is replaced.
     view_change: Mutex<()>,

@@ -58,9 +58,19 @@ impl Throttle {
     }
 }
 
+/// Bytes a second that those may read that nothing waits for, of all that compactions may; 0 for no limit.
+pub(crate) fn gentle_rate(compaction_throughput: u64) -> u64 {
+    compaction_throughput.div_ceil(4)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn low_priority_compactions_read_a_quarter_of_the_throughput() {
+        assert_eq!((gentle_rate(0), gentle_rate(1), gentle_rate(64 << 20)), (0, 1, 16 << 20));
+    }
 
     #[test]
     fn no_more_is_taken_than_the_rate_allows_however_many_take_it() {

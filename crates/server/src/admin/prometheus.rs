@@ -82,7 +82,7 @@ impl Text {
         self.line(name, "", &labels, 1.0);
     }
 
-    /// Formats the metrics of reports, each of which has labels of its own.
+    /// Formats the metrics of reports, each with its own labels.
     fn metrics<R>(&mut self, metrics: &[Metric<R>], reports: &[(Vec<Label<'_>>, &R)]) {
         for metric in metrics {
             for (labels, report) in reports {

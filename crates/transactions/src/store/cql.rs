@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use cassette_database::Promise;
+use cassette_database::Durability;
 use cassette_rows::DecoratedKey;
 
 use super::cell_loader::CellLoader;
@@ -109,7 +109,7 @@ impl<C: Cql> CqlStore<C> {
         Ok(())
     }
 
-    fn put_with_durability(&self, puts: &[Put<'_>], durability: Promise) -> StoreResult<()> {
+    fn put_with_durability(&self, puts: &[Put<'_>], durability: Durability) -> StoreResult<()> {
         check_puts(puts)?;
         let attempted = format_args!("put {} versions", puts.len());
         let mut tables = puts.chunk_by(|a, b| a.table == b.table).filter_map(|of_one| of_one.first());
@@ -259,11 +259,11 @@ impl<C: Cql> Store for CqlStore<C> {
     }
 
     fn put(&self, puts: &[Put<'_>]) -> StoreResult<()> {
-        self.put_with_durability(puts, Promise::Itself)
+        self.put_with_durability(puts, Durability::Configured)
     }
 
     fn put_ahead(&self, puts: &[Put<'_>]) -> StoreResult<()> {
-        self.put_with_durability(puts, Promise::WithLater)
+        self.put_with_durability(puts, Durability::WithLater)
     }
 
     fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>> {

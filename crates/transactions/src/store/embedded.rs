@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cassette_database::{
-    BatchKind, BatchSource, BatchStatement, BoundValue, Database, DatabaseError, Prepared, Promise,
+    BatchKind, BatchSource, BatchStatement, BoundValue, Database, DatabaseError, Durability, Prepared,
     ResultMetadata, RowSink, StatementOptions, Values as BoundValues,
 };
 
@@ -243,11 +243,11 @@ impl Cql for Embedded {
         &self,
         attempted: Attempted<'_>,
         puts: &[Put<'_>],
-        promise: Promise,
+        durability: Durability,
     ) -> Option<StoreResult<()>> {
         let catalog = self.database.present_catalog();
         let updates = direct::updates(&catalog, &self.keyspace, puts, self.record_max / 2)?;
-        Some(self.database.write_rows(updates, promise).map_err(|e| error(attempted, e)))
+        Some(self.database.write_rows(updates, durability).map_err(|e| error(attempted, e)))
     }
 
     fn put_unless_exists_directly(

@@ -2,7 +2,7 @@
 //! its store.
 
 use bytes::Bytes;
-use cassette_database::Promise;
+use cassette_database::Durability;
 use parking_lot::Mutex;
 
 use super::{
@@ -151,10 +151,10 @@ impl<S: Store> FailingStore<S> {
         }
     }
 
-    fn put_promised(&self, puts: &[Put<'_>], promise: Promise) -> StoreResult<()> {
-        let put = move |below: &S, puts: &[Put<'_>]| match promise {
-            Promise::Itself => below.put(puts),
-            Promise::WithLater => below.put_ahead(puts),
+    fn put_with_durability(&self, puts: &[Put<'_>], durability: Durability) -> StoreResult<()> {
+        let put = move |below: &S, puts: &[Put<'_>]| match durability {
+            Durability::Configured => below.put(puts),
+            Durability::WithLater => below.put_ahead(puts),
         };
         self.write(
             |below| put(below, puts),
@@ -235,11 +235,11 @@ impl<S: Store> Store for FailingStore<S> {
     }
 
     fn put(&self, puts: &[Put<'_>]) -> StoreResult<()> {
-        self.put_promised(puts, Promise::Itself)
+        self.put_with_durability(puts, Durability::Configured)
     }
 
     fn put_ahead(&self, puts: &[Put<'_>]) -> StoreResult<()> {
-        self.put_promised(puts, Promise::WithLater)
+        self.put_with_durability(puts, Durability::WithLater)
     }
 
     fn put_unless_exists(&self, table: &str, rows: &[PutRow]) -> Vec<StoreResult<PutOutcome>> {

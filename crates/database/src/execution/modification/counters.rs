@@ -15,7 +15,7 @@
 use std::sync::Arc;
 
 use cassette_engine::trace::trace;
-use cassette_engine::{Counted, Mutation, PartitionCounters, Promise, may_wait};
+use cassette_engine::{Counted, Durability, Mutation, PartitionCounters, may_wait};
 use cassette_rows::merge::counter;
 use cassette_rows::{
     Cell, Clustering, ColumnId, DecoratedKey, PartitionUpdate, Row, RowBuilder, Selection, Slice, Slices,
@@ -58,7 +58,8 @@ fn apply_partition(Mutation { table, update }: &Mutation, execution: &Execution<
     let cache = engine.counters(table.id, &update.key).ok().flatten();
     let counted = counted(update, table, cache.as_ref(), execution)?;
     let mutation = Mutation { table: table.clone(), update: counted.update };
-    let applied = execution.store.apply(execution, WriteType::Counter, vec![mutation], Promise::Itself);
+    let applied =
+        execution.store.apply(execution, WriteType::Counter, vec![mutation], Durability::Configured);
     if let Some(cache) = &cache {
         // A failed write may count after all.
         if applied.is_err() || !counted.is_cacheable || deletes(update) {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use cassette_engine::{Mutation, Promise};
+use cassette_engine::{Durability, Mutation};
 use cassette_rows::{DecoratedKey, PartitionUpdate, TableId, TableMetadata};
 
 use super::counters;
@@ -60,15 +60,15 @@ impl Mutations {
 
     /// Applies all or none; increments of counters partition by partition.
     pub fn apply(self, execution: &Execution<'_>, write_type: WriteType) -> Result<()> {
-        self.apply_promised(execution, write_type, Promise::Itself)
+        self.apply_with(execution, write_type, Durability::Configured)
     }
 
-    /// [`apply`](Self::apply) with a weaker promise, if one is enough; counters do not know of it.
-    pub fn apply_promised(
+    /// [`apply`](Self::apply) with a weaker durability, if one is enough; counters do not know of it.
+    pub fn apply_with(
         self,
         execution: &Execution<'_>,
         write_type: WriteType,
-        promise: Promise,
+        durability: Durability,
     ) -> Result<()> {
         if self.list.is_empty() {
             return Ok(());
@@ -77,6 +77,6 @@ impl Mutations {
         if self.list.iter().any(|mutation| mutation.table.is_counter) {
             return counters::apply(&self.list, execution);
         }
-        execution.store.apply(execution, write_type, self.list, promise)
+        execution.store.apply(execution, write_type, self.list, durability)
     }
 }

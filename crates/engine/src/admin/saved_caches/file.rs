@@ -22,7 +22,7 @@ use cassette_sstable::{Fingerprint, PartitionPlace, SSTableId};
 use cassette_vfs::{FileSystem, RandomAccessFile, WritableFile};
 use uuid::Uuid;
 
-use super::CacheKind;
+use crate::basics::options::CacheKind;
 
 const MAGIC: [u8; 8] = *b"CASSCACH";
 /// Never reuse a number for another layout.

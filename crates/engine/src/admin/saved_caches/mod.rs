@@ -6,9 +6,8 @@
 
 mod file;
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cassette_rows::merge::counter;
@@ -18,85 +17,14 @@ use cassette_rows::{
 };
 use cassette_sstable::{Fingerprint, SSTableId};
 use hashbrown::HashMap;
-use parking_lot::Mutex;
 
 use self::file::{Block, Place, Reader, Writer};
-use crate::api::background::Signal;
 use crate::basics::error::Result;
-use crate::basics::options::Options;
+use crate::basics::options::CacheKind;
 use crate::memory::counter_cache::{Counted, PartitionCounters};
 use crate::store::core::Core;
 use crate::store::sstable_handle::SSTable;
 use crate::store::table::Table;
-
-/// A cache that can be saved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CacheKind {
-    /// Where partitions lie in SSTables.
-    Key,
-    /// Merged rows.
-    Row,
-    /// Counts of this node.
-    Counter,
-}
-
-impl CacheKind {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Key, Self::Row, Self::Counter];
-
-    /// Cassandra's name of the cache, with which its file's begins.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Key => "KeyCache",
-            Self::Row => "RowCache",
-            Self::Counter => "CounterCache",
-        }
-    }
-}
-
-/// What is to be saved where, and when.
-pub(crate) struct SavedCaches {
-    directory: PathBuf,
-    /// By [`CacheKind`].
-    keys_to_save: [AtomicUsize; 3],
-    /// Held while caches are saved. When each is due, by the monotonic clock, once that was looked at.
-    due: Mutex<[Option<Duration>; 3]>,
-    /// Whose counts the counter cache is to have, when loading has been asked for.
-    load_wanted: Mutex<Option<[u8; 16]>>,
-    /// Loading has been asked for and not ended yet: the files hold more than the caches.
-    loading: AtomicBool,
-    /// Raised for loading.
-    pub wanted: Signal,
-}
-
-impl SavedCaches {
-    pub fn new(options: &Options) -> Self {
-        let saved = &options.saved_caches;
-        let directory = saved.directory.clone().unwrap_or_else(|| options.data_dir.join("saved_caches"));
-        Self {
-            directory,
-            keys_to_save: CacheKind::ALL.map(|kind| AtomicUsize::new(saved.of(kind).keys_to_save)),
-            due: Mutex::default(),
-            load_wanted: Mutex::default(),
-            loading: AtomicBool::new(false),
-            wanted: Signal::default(),
-        }
-    }
-
-    /// Ours alone: another program's files in the directory are left alone.
-    fn path(&self, kind: CacheKind) -> PathBuf {
-        self.directory.join(format!("{}-cassette.db", kind.name()))
-    }
-
-    fn keys_to_save(&self, kind: CacheKind) -> usize {
-        self.keys_to_save[kind as usize].load(Ordering::Relaxed)
-    }
-
-    /// Says how many keys of a cache are saved at most.
-    pub fn set_keys_to_save(&self, kind: CacheKind, most: usize) {
-        self.keys_to_save[kind as usize].store(most, Ordering::Relaxed);
-    }
-}
 
 impl Core {
     /// Lets the thread that saves caches load them first; without threads, loads them at once.

@@ -22,6 +22,7 @@ use uuid::Uuid;
 
 use self::manifest::Manifest;
 use crate::basics::error::{EngineError, Result};
+use crate::basics::options::LEAST_TTL_SECONDS;
 use crate::store::core::Core;
 use crate::store::table::{Table, View};
 
@@ -32,9 +33,6 @@ pub(crate) const KEPT: [&str; 2] = [SNAPSHOTS, "backups"];
 /// The file that makes a directory a snapshot.
 pub(crate) const MANIFEST: &str = "manifest.json";
 const SCHEMA: &str = "schema.cql";
-/// A snapshot lives for at least a minute, as Cassandra has it.
-pub(crate) const LEAST_TTL_SECONDS: u32 = 60;
-
 /// A snapshot to be taken.
 #[derive(Debug, Clone, Copy)]
 pub struct SnapshotOptions<'a> {

@@ -14,7 +14,7 @@ use super::replay::{self, Entry, HandlerError, ReplaySummary};
 use super::shared::Shared;
 use super::state::State;
 use super::{AppendError, CommitLogOptions, OpenError, Position, Record};
-use crate::basics::metrics::Histogram;
+use crate::metrics::Histogram;
 
 /// A commit log open for appending. See the [module's documentation](super) for what it promises.
 ///

@@ -13,7 +13,7 @@ use super::format::{self, DetachedEntry, Header};
 use super::progress::{Progress, Seen};
 use super::state::{Chunk, Place, SegmentFile, State};
 use super::{AppendError, CommitLogOptions, Position, Record, SyncMode};
-use crate::basics::metrics::Histogram;
+use crate::metrics::Histogram;
 
 /// What appenders and the background share.
 pub(super) struct Shared {

@@ -6,7 +6,7 @@ mod unified;
 
 use cassette_rows::schema::CompactionParams;
 
-use crate::basics::options::LEAST_GARBAGE_THRESHOLD;
+use crate::basics::options::{LEAST_GARBAGE_THRESHOLD, OverlappingTombstones, SourcesPolicy};
 
 use self::given::{Given, Result};
 pub use self::strategies::{LeveledOptions, MAX_LEVELS, SizeTieredOptions, TimeUnit, TimeWindowOptions};
@@ -54,51 +54,6 @@ pub struct CompactionOptions {
     pub garbage_threshold: Option<f64>,
     /// The class, and what only it knows.
     pub strategy: Strategy,
-}
-
-/// `provide_overlapping_tombstones`: what of newer SSTables outside a compaction may remove data from it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum OverlappingTombstones {
-    /// Nothing.
-    #[default]
-    None,
-    /// Deletions of partitions, ranges and rows.
-    Row,
-    /// Also newer cells, and deletions of cells and collections.
-    Cell,
-}
-
-impl OverlappingTombstones {
-    /// By Cassandra's name, in any case.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name.to_uppercase().as_str() {
-            "NONE" => Some(Self::None),
-            "ROW" => Some(Self::Row),
-            "CELL" => Some(Self::Cell),
-            _ => None,
-        }
-    }
-}
-
-/// What is done where a partition has more sources than allowed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SourcesPolicy {
-    /// The newest ones are used: any subset is right.
-    #[default]
-    Newest,
-    /// The partition passes untouched.
-    Skip,
-}
-
-impl SourcesPolicy {
-    /// `newest` or `skip`, in any case.
-    pub fn from_name(name: &str) -> Option<Self> {
-        match name.to_lowercase().as_str() {
-            "newest" => Some(Self::Newest),
-            "skip" => Some(Self::Skip),
-            _ => None,
-        }
-    }
 }
 
 /// A compaction strategy with its own options.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use cassette_database::Promise;
+use cassette_database::Durability;
 
 #[cfg(doc)]
 use crate::store::Store;
@@ -96,7 +96,7 @@ pub trait Cql: Send + Sync {
         &self,
         attempted: Attempted<'_>,
         puts: &[Put<'_>],
-        durability: Promise,
+        durability: Durability,
     ) -> Option<StoreResult<()>> {
         let _ = (attempted, puts, durability);
         None
