@@ -231,7 +231,7 @@ fn cassandras_tools_accept_what_compactions_write_under_every_option() {
         engine.compact_sstables(id(name), &[sstables[0].id]).unwrap();
         assert!(engine.table_stats(id(name)).unwrap().compactions > 0, "{name}");
     }
-    assert!(engine.overlapping_figures().rows_dropped > 0, "something was left out");
+    assert!(engine.overlap_metrics().rows_dropped > 0, "something was left out");
     // A whole table of levels below L0.
     engine.compact(id("lcs_zstd")).unwrap();
     database.close().unwrap();

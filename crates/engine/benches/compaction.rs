@@ -252,7 +252,7 @@ fn overlapping(rounds: usize) {
                 let (wall, cpu) = (began.elapsed().as_secs_f64(), thread_cpu() - cpu);
                 let done = bench.engine.compaction_history();
                 let out = done.last().map_or(0, |done| done.bytes_out) as f64 / f64::from(1 << 20);
-                let figures = bench.engine.overlapping_figures();
+                let figures = bench.engine.overlap_metrics();
                 println!(
                     "overlapping round {round} M {sources:2} {by:?}: {cpu:.3} s of CPU, {wall:.3} s, {out:.1} MiB out; {} opened, {:.1} MiB of sources read, {:.3} s asking",
                     figures.sources_opened,

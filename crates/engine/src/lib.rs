@@ -43,7 +43,7 @@ pub use cassette_sstable::waiting::{may_wait, without_waiting};
 pub use compaction::ScrubbedSSTable;
 pub use log::commitlog;
 pub use memory::counter_cache::{Counted, PartitionCounters};
-pub use store::overlapping::OverlappingFigures;
+pub use store::overlapping::OverlapMetrics;
 pub use store::partition_lock::PartitionLock;
 pub use store::progress::{CompactionKind, CompactionTotals, CompletedCompaction, RunningCompaction};
 pub use strategies::options::{COMPACTION_STRATEGIES, CompactionOptions};

@@ -34,7 +34,7 @@ use super::shadow::{Plan, Sources};
 use crate::basics::error::Result;
 use crate::basics::options::OverlappingTombstones;
 use crate::store::core::Core;
-use crate::store::overlapping::OverlappingCounters;
+use crate::store::overlapping::OverlapCounters;
 use crate::store::progress::CompactionKind;
 use crate::store::sstable_handle::{Look, SSTable, Watched};
 use crate::store::table::{CompactionState, Table, View};
@@ -197,7 +197,7 @@ impl Core {
         let (Some(current), Some(by)) = (current, plan.shadowed_by()) else { return Ok(0.0) };
         let inputs = std::slice::from_ref(current);
         // What the look would leave out is not left out: only what it costs is counted.
-        let counters = Arc::new(OverlappingCounters::default());
+        let counters = Arc::new(OverlapCounters::default());
         let sources = Sources::new(view, &HashSet::from([current.id()]), inputs, plan, &counters);
         if sources.is_empty() {
             return Ok(0.0);
@@ -214,7 +214,7 @@ impl Core {
             }
         }
         drop(stream);
-        self.operations.overlapping.add_cost(&counters.figures());
+        self.operations.overlapping.add_cost(&counters.metrics());
         let all = tally.bytes.load(Relaxed);
         Ok(if all == 0 { 0.0 } else { 1.0 - left as f64 / all as f64 })
     }

@@ -22,7 +22,7 @@ use hashbrown::HashSet;
 
 use crate::basics::options::OverlappingOptions;
 use crate::basics::options::{OverlappingTombstones, SourcesPolicy};
-use crate::store::overlapping::{OverlappingCounters, OverlappingFigures};
+use crate::store::overlapping::{OverlapCounters, OverlapMetrics};
 use crate::store::sstable_handle::SSTable;
 use crate::store::table::View;
 use crate::strategies::options::CompactionOptions;
@@ -66,8 +66,8 @@ pub(super) struct Sources {
     asked: Vec<usize>,
     key: Option<DecoratedKey>,
     began: Option<Instant>,
-    counted: OverlappingFigures,
-    counters: Arc<OverlappingCounters>,
+    counted: OverlapMetrics,
+    counters: Arc<OverlapCounters>,
 }
 
 struct Source {
@@ -127,7 +127,7 @@ impl Sources {
         compacting: &HashSet<SSTableId>,
         inputs: &[Arc<SSTable>],
         plan: Plan,
-        counters: &Arc<OverlappingCounters>,
+        counters: &Arc<OverlapCounters>,
     ) -> Self {
         let oldest = inputs.iter().map(|input| input.min_timestamp()).min().unwrap_or(i64::MAX);
         let only_deletions = plan.by == OverlappingTombstones::Row;
@@ -152,7 +152,7 @@ impl Sources {
             asked: Vec::new(),
             key: None,
             began: None,
-            counted: OverlappingFigures::default(),
+            counted: OverlapMetrics::default(),
             counters: counters.clone(),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// What overlapping SSTables were asked, and what for: figures since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct OverlappingFigures {
+pub struct OverlapMetrics {
     /// Partitions that some source might have.
     pub partitions_checked: u64,
     /// Partitions that passed untouched because they had more sources than allowed.
@@ -24,7 +24,7 @@ pub struct OverlappingFigures {
     pub time: Duration,
 }
 
-impl OverlappingFigures {
+impl OverlapMetrics {
     /// Seconds spent for each MiB that was left out; `None` before anything was.
     pub fn seconds_per_mib(&self) -> Option<f64> {
         let mib = self.bytes_dropped as f64 / f64::from(1 << 20);
@@ -32,9 +32,9 @@ impl OverlappingFigures {
     }
 }
 
-/// [`OverlappingFigures`] while they are counted.
+/// [`OverlapMetrics`] while they are counted.
 #[derive(Debug, Default)]
-pub(crate) struct OverlappingCounters {
+pub(crate) struct OverlapCounters {
     partitions_checked: AtomicU64,
     partitions_skipped: AtomicU64,
     sources_opened: AtomicU64,
@@ -45,10 +45,10 @@ pub(crate) struct OverlappingCounters {
     nanos: AtomicU64,
 }
 
-impl OverlappingCounters {
-    pub fn figures(&self) -> OverlappingFigures {
+impl OverlapCounters {
+    pub fn metrics(&self) -> OverlapMetrics {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        OverlappingFigures {
+        OverlapMetrics {
             partitions_checked: get(&self.partitions_checked),
             partitions_skipped: get(&self.partitions_skipped),
             sources_opened: get(&self.sources_opened),
@@ -61,11 +61,11 @@ impl OverlappingCounters {
     }
 
     /// Adds what asking took, and nothing as left out.
-    pub fn add_cost(&self, asked: &OverlappingFigures) {
-        self.add(&OverlappingFigures { bytes_dropped: 0, rows_dropped: 0, cells_dropped: 0, ..*asked });
+    pub fn add_cost(&self, asked: &OverlapMetrics) {
+        self.add(&OverlapMetrics { bytes_dropped: 0, rows_dropped: 0, cells_dropped: 0, ..*asked });
     }
 
-    pub fn add(&self, more: &OverlappingFigures) {
+    pub fn add(&self, more: &OverlapMetrics) {
         let add = |counter: &AtomicU64, n: u64| counter.fetch_add(n, Ordering::Relaxed);
         add(&self.partitions_checked, more.partitions_checked);
         add(&self.partitions_skipped, more.partitions_skipped);

@@ -8,7 +8,7 @@ use cassette_rows::{TableId, TableMetadata};
 use parking_lot::{Mutex, RwLock};
 use uuid::Uuid;
 
-use super::overlapping::OverlappingCounters;
+use super::overlapping::OverlapCounters;
 
 /// Why SSTables are rewritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -164,7 +164,7 @@ pub(crate) struct Operations {
     totals: Mutex<CompactionTotals>,
     listener: RwLock<Option<Listener>>,
     /// What overlapping SSTables were asked.
-    pub overlapping: Arc<OverlappingCounters>,
+    pub overlapping: Arc<OverlapCounters>,
 }
 
 /// Compactions that are remembered; whoever wants more listens.

@@ -16,9 +16,7 @@ use cassette_database::{
     Snapshot, Timeout,
 };
 use cassette_engine::metrics::{CacheRates, Distribution, Histogram, HistogramSnapshot, TableMetrics};
-use cassette_engine::{
-    CacheStats, Engine, EngineStats, Options, OverlappingFigures, TableStats, UnknownTable,
-};
+use cassette_engine::{CacheStats, Engine, EngineStats, Options, OverlapMetrics, TableStats, UnknownTable};
 use cassette_rows::{TableId, TableMetadata};
 
 use super::Admin;
@@ -405,11 +403,11 @@ pub(super) fn compactions(admin: &Admin) -> CompactionReport {
         mean_rate: totals.completed as f64 / uptime.max(1.0),
         throughput_bytes: engine.compaction_throughput(),
         active: active.collect(),
-        overlapping: overlapping(&engine.overlapping_figures()),
+        overlapping: overlapping(&engine.overlap_metrics()),
     }
 }
 
-fn overlapping(metrics: &OverlappingFigures) -> OverlappingReport {
+fn overlapping(metrics: &OverlapMetrics) -> OverlappingReport {
     OverlappingReport {
         partitions_checked: metrics.partitions_checked,
         partitions_skipped: metrics.partitions_skipped,

@@ -43,9 +43,9 @@ fn with_nothing_else_to_do_an_sstable_is_rid_of_what_newer_ones_shadow() {
             assert_eq!(history.len(), usize::from(left < 20));
             assert!(history.iter().all(|done| done.kind == CompactionKind::Tombstone));
             // What is left is not looked at again and again.
-            let asked = engine.overlapping_figures();
+            let asked = engine.overlap_metrics();
             engine.run_pending_compactions();
-            assert_eq!(engine.overlapping_figures(), asked);
+            assert_eq!(engine.overlap_metrics(), asked);
         }
     }
 }
@@ -121,7 +121,7 @@ fn a_sample_says_what_share_is_shadowed() {
         engine.flush(None).unwrap();
         engine.run_pending_compactions();
         assert_eq!(partitions_of_the_oldest(&engine, &table), left, "{threshold}");
-        let asked = engine.overlapping_figures();
+        let asked = engine.overlap_metrics();
         assert!(left < 400 || asked.partitions_checked <= 64, "{asked:?}");
         assert_eq!(asked.rows_dropped, 400 - left);
     }

@@ -238,6 +238,6 @@ fn what_the_node_says_of_overlapping_tombstones_holds_where_a_table_says_nothing
         put(&engine, &table, delete(1, 5, START));
         engine.flush(None).unwrap();
         engine.compact_sstables(table.id, &[oldest]).unwrap();
-        assert_eq!(engine.overlapping_figures().rows_dropped, dropped, "{options:?}");
+        assert_eq!(engine.overlap_metrics().rows_dropped, dropped, "{options:?}");
     }
 }
