@@ -1,4 +1,7 @@
 //! Threads of the engine's own: flushers, compactors, and one that saves caches.
+//!
+//! A panic in one of them stops the engine by name: writers must not wait for a flush or a
+//! compaction that never comes. Work that nothing waits for is [contained](Core::contain) instead.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -9,7 +12,7 @@ use std::time::Duration;
 use hashbrown::HashSet;
 use parking_lot::Mutex;
 
-use crate::store::core::Core;
+use crate::store::core::{Core, panic_reason};
 
 /// The threads; stopped and joined on drop.
 pub(crate) struct Background {
@@ -58,7 +61,8 @@ impl Background {
                 while core.flush_wanted.wait(FLUSH_CHECK) {
                     core.flush_what_is_due();
                     core.tick_metrics();
-                    if let Err(error) = core.clear_expired_snapshots() {
+                    let clear = || core.clear_expired_snapshots();
+                    if let Some(Err(error)) = core.contain("removing expired snapshots", clear) {
                         tracing::warn!(%error, "expired snapshots were not removed");
                     }
                 }
@@ -111,13 +115,14 @@ impl Background {
         Ok(())
     }
 
-    /// A thread that panics takes the engine with it: writers must not wait for a flush that never comes.
+    /// Starts a thread whose panic stops the engine.
     fn spawn(&self, name: String, work: impl Fn(&Arc<Core>) + Send + 'static) -> std::io::Result<()> {
         let core = self.core.clone();
         let of = name.clone();
         let guarded = move || {
-            if catch_unwind(AssertUnwindSafe(|| work(&core))).is_err() {
-                core.stop(format!("thread {of} has panicked"));
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| work(&core))) {
+                core.metrics.exceptions.add(1);
+                core.stop(format!("thread {of} has panicked: {}", panic_reason(&*panic)));
             }
         };
         self.threads.lock().push(thread::Builder::new().name(name).spawn(guarded)?);

@@ -105,8 +105,15 @@ impl Engine {
             return Ok(());
         }
         self.inner.background.stop();
-        let flushed = if core.phase() == Phase::Open { core.flush_before_closing() } else { Ok(()) };
         let was_open = core.phase() == Phase::Open;
+        // A panic is an error here: the log has what could not be flushed, and is still to be
+        // closed.
+        let flush = |flush: fn(&Arc<Core>) -> Result<()>| {
+            let stopped =
+                || EngineError::Stopped { reason: "flushing before closing has panicked".to_owned() };
+            core.contain("flushing before closing", || flush(core)).unwrap_or_else(|| Err(stopped()))
+        };
+        let flushed = if was_open { flush(Core::flush_before_closing) } else { Ok(()) };
         if was_open {
             core.save_caches();
         }
@@ -115,7 +122,7 @@ impl Engine {
         let wait_for_writers =
             || core.tables.load().values().for_each(|table| drop(table.write_order.write()));
         wait_for_writers();
-        let unlogged_flushed = if was_open { core.flush_unlogged() } else { Ok(()) };
+        let unlogged_flushed = if was_open { flush(Core::flush_unlogged) } else { Ok(()) };
         // ... and the others find no log.
         let log = core.log.swap(None);
         wait_for_writers();

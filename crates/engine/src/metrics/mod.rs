@@ -48,7 +48,8 @@ pub struct EngineMetrics {
     pub active_compactions: Gauge,
     /// Duration of compactions that succeeded and wrote SSTables.
     pub compaction_duration: Histogram,
-    /// Flushes, compactions and reads that failed: Cassandra's `Exceptions`.
+    /// Flushes, compactions and reads that failed, and panics of background work: Cassandra's
+    /// `Exceptions`.
     pub exceptions: Counter,
     /// Writers that had to wait for room in memtables, or because compaction was behind.
     pub writes_held_up: Counter,

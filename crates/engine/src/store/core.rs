@@ -1,6 +1,8 @@
 //! What all parts of the engine share.
 
+use std::any::Any;
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -217,6 +219,17 @@ impl Core {
         self.stopped.store(true, Ordering::Release);
     }
 
+    /// Runs work that nothing waits for. A panic in it is logged and counted; `None` is returned
+    /// then. The work must leave nothing half-changed that others rely on.
+    pub fn contain<T>(&self, what: &str, work: impl FnOnce() -> T) -> Option<T> {
+        catch_unwind(AssertUnwindSafe(work))
+            .inspect_err(|panic| {
+                self.metrics.exceptions.add(1);
+                tracing::error!(reason = panic_reason(&**panic), "{what} panicked");
+            })
+            .ok()
+    }
+
     /// Does about a corrupt SSTable what the policy says.
     pub fn on_corruption(&self, table: TableId, sstable: &Descriptor, error: &StorageError) {
         if let Ok(table) = self.table(table)
@@ -273,4 +286,10 @@ impl Core {
         // Variant bits, then what makes it differ from others of this microsecond.
         Uuid::from_u64_pair(high, 1 << 63 | (count & 0x3fff) << 48 | 0x0100_0000_0000)
     }
+}
+
+/// Returns the message of a panic.
+pub(crate) fn panic_reason(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown reason")
 }

@@ -43,10 +43,10 @@ impl Core {
         let until = self.clock.monotonic() + self.options.saved_caches.load_timeout;
         for kind in CacheKind::ALL {
             let mut loading = Loading { core: self, node, until, sstable: None };
-            match loading.load(kind) {
-                Ok(0) => {}
-                Ok(loaded) => tracing::info!(entries = loaded, "loaded the saved {}", kind.name()),
-                Err(error) => {
+            match self.contain("loading a saved cache", || loading.load(kind)) {
+                Some(Ok(0)) | None => {}
+                Some(Ok(loaded)) => tracing::info!(entries = loaded, "loaded the saved {}", kind.name()),
+                Some(Err(error)) => {
                     tracing::warn!(%error, "the saved {} is not used, or not all of it", kind.name())
                 }
             }
@@ -86,10 +86,10 @@ impl Core {
     }
 
     fn save_or_warn(&self, kind: CacheKind) {
-        match self.save_cache(kind) {
-            Ok(0) => {}
-            Ok(saved) => tracing::debug!(entries = saved, "saved the {}", kind.name()),
-            Err(error) => tracing::warn!(%error, "the {} was not saved", kind.name()),
+        match self.contain("saving a cache", || self.save_cache(kind)) {
+            Some(Ok(0)) | None => {}
+            Some(Ok(saved)) => tracing::debug!(entries = saved, "saved the {}", kind.name()),
+            Some(Err(error)) => tracing::warn!(%error, "the {} was not saved", kind.name()),
         }
     }
 

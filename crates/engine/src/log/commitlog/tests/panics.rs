@@ -17,8 +17,14 @@ fn panics_when(sync: SyncMode, meant: fn(&Operation) -> bool) {
         assert!(!(name.starts_with("commitlog-") && meant(operation)), "injected");
         None
     });
-    // More than a segment, so that the next one is wanted.
-    let failed = (0..100_000).find_map(|_| log.append(&record(&[1], &[7; 200])).err());
+    // More than a segment, so that the next one is wanted, and the one before is not needed.
+    let failed = (0..100_000).find_map(|_| match log.append(&record(&[1], &[7; 200])) {
+        Ok(position) => {
+            log.mark_clean(1, Position::ZERO, position);
+            None
+        }
+        Err(error) => Some(error),
+    });
     let error = failed.expect("the log goes on without its thread").to_string();
     assert!(error.contains("thread commitlog-") && error.contains("panicked"), "{error}");
     assert!(log.append(&record(&[1], b"after")).is_err());
@@ -36,6 +42,14 @@ fn a_panic_in_the_syncing_thread_ends_the_log_by_name() {
 #[test]
 fn a_panic_in_the_allocating_thread_ends_the_log_by_name() {
     panics_when(SyncMode::Batch, |operation| operation.kind == OperationKind::Create);
+}
+
+#[test]
+fn a_panic_while_segments_are_removed_ends_the_log_by_name() {
+    let group = SyncMode::Group { window: Duration::from_millis(1) };
+    for sync in [SyncMode::Batch, group] {
+        panics_when(sync, |operation| operation.kind == OperationKind::RemoveFile);
+    }
 }
 
 /// Appends on a thread whose operations of a kind panic, and then on another one.
