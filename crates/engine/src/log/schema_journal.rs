@@ -14,6 +14,10 @@
 //! them, but an intact commit log does: it holds every acknowledged change, so that the tail is not needed. Any other damage
 //! marks the schema as incomplete, and the damaged file is kept beside the new one.
 //!
+//! The file has at most [`LENGTH_MAX`] bytes: a change that would exceed it is refused, and so is a
+//! start that finds a longer one. It is read in pieces, and no length in it is trusted before its
+//! checksum holds.
+//!
 //! ```text
 //! journal  header record* (zeros up to the reserved size)                                               big-endian
 //! header   "CASSTSCH", u32 version, u32 crc32 of both
@@ -21,7 +25,8 @@
 //! bytes    u64 segment, u32 offset, u16 tables, tables * (u128 table, u32 schema version, u32 n, dictionary), mutations
 //! ```
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut};
@@ -32,8 +37,11 @@ use uuid::Uuid;
 
 use crate::log::commitlog::{Position, Record, TableVersion};
 
+mod reading;
 #[cfg(test)]
 mod tests;
+
+use reading::Found;
 
 const MAGIC: [u8; 8] = *b"CASSTSCH";
 /// Never reuse a number for another layout.
@@ -44,6 +52,9 @@ const HEADER_LEN: usize = 16;
 const FRAMING_LEN: usize = 12;
 /// Space is reserved in multiples of this many bytes.
 const RESERVED: u64 = 16 << 10;
+/// The maximum length of the file; a multiple of [`RESERVED`]. A change takes some kilobytes, and
+/// is removed within seconds.
+const LENGTH_MAX: u64 = 256 << 20;
 
 /// A schema change as the commit log has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,6 +119,7 @@ impl JournalRecord {
 pub(crate) struct SchemaJournal {
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
+    length_max: u64,
     state: Mutex<State>,
 }
 
@@ -121,19 +133,45 @@ struct State {
     /// What was found at the start, until the journal is settled.
     unsettled: Option<Found>,
     damage: Option<String>,
+    /// Whether the file is damaged and to be kept before it is replaced.
+    keeps_damaged: bool,
 }
 
 impl SchemaJournal {
     /// Reads the file, if it exists. Changes nothing until [`settle`](Self::settle).
+    ///
+    /// # Errors
+    /// If the file cannot be read or is longer than any journal. Damage is no error.
     pub fn open(fs: Arc<dyn FileSystem>, path: PathBuf) -> Result<Self> {
+        Self::open_within(fs, path, LENGTH_MAX)
+    }
+
+    fn open_within(fs: Arc<dyn FileSystem>, path: PathBuf, length_max: u64) -> Result<Self> {
         let exists = fs.exists(&path).map_err(|e| StorageError::io(&path, "look for", e))?;
-        let mut found = Found { is_pristine: false, ..Found::default() };
+        let mut found = Found::default();
         if exists {
-            found = Found::read(&fs.read(&path).map_err(|e| StorageError::io(&path, "read", e))?);
+            let io_error = |error| StorageError::io(&path, "read", error);
+            let file = fs.open(&path).map_err(io_error)?;
+            let length = file.len().map_err(io_error)?;
+            if length > length_max {
+                let detail = format!(
+                    "expected at most {length_max} bytes, found {length}: restore it from a backup, or move it away to start \
+                     without schema changes that only it holds"
+                );
+                return Err(StorageError::corrupt(path, detail));
+            }
+            found = Found::read(&*file).map_err(io_error)?;
         }
         let records = std::mem::take(&mut found.records);
-        let state = State { records, file: None, reserved: 0, unsettled: Some(found), damage: None };
-        Ok(Self { fs, path, state: Mutex::new(state) })
+        let state = State {
+            records,
+            file: None,
+            reserved: 0,
+            unsettled: Some(found),
+            damage: None,
+            keeps_damaged: false,
+        };
+        Ok(Self { fs, path, length_max, state: Mutex::new(state) })
     }
 
     /// Passes every record to `apply`, in the order of appending. One that it refuses counts as damaged.
@@ -156,24 +194,40 @@ impl SchemaJournal {
         let Some(found) = state.unsettled.take() else { return };
         state.records.retain(is_needed);
         let torn = found.torn.filter(|_| !log_is_intact);
-        let mut settled = Ok(());
         if let Some(detail) = found.damage.or(torn) {
-            let kept = self.path.with_extension("damaged");
+            let kept = self.kept_path();
             state.damage = Some(format!(
                 "the schema journal is damaged: {detail}; schema changes may be lost (copy: {})",
                 kept.display()
             ));
-            let copied = self.fs.read(&self.path).and_then(|bytes| self.fs.write_atomically(&kept, &bytes));
-            settled = copied.map_err(|e| StorageError::io(&kept, "write", e));
+            state.keeps_damaged = true;
         }
-        settled = settled.and_then(|()| match found.is_pristine {
+        let settled = match found.is_pristine {
             true => self.reopen(&mut state, HEADER_LEN as u64),
             // Also where it reads well: the process before may have died, or failed, before it synced the last record.
             false => self.write(&mut state),
-        });
+        };
         if let Err(error) = settled {
             tracing::warn!(%error, "the schema journal is written again with the next schema change");
         }
+    }
+
+    fn kept_path(&self) -> PathBuf {
+        self.path.with_extension("damaged")
+    }
+
+    /// Durably links the file under another name, under which it stays when it is replaced.
+    fn keep_damaged(&self) -> Result<()> {
+        let kept = self.kept_path();
+        let link = || {
+            match self.fs.remove_file(&kept) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            self.fs.hard_link(&self.path, &kept)?;
+            self.fs.sync_dir(kept.parent().unwrap_or(Path::new("")))
+        };
+        link().map_err(|e| StorageError::io(&kept, "link the damaged schema journal as", e))
     }
 
     /// Returns what damage may have taken from the schema.
@@ -191,7 +245,8 @@ impl SchemaJournal {
         self.state.lock().records.iter().flat_map(JournalRecord::table_ids).collect()
     }
 
-    /// Reserves the space that appending `record` takes.
+    /// Reserves the space that appending `record` takes. Refuses a record that would make the file
+    /// longer than a start reads.
     pub fn reserve(&self, record: &JournalRecord) -> Result<()> {
         let mut state = self.state.lock();
         if state.file.is_none() {
@@ -199,6 +254,15 @@ impl SchemaJournal {
         }
         let State { file: Some(file), reserved, .. } = &mut *state else { return Ok(()) };
         let end = file.len() + (FRAMING_LEN + record.encode().len()) as u64;
+        if end > self.length_max {
+            let error = format!(
+                "expected at most {} bytes of schema changes that no SSTable holds, found {end}: flush the tables of \
+                 system_schema and try again",
+                self.length_max
+            );
+            let error = io::Error::new(io::ErrorKind::FileTooLarge, error);
+            return Err(StorageError::io(&self.path, "append a schema change", error));
+        }
         if end > *reserved {
             let wanted = end.next_multiple_of(RESERVED);
             file.allocate(wanted).map_err(|e| StorageError::io(&self.path, "reserve space in", e))?;
@@ -234,6 +298,10 @@ impl SchemaJournal {
     /// Replaces the file by one with all records.
     fn write(&self, state: &mut State) -> Result<()> {
         state.file = None;
+        if state.keeps_damaged {
+            self.keep_damaged()?;
+            state.keeps_damaged = false;
+        }
         let mut content = header();
         for record in &state.records {
             let offset = content.len() as u64;
@@ -275,76 +343,4 @@ fn length_checksum(offset: u64, length: u32) -> u32 {
     bytes[..8].copy_from_slice(&offset.to_be_bytes());
     bytes[8..].copy_from_slice(&length.to_be_bytes());
     crc32fast::hash(&bytes)
-}
-
-/// What a journal's file holds.
-#[derive(Debug, Default)]
-struct Found {
-    /// The intact records.
-    records: Vec<JournalRecord>,
-    /// Damage that no crash explains.
-    damage: Option<String>,
-    /// A tail that cannot be decoded.
-    torn: Option<String>,
-    /// Whether the file is that of a journal without records.
-    is_pristine: bool,
-}
-
-impl Found {
-    fn read(bytes: &[u8]) -> Self {
-        let header = header();
-        let mut found = Self { is_pristine: bytes == header, ..Self::default() };
-        if !bytes.starts_with(&header) {
-            found.damage = Some(format!("expected the header of version {VERSION}, found other bytes"));
-        }
-        let mut offset = HEADER_LEN;
-        while offset < bytes.len() {
-            if let Some((record, end)) = record_at(bytes, offset) {
-                found.records.push(record);
-                offset = end;
-                continue;
-            }
-            if bytes[offset..].iter().all(|byte| *byte == 0) {
-                break;
-            }
-            let Some(next) = next_record(bytes, offset + 1) else {
-                found.torn = Some(format!("expected a record at byte {offset}, found other bytes"));
-                break;
-            };
-            let detail = format!("expected a record at byte {offset}, found the next one at byte {next}");
-            found.damage.get_or_insert(detail);
-            offset = next;
-        }
-        found
-    }
-}
-
-/// The intact record at `offset`, and where it ends.
-fn record_at(bytes: &[u8], offset: usize) -> Option<(JournalRecord, usize)> {
-    let (length, rest) = bytes.get(offset..)?.split_first_chunk()?;
-    let (checksum, rest) = rest.split_first_chunk()?;
-    let length = u32::from_be_bytes(*length);
-    if u32::from_be_bytes(*checksum) != length_checksum(offset as u64, length) {
-        return None;
-    }
-    let (content, rest) = rest.split_at_checked(length as usize)?;
-    let (checksum, _) = rest.split_first_chunk()?;
-    if u32::from_be_bytes(*checksum) != crc32fast::hash(content) {
-        return None;
-    }
-    Some((JournalRecord::decode(content)?, offset + FRAMING_LEN + content.len()))
-}
-
-/// The first offset not before `from` of an intact record.
-fn next_record(bytes: &[u8], from: usize) -> Option<usize> {
-    let mut offset = from;
-    loop {
-        // One of the four bytes of a length is not zero: skip to where the first such one could be the last of four.
-        let zeros = bytes.get(offset..)?.iter().position(|byte| *byte != 0)?;
-        offset += zeros.saturating_sub(3);
-        if record_at(bytes, offset).is_some() {
-            return Some(offset);
-        }
-        offset += 1;
-    }
 }

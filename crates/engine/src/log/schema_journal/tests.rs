@@ -82,6 +82,13 @@ fn appended_records_survive_a_crash_at_every_operation() {
     }
 }
 
+/// Reads a file of these bytes.
+fn read(bytes: &[u8]) -> Found {
+    let fs = new();
+    (&fs as &dyn FileSystem).write_atomically(Path::new(PATH), bytes).unwrap();
+    Found::read(&*fs.open(Path::new(PATH)).unwrap()).unwrap()
+}
+
 fn content(fs: &FakeFileSystem) -> Vec<u8> {
     (fs as &dyn FileSystem).read(Path::new(PATH)).unwrap()
 }
@@ -99,7 +106,7 @@ fn no_flipped_bit_yields_another_record_or_goes_unnoticed() {
     for bit in 0..intact.len() * 8 {
         let mut bytes = intact.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
-        let found = Found::read(&bytes);
+        let found = read(&bytes);
         assert!(found.damage.is_some() || found.torn.is_some(), "bit {bit}");
         let is_appended = |record: &JournalRecord| appended.contains(record);
         assert!(found.records.len() >= 2 && found.records.iter().all(is_appended), "bit {bit}");
@@ -112,7 +119,7 @@ fn a_file_cut_anywhere_keeps_the_records_before_the_cut() {
     let appended = append_all(&settled(&fs), 0..3);
     let bytes = content(&fs);
     for length in 0..bytes.len() {
-        let found = Found::read(&bytes[..length]);
+        let found = read(&bytes[..length]);
         assert_eq!(found.records, appended[..found.records.len()]);
         assert_eq!(found.damage.is_some(), length < HEADER_LEN);
     }
@@ -178,4 +185,118 @@ fn a_reserved_record_can_be_appended_to_a_full_disk() {
     survivor.set_capacity(u64::MAX);
     assert_eq!(append_all(&journal, 2..3).len(), 1);
     assert_eq!(records(&settled(&survivor.crash(3))), [record(1), record(2)]);
+}
+
+/// A record whose content is not shorter than a piece of the file.
+fn large(number: u32) -> JournalRecord {
+    JournalRecord { content: vec![number as u8 + 1; 70_000], ..record(number) }
+}
+
+#[test]
+fn records_across_pieces_of_the_file_are_found_behind_damage() {
+    let fs = new();
+    let journal = settled(&fs);
+    for number in 0..4 {
+        journal.reserve(&large(number)).unwrap();
+        journal.append(large(number)).unwrap();
+    }
+    assert_eq!(records(&open(&fs)), [large(0), large(1), large(2), large(3)]);
+    // The length of the first record, the content of the third.
+    fs.corrupt(Path::new(PATH), HEADER_LEN as u64 + 3, 1);
+    fs.corrupt(Path::new(PATH), 190_000, 1);
+    let found = read(&content(&fs));
+    assert_eq!(found.records, [large(1), large(3)]);
+    assert!(found.damage.unwrap().starts_with("expected a record at byte 16, found the next one at byte 70"));
+}
+
+#[test]
+fn zeros_and_garbage_longer_than_a_piece_hide_no_record() {
+    let fs = new();
+    append_all(&settled(&fs), 0..1);
+    let mut bytes = content(&fs)[..written(&fs)].to_vec();
+    bytes.resize(bytes.len() + 200_003, 0);
+    assert!(read(&bytes).damage.is_none() && read(&bytes).torn.is_none());
+    bytes.extend((0..150_001).map(|n: u32| (n.wrapping_mul(n) >> 3) as u8 | 1));
+    assert!(read(&bytes).torn.is_some());
+    let offset = bytes.len() as u64;
+    frame(&record(1).encode(), offset, &mut bytes);
+    let found = read(&bytes);
+    assert_eq!(found.records, [record(0), record(1)]);
+    assert!(found.damage.unwrap().ends_with(&format!("found the next one at byte {offset}")));
+}
+
+#[test]
+fn a_length_beyond_the_end_of_the_file_is_not_believed() {
+    let offset = HEADER_LEN as u64;
+    for length in [u32::MAX, 1 << 30, 100] {
+        let mut bytes = header();
+        bytes.put_u32(length);
+        bytes.put_u32(length_checksum(offset, length));
+        bytes.put_slice(&[7; 90]);
+        let found = read(&bytes);
+        assert!(found.records.is_empty() && found.torn.is_some(), "{length}");
+    }
+}
+
+#[test]
+fn a_file_longer_than_any_journal_is_refused_by_name_and_kept() {
+    let fs = new();
+    append_all(&settled(&fs), 0..3);
+    let bytes = content(&fs);
+    let open = |length_max| SchemaJournal::open_within(Arc::new(fs.clone()), PATH.into(), length_max);
+    let length = bytes.len() as u64;
+    let error = open(length - 1).err().unwrap().to_string();
+    let expected =
+        format!("data/schema_journal: corrupt: expected at most {} bytes, found {length}", length - 1);
+    assert!(error.starts_with(&expected), "{error}");
+    assert_eq!(content(&fs), bytes);
+    assert_eq!(records(&open(length).unwrap()).len(), 3);
+}
+
+#[test]
+fn a_record_that_a_start_would_not_read_is_refused() {
+    let fs = new();
+    let journal = SchemaJournal::open_within(Arc::new(fs.clone()), PATH.into(), RESERVED).unwrap();
+    journal.settle(true, |_| true);
+    let appended = append_all(&journal, 0..100);
+    assert!((2..100).contains(&appended.len()), "{}", appended.len());
+    let error = journal.reserve(&record(99)).unwrap_err().to_string();
+    assert!(error.contains("expected at most 16384 bytes of schema changes"), "{error}");
+    drop(journal);
+    let journal = SchemaJournal::open_within(Arc::new(fs.clone()), PATH.into(), RESERVED).unwrap();
+    assert_eq!(records(&journal), appended);
+    journal.settle(true, |_| true);
+    // Once SSTables hold some, there is room again.
+    journal.retain(|record| record.position.offset > 5).unwrap();
+    assert!(journal.reserve(&record(6)).is_ok());
+}
+
+#[test]
+fn a_failure_while_a_damaged_file_is_kept_loses_neither_it_nor_the_records() {
+    let start = new();
+    append_all(&settled(&start), 0..3);
+    start.corrupt(Path::new(PATH), HEADER_LEN as u64 + 9, 1);
+    (&start as &dyn FileSystem)
+        .write_atomically(Path::new("data/schema_journal.damaged"), b"an older one")
+        .unwrap();
+    let damaged = content(&start);
+    for operation in 0.. {
+        let fs = start.fork();
+        let journal = open(&fs);
+        fs.fail_from(fs.operations() + 1 + operation);
+        journal.settle(true, |_| true);
+        assert!(journal.damage().is_some());
+        fs.heal();
+        let is_done = journal.append(record(7)).is_ok() && operation > 20;
+        let survivor = fs.crash(operation);
+        let found = records(&open(&survivor));
+        assert_eq!(found, [record(1), record(2), record(7)], "operation {operation}");
+        let kept = (&survivor as &dyn FileSystem).read(Path::new("data/schema_journal.damaged"));
+        let is_kept = kept.is_ok_and(|kept| kept == damaged);
+        // If the file could not be kept, nor replaced, it is still there.
+        assert!(is_kept || content(&survivor) == damaged, "operation {operation}");
+        if is_done {
+            return;
+        }
+    }
 }
