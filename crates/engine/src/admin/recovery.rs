@@ -169,13 +169,15 @@ impl Core {
         if missing.is_empty() {
             return self.remove_unclaimed(table.id);
         }
+        let retired = unclaimed::retire(self.fs.as_ref(), &directory, kept.table)
+            .map_err(|error| StorageError::io(&directory, "rename unclaimed segments in", error))?;
         tracing::error!(
             table = name,
             ?missing,
-            "kept commit log records were applied without columns that the table lacks; the segments stay as *.applied"
+            "kept commit log records were applied without columns that the table lacks; the segments stay in {}",
+            retired.display()
         );
-        let retired = unclaimed::retire(self.fs.as_ref(), &directory, kept.table);
-        Ok(retired.map_err(|error| StorageError::io(&directory, "rename unclaimed segments in", error))?)
+        Ok(())
     }
 
     fn check_recovering(&self) -> Result<()> {

@@ -1,10 +1,11 @@
 //! Data of tables that the schema lost is kept, comes back, and goes only when a drop record or a command names it.
 
+use cassette_rows::{Clustering, ColumnMetadata, LivenessInfo, RowBuilder};
 use cassette_vfs::FakeFileSystem;
 
 use super::*;
 use crate::EngineError;
-use crate::engine_tests::testing::{insert, simple_table};
+use crate::engine_tests::testing::{insert, key, simple_table};
 
 fn put(engine: &Engine, table: &Arc<TableMetadata>, k: i32) {
     engine.apply(&[mutation(table, insert(k, b"x", 1))]).unwrap();
@@ -108,6 +109,132 @@ fn a_crash_at_any_operation_while_kept_log_records_are_applied_loses_none() {
             return;
         }
     }
+}
+
+/// A [`simple_table`] with another column `w`.
+fn with_column_w(table: &TableMetadata) -> Arc<TableMetadata> {
+    let columns = table.partition_key.iter().chain(table.columns.iter().flatten());
+    let mut columns: Vec<ColumnMetadata> = columns.map(|column| (**column).clone()).collect();
+    let v = columns.last().unwrap().clone();
+    columns.push(ColumnMetadata { name: "w".into(), ..v });
+    Arc::new(TableMetadata::new(table.id, &table.keyspace, &table.name, columns, table.params.clone()))
+}
+
+/// Writes a row with `v` and `w`.
+fn put_with_w(engine: &Engine, table: &Arc<TableMetadata>, k: i32) {
+    let [v, w] = ["v", "w"].map(|name| table.column(name).unwrap().id);
+    let mut row = RowBuilder::new(Clustering::empty());
+    row.liveness(LivenessInfo::new(1)).live_cell(v, b"x", 1).live_cell(w, b"y", 1);
+    let mut update = PartitionUpdate::new(key(k));
+    update.rows.push(row.finish());
+    engine.apply(&[mutation(table, update)]).unwrap();
+}
+
+/// A world whose log has kept records of `lost` with a column `w`, and whose schema names `lost`
+/// without that column again. The engine is closed.
+fn world_that_lost_a_column() -> (World, Arc<TableMetadata>, Arc<TableMetadata>) {
+    let [kept, lost] = ["kept", "lost"].map(|name| simple_table(name, Default::default()));
+    let wide = with_column_w(&lost);
+    let mut world = World::new(vec![kept.clone(), wide.clone()]);
+    let engine = world.open().unwrap();
+    (0..10).for_each(|k| put(&engine, &wide, k));
+    engine.flush(Some(lost.id)).unwrap();
+    (10..20).for_each(|k| put_with_w(&engine, &wide, k));
+    drop(engine);
+    world.tables = vec![kept.clone()];
+    let engine = world.open().unwrap();
+    turn_the_log_over(&engine, &kept);
+    engine.close().unwrap();
+    world.tables = vec![kept, lost.clone()];
+    (world, lost, wide)
+}
+
+fn unclaimed_files(world: &World) -> Vec<String> {
+    files_below(&world.fs, Path::new("db/commitlog/unclaimed"))
+}
+
+/// Whether there are segments in the directory of the table's id with this suffix.
+fn has_segments(world: &World, table: &TableMetadata, suffix: &str) -> bool {
+    let directory = format!("/{:032x}{suffix}/CommitLog-", table.id.0.as_u128());
+    unclaimed_files(world).iter().any(|file| file.contains(&directory))
+}
+
+#[test]
+fn kept_log_records_with_a_column_that_the_table_lacks_are_applied_without_it_and_stay() {
+    let (world, lost, _) = world_that_lost_a_column();
+    assert!(has_segments(&world, &lost, ""));
+    let mut files = Vec::new();
+    for start in 0..3 {
+        let engine = world.open().unwrap();
+        let seen = world.seen(&engine, lost.id, &Selection::all());
+        assert_eq!(seen.len(), 20, "start {start}");
+        let values = seen.iter().flat_map(|partition| &partition.rows).flat_map(|row| &row.cells);
+        assert!(values.clone().count() == 20 && values.clone().all(|cell| cell.value == b"x"));
+        assert!(engine.unknown_tables().unwrap().is_empty());
+        assert!(has_segments(&world, &lost, ".applied") && !has_segments(&world, &lost, ""));
+        // Later starts neither read nor change them.
+        let found = unclaimed_files(&world);
+        assert!(start == 0 || found == files);
+        files = found;
+        engine.close().unwrap();
+    }
+}
+
+#[test]
+fn a_crash_at_any_operation_of_a_start_that_applies_records_in_part_loses_none() {
+    let (mut world, lost, _) = world_that_lost_a_column();
+    let start = world.fs.fork();
+    let mut interrupted = 0;
+    for operation in 1.. {
+        world.fs = start.fork();
+        world.fs.fail_from(world.fs.operations() + operation);
+        let opened = world.open();
+        let done = opened.is_ok();
+        world.fs = world.fs.crash(operation);
+        drop(opened);
+        interrupted += u64::from(!has_segments(&world, &lost, "") && !done);
+        let engine = world.open().unwrap();
+        assert_eq!(partitions(&engine, &lost), 20, "operation {operation}");
+        assert!(has_segments(&world, &lost, ".applied"), "operation {operation}");
+        assert!(!has_segments(&world, &lost, "") && !has_segments(&world, &lost, ".applied-2"));
+        if done {
+            assert!(interrupted > 0, "no crash between the rename and the end of the start");
+            return;
+        }
+    }
+}
+
+#[test]
+fn records_of_a_table_that_is_lost_twice_are_kept_twice() {
+    let (mut world, lost, wide) = world_that_lost_a_column();
+    let kept = world.tables[0].clone();
+    world.open().unwrap().close().unwrap();
+    world.tables[1] = wide.clone();
+    let engine = world.open().unwrap();
+    put_with_w(&engine, &wide, 20);
+    drop(engine);
+    world.tables = vec![kept.clone()];
+    let engine = world.open().unwrap();
+    turn_the_log_over(&engine, &kept);
+    drop(engine);
+    world.tables.push(lost.clone());
+    let engine = world.open().unwrap();
+    assert_eq!(partitions(&engine, &lost), 21);
+    assert!(has_segments(&world, &lost, ".applied") && has_segments(&world, &lost, ".applied-2"));
+}
+
+#[test]
+fn a_table_is_not_created_without_columns_of_its_kept_log_records() {
+    let (mut world, lost, wide) = world_that_lost_a_column();
+    world.tables.pop();
+    let engine = world.open().unwrap();
+    let error = engine.create_table(lost.clone()).unwrap_err();
+    let EngineError::MissingColumns { columns, .. } = &error else { panic!("{error}") };
+    assert_eq!(columns, &["w"]);
+    assert!(has_segments(&world, &lost, ""), "they are still there for a table that has the column");
+    engine.create_table(wide).unwrap();
+    assert_eq!(partitions(&engine, &lost), 20);
+    assert_eq!(unclaimed_files(&world), [""; 0]);
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! Segments kept for tables that the schema does not name.
 //!
 //! ```text
-//! <log's directory>/unclaimed/<table id as 32 hex digits>/CommitLog-*.log     hard links to the segments with its records
+//! <log's directory>/unclaimed/<table id as 32 hex digits>/CommitLog-*.log
+//!     hard links to the segments with its records
+//! <log's directory>/unclaimed/<table id>.applied/CommitLog-*.log
+//!     segments whose records were applied without columns that the table lacked
 //! ```
 //!
 //! The log itself can then remove these segments, as if the table were clean in them. Nothing replays them until the table
@@ -95,11 +98,19 @@ pub(crate) fn remove(fs: &dyn FileSystem, log: &Path, table: u128) -> io::Result
     }
 }
 
-/// Durably renames the directory of a table's kept segments to one that nothing reads.
-pub(crate) fn retire(fs: &dyn FileSystem, log: &Path, table: u128) -> io::Result<()> {
+/// Durably renames the directory of a table's kept segments to one that nothing reads, and returns
+/// that: `<id>.applied`, or `<id>.applied-2` and so on if the table has been lost before.
+pub(crate) fn retire(fs: &dyn FileSystem, log: &Path, table: u128) -> io::Result<PathBuf> {
     let directory = table_directory(log, table);
-    fs.rename(&directory, &directory.with_extension("applied"))?;
-    fs.sync_dir(&log.join(DIRECTORY))
+    let mut retired = directory.with_extension("applied");
+    let mut number = 1;
+    while fs.exists(&retired)? {
+        number += 1;
+        retired = directory.with_extension(format!("applied-{number}"));
+    }
+    fs.rename(&directory, &retired)?;
+    fs.sync_dir(&log.join(DIRECTORY))?;
+    Ok(retired)
 }
 
 /// Passes the entries of kept segments to `handler`, in the order of appending. Skips damage, which replay has reported
