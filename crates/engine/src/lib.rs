@@ -34,7 +34,7 @@ pub use basics::options::{
     BackpressureOptions, CacheKind, CacheSaving, DiskFailurePolicy, FlushCompression, Options,
     OverlappingOptions, OverlappingTombstones, SavedCachesOptions, SourcesPolicy,
 };
-pub use basics::partition_observer::{PartitionObserver, PartitionSize, WrittenPartition};
+pub use basics::partition_observer::{PartitionObserver, PartitionSize, WrittenPartition, WrittenRow};
 pub use basics::trace;
 pub use cassette_sstable::chunk_cache::{CacheStats, DiskAccessMode};
 pub use cassette_sstable::row_index_reads;

@@ -7,6 +7,7 @@
 //! Cassandra exempts superusers. There are no roles here, so guardrails apply to every client and to
 //! embedded sessions. Internal statements are exempt from those on batches and tombstones.
 
+pub(crate) mod collections;
 pub(crate) mod disk_usage;
 pub(crate) mod guard;
 pub(crate) mod log;

@@ -43,6 +43,11 @@ pub(crate) fn is_schema(table: &TableMetadata) -> bool {
     table.keyspace == SCHEMA || (table.keyspace == SYSTEM && notes.contains(&table.name.as_str()))
 }
 
+/// Whether a keyspace comes with the database.
+pub(crate) fn is_system(keyspace: &str) -> bool {
+    [SYSTEM, SCHEMA, SYSTEM_TRACES, "system_auth", "system_distributed"].contains(&keyspace)
+}
+
 /// `system` and `system_schema`.
 pub(crate) fn local_keyspaces() -> Vec<Keyspace> {
     let params = || KeyspaceParams { durable_writes: true, replication: Replication::local() };

@@ -1,9 +1,9 @@
-//! The observer of the partitions that flushes and compactions write.
+//! The observer of the partitions and rows that flushes and compactions write.
 
 use std::fmt::Debug;
 use std::path::Path;
 
-use cassette_rows::{DecoratedKey, TableMetadata};
+use cassette_rows::{DecoratedKey, Row, TableMetadata};
 pub use cassette_sstable::writer::PartitionSize;
 
 /// A partition that was written to an SSTable, which may not be in use yet.
@@ -19,6 +19,19 @@ pub struct WrittenPartition<'p> {
     pub path: &'p Path,
 }
 
+/// A row that is about to be written to an SSTable.
+#[derive(Debug, Clone, Copy)]
+pub struct WrittenRow<'r> {
+    /// Its table.
+    pub table: &'r TableMetadata,
+    /// The key of its partition.
+    pub key: &'r DecoratedKey,
+    /// The row; a static one has no clustering.
+    pub row: &'r Row,
+    /// Seconds since 1970, for which cells are live or not.
+    pub now: u32,
+}
+
 /// Receives every partition that a flush or a compaction has written. Called on the thread that writes, so it must be
 /// quick and must not call the engine.
 pub trait PartitionObserver: Debug + Send + Sync {
@@ -27,4 +40,16 @@ pub trait PartitionObserver: Debug + Send + Sync {
 
     /// A partition of interest has been written.
     fn written(&self, partition: WrittenPartition<'_>);
+
+    /// Whether rows of this table are of interest. Called once for each partition of a table with
+    /// collections that have a cell for each element; rows of other tables are never passed on.
+    fn wants_rows(&self, table: &TableMetadata) -> bool {
+        let _ = table;
+        false
+    }
+
+    /// A row of interest is about to be written.
+    fn row(&self, row: WrittenRow<'_>) {
+        let _ = row;
+    }
 }

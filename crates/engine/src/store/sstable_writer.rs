@@ -6,7 +6,10 @@ use std::sync::atomic::Ordering;
 
 use cassette_rows::schema::{CompressionParams, Compressor};
 use cassette_rows::token::murmur3_hash;
-use cassette_rows::{ColumnId, PartitionStream, StorageError, TableMetadata};
+use cassette_rows::{
+    ColumnId, DataType, DecoratedKey, PartitionHeader, PartitionStream, Row, StorageError, TableMetadata,
+    Unfiltered,
+};
 use cassette_sstable::compression::ChunkFormat;
 use cassette_sstable::reader::{OpenOptions, Salvage};
 use cassette_sstable::writer::{EncodingStats, FinishedSSTable, SSTableWriter, WriterOptions};
@@ -15,7 +18,7 @@ use hashbrown::HashSet;
 
 use crate::basics::error::{EngineError, Result};
 use crate::basics::options::FlushCompression;
-use crate::basics::partition_observer::WrittenPartition;
+use crate::basics::partition_observer::{PartitionObserver, WrittenPartition, WrittenRow};
 use crate::memory::memtable::Memtable;
 use crate::store::core::Core;
 use crate::store::progress::Running;
@@ -313,6 +316,8 @@ impl Core {
             && !self.key_cache.is_empty();
         let inputs = if migrates { job.inputs } else { &[] };
         let mut last_token = 0;
+        let row_observer =
+            self.options.partition_observer.as_deref().filter(|_| has_multi_cell_collections(metadata));
         while let Some(header) = stream.next_partition()? {
             pace.step()?;
             let token = header.key.token().0;
@@ -332,9 +337,13 @@ impl Core {
                 Some(writer) => writer,
                 none => none.insert(begin(&cutter)?),
             };
+            let rows = RowsOfPartition::new(row_observer, metadata, &header, options.now_seconds);
             writer.begin(header)?;
             while let Some(unfiltered) = stream.next_unfiltered()? {
                 pace.step()?;
+                if let (Some(rows), Unfiltered::Row(row)) = (&rows, &unfiltered) {
+                    rows.pass_on(row);
+                }
                 writer.append(unfiltered)?;
             }
             writer.end()?;
@@ -376,6 +385,43 @@ impl Core {
             OpenOptions::default(),
         )?;
         Ok(Some(Written { finished, reader, hot }))
+    }
+}
+
+/// Whether a table has collections with a cell for each element.
+fn has_multi_cell_collections(table: &TableMetadata) -> bool {
+    table.columns.iter().flatten().any(|column| {
+        let data_type = &column.data_type;
+        let is_collection =
+            matches!(data_type, DataType::List { .. } | DataType::Set { .. } | DataType::Map { .. });
+        is_collection && data_type.is_multi_cell()
+    })
+}
+
+/// Passes the rows of one partition to the observer.
+struct RowsOfPartition<'a> {
+    observer: &'a dyn PartitionObserver,
+    table: &'a TableMetadata,
+    key: DecoratedKey,
+    now: u32,
+}
+
+impl<'a> RowsOfPartition<'a> {
+    /// `None` if the rows are of no interest. The static row is passed on at once.
+    fn new(
+        observer: Option<&'a dyn PartitionObserver>,
+        table: &'a TableMetadata,
+        header: &PartitionHeader,
+        now: u32,
+    ) -> Option<Self> {
+        let observer = observer.filter(|observer| observer.wants_rows(table))?;
+        let rows = Self { observer, table, key: header.key.clone(), now };
+        header.static_row.iter().for_each(|row| rows.pass_on(row));
+        Some(rows)
+    }
+
+    fn pass_on(&self, row: &Row) {
+        self.observer.row(WrittenRow { table: self.table, key: &self.key, row, now: self.now });
     }
 }
 

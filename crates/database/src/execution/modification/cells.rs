@@ -15,6 +15,7 @@ use crate::planning::modification::attributes::Times;
 use crate::planning::modification::operation::{ColumnOperations, Operation};
 use crate::planning::terms::Bound;
 use crate::schema::conditions::Term;
+use crate::schema::guardrails::collections::CELL_SIZE;
 use crate::schema::guardrails::{Guard, ListOperation};
 
 /// What an operation adds to a counter; `None` when its value is unset.
@@ -207,9 +208,6 @@ fn guard_value(column: &ColumnMetadata, value: &[u8], execution: &Execution<'_>)
     guard.collection(&column.name, items, || CELL_SIZE + value.len())?;
     guard.value_size(&column.name, value.len())
 }
-
-/// Bytes of a cell beside its path and its value, by which Cassandra judges collections.
-const CELL_SIZE: usize = 20;
 
 struct ComplexWriter<'a, 't> {
     guard: Guard<'t>,

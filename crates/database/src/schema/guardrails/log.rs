@@ -41,6 +41,13 @@ impl Log {
         }
     }
 
+    /// Returns how many violations of the guardrail called `name` were logged within the last
+    /// window.
+    #[cfg(test)]
+    pub fn logged(&self, name: &str) -> u64 {
+        self.0.lock().iter().find(|lately| lately.name == name).map_or(0, |lately| lately.logged)
+    }
+
     /// How many were suppressed before; `None` if this one is, too.
     fn admit(&self, name: &'static str, now: Instant, most: u64) -> Option<u64> {
         let mut all = self.0.lock();

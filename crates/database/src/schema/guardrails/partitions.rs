@@ -1,17 +1,18 @@
-//! Guardrails on the partitions that flushes and compactions write: `partition_size_*` and `partition_tombstones_*`.
+//! Guardrails on the partitions that flushes and compactions write: `partition_size_*` and
+//! `partition_tombstones_*`. Those on their collections are in [`collections`](super::collections).
 //!
 //! They only log, as in Cassandra: a violation of the failure threshold is an error in the log, and the flush or
 //! compaction goes on.
 
 use cassette_cql::values::text::to_text;
-use cassette_engine::{PartitionObserver, PartitionSize, WrittenPartition};
+use cassette_engine::{PartitionObserver, PartitionSize, WrittenPartition, WrittenRow};
 use cassette_rows::{DecoratedKey, TableMetadata, key};
 
 use super::guard::{self, Level, Threshold};
 use super::{Guardrails, Key};
 
 /// Violations of one guardrail that are logged within a minute: each names another partition.
-const LOGGED_MAX: u64 = 20;
+pub(super) const LOGGED_MAX: u64 = 20;
 
 const SIZE: Threshold = Threshold {
     name: "partition_size",
@@ -33,6 +34,16 @@ impl PartitionObserver for Guardrails {
 
     fn written(&self, partition: WrittenPartition<'_>) {
         for (name, level, message) in self.violations(partition) {
+            self.log.note_some(name, level, &message, LOGGED_MAX);
+        }
+    }
+
+    fn wants_rows(&self, table: &TableMetadata) -> bool {
+        self.checks_written_collections(table)
+    }
+
+    fn row(&self, row: WrittenRow<'_>) {
+        for (name, level, message) in self.violations_of_collections(row) {
             self.log.note_some(name, level, &message, LOGGED_MAX);
         }
     }
@@ -58,7 +69,7 @@ impl Guardrails {
     }
 
     /// The threshold of `limit` that `value` exceeds.
-    fn crossed(&self, limit: &Threshold, value: u64) -> Option<(Level, i64)> {
+    pub(super) fn crossed(&self, limit: &Threshold, value: u64) -> Option<(Level, i64)> {
         [(limit.fail, Level::Fail), (limit.warn, Level::Warn)].into_iter().find_map(|(key, level)| {
             let threshold = self.threshold(key)?;
             u64::try_from(threshold).is_ok_and(|threshold| value > threshold).then_some((level, threshold))

@@ -1,7 +1,7 @@
 //! Guardrails of SELECT, INSERT, UPDATE, DELETE and BATCH.
 
 use super::guard::{Flag, Level, Threshold};
-use super::{Guard, Key};
+use super::{Guard, Key, collections};
 use crate::basics::error::Result;
 
 const PAGE_SIZE: Threshold =
@@ -24,13 +24,13 @@ const COLUMN_VALUE_SIZE: Threshold = Threshold {
     fail: Key::ColumnValueSizeFail,
     reason: "",
 };
-const COLLECTION_SIZE: Threshold = Threshold {
+pub(super) const COLLECTION_SIZE: Threshold = Threshold {
     name: "collection_size",
     warn: Key::CollectionSizeWarn,
     fail: Key::CollectionSizeFail,
     reason: "",
 };
-const ITEMS_PER_COLLECTION: Threshold = Threshold {
+pub(super) const ITEMS_PER_COLLECTION: Threshold = Threshold {
     name: "items_per_collection",
     warn: Key::ItemsPerCollectionWarn,
     fail: Key::ItemsPerCollectionFail,
@@ -224,21 +224,15 @@ impl Guard<'_> {
     #[inline]
     pub fn collection(self, column: &str, items: usize, bytes: impl FnOnce() -> usize) -> Result<()> {
         self.at_most(&ITEMS_PER_COLLECTION, as_number(items), |level, threshold| {
-            format!(
-                "Detected collection {column} with {items} items, this exceeds the {} threshold of {threshold}.",
-                level.name()
-            )
+            collections::too_many_items(column, as_number(items), level, threshold)
         })?;
         let is_limited = |key| self.guardrails().threshold(key).is_some();
         if !is_limited(Key::CollectionSizeWarn) && !is_limited(Key::CollectionSizeFail) {
             return Ok(());
         }
-        let bytes = bytes();
-        self.at_most(&COLLECTION_SIZE, as_number(bytes), |level, threshold| {
-            format!(
-                "Detected collection {column} of size {bytes}, this exceeds the {} threshold of {threshold}.",
-                level.name()
-            )
+        let bytes = as_number(bytes());
+        self.at_most(&COLLECTION_SIZE, bytes, |level, threshold| {
+            collections::too_large(column, bytes, level, threshold)
         })
     }
 }
