@@ -49,7 +49,7 @@ report! {
         memtable_max_bytes: u64 =
             Gauge("cassette_memtable_max_bytes", "Limit of the heap bytes of memtables."),
         exceptions: u64 =
-            Counter("cassette_exceptions_total", "Flushes, compactions and reads that failed."),
+            Counter("cassette_exceptions_total", "Flushes, compactions and reads that failed, and panics."),
         #[serde(alias = "writes_held_up")]
         writes_stalled: u64 = Counter("cassette_writes_stalled_total",
             "Writes that waited for memtable space or for compaction."),

@@ -14,6 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinHandle;
 
 use crate::stream::BoundedWrites;
 
@@ -72,7 +73,8 @@ pub async fn serve<T: Clone + Send + Sync + 'static>(
             () = &mut stop => break,
         };
         let service = router.clone().layer(Extension(of_connection()));
-        tokio::spawn(connection(stream, service, limits, is_stopping.clone(), permit));
+        let connection = tokio::spawn(connection(stream, service, limits, is_stopping.clone(), permit));
+        tokio::spawn(report_panic(connection));
     }
     drop((listener, is_stopping));
     let _ = stopping.send(true);
@@ -117,6 +119,16 @@ async fn connection(
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection for HTTP has failed");
+    }
+}
+
+/// Logs the panic of a connection. It ends that connection only, whose resources are released by
+/// then.
+async fn report_panic(connection: JoinHandle<()>) {
+    if let Err(error) = connection.await
+        && error.is_panic()
+    {
+        tracing::error!(%error, "a connection for HTTP panicked");
     }
 }
 

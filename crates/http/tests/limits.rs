@@ -38,6 +38,7 @@ fn start(limits: Limits) -> (Runtime, SocketAddr) {
     let router = Router::new()
         .route("/", get(|| async { "answer" }))
         .route("/large", get(|| async { vec![7; 64 << 20] }))
+        .route("/panic", get(|| async { panic!("the handler panics") as () }))
         .route("/body", post(move |request| body(request, limits.body_wait_max)));
     runtime.spawn(serve(listener, router, limits, || (), pending()));
     (runtime, address)
@@ -63,6 +64,15 @@ fn read_answer(stream: &mut TcpStream) {
         assert_ne!(length, 0, "closed after {}", String::from_utf8_lossy(&answer));
         answer.extend_from_slice(&part[..length]);
     }
+}
+
+#[test]
+fn a_panic_of_a_handler_ends_its_connection_only_and_releases_its_place() {
+    let (_runtime, address) = start(Limits { connections_max: 1, ..wide() });
+    let mut panicking = connect(address);
+    panicking.write_all(b"GET /panic HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    assert_eq!(panicking.read_to_end(&mut Vec::new()).unwrap(), 0);
+    exchange(&mut connect(address));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The server's metrics: connections and their requests.
 
 use std::{
+    any::Any,
     collections::{BTreeMap, HashMap},
     net::SocketAddr,
     sync::{
@@ -12,6 +13,7 @@ use std::{
 
 use cassette_database::{Client, Pool, RunningRequest, SeenClient, ServerFigures};
 use parking_lot::Mutex;
+use tracing::error;
 
 use crate::{client_history::ClientHistory, running::Running, threads::Threads};
 
@@ -30,6 +32,7 @@ pub(crate) struct Metrics {
     waited: AtomicU64,
     pub overloaded: AtomicU64,
     pub connections_refused: AtomicU64,
+    panics: AtomicU64,
     pub running: Arc<Running>,
 }
 
@@ -73,6 +76,7 @@ impl Metrics {
             waited: AtomicU64::new(0),
             overloaded: AtomicU64::new(0),
             connections_refused: AtomicU64::new(0),
+            panics: AtomicU64::new(0),
             running: Arc::default(),
         })
     }
@@ -95,6 +99,15 @@ impl Metrics {
         let id = self.next_client.fetch_add(1, Ordering::Relaxed);
         self.clients.lock().insert(id, Arc::clone(&connected));
         Registered { metrics: Arc::clone(self), id, connected }
+    }
+
+    /// Logs and counts a panic of `what`, and returns its message.
+    pub fn panicked<'p>(&self, what: impl std::fmt::Display, panic: &'p (dyn Any + Send)) -> &'p str {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let reason = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown reason");
+        self.panics.fetch_add(1, Ordering::Relaxed);
+        error!("{what} panicked: {reason}");
+        reason
     }
 
     /// Counts a waiting request until the guard is dropped.
@@ -194,6 +207,10 @@ impl ServerFigures for Metrics {
 
     fn connections_refused(&self) -> u64 {
         self.connections_refused.load(Ordering::Relaxed)
+    }
+
+    fn panics(&self) -> u64 {
+        self.panics.load(Ordering::Relaxed)
     }
 }
 

@@ -4,6 +4,7 @@ use std::{
     future::Future,
     io,
     net::SocketAddr,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -13,7 +14,7 @@ use cassette_protocol::response::Event;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{broadcast, watch},
-    task::JoinSet,
+    task::{JoinError, JoinSet},
     time::MissedTickBehavior,
 };
 use tracing::{debug, info, warn};
@@ -124,8 +125,8 @@ impl<B: Backend> Server<B> {
                         tokio::time::sleep(ACCEPT_RETRY).await;
                     }
                 },
-                Some(_) = connections.join_next() => {}
-                _ = ticks.tick() => shared.backend.tick(),
+                Some(ended) = connections.join_next() => shared.connection_ended(ended),
+                _ = ticks.tick() => shared.tick(),
                 () = &mut stop => break,
             }
         }
@@ -135,7 +136,11 @@ impl<B: Backend> Server<B> {
         let _ = stopping.send(true);
         let timeout = shared.config.stop_timeout;
         let why_cut = tokio::select! {
-            () = async { while connections.join_next().await.is_some() {} } => return,
+            () = async {
+                while let Some(ended) = connections.join_next().await {
+                    shared.connection_ended(ended);
+                }
+            } => return,
             () = tokio::time::sleep(timeout) => format!("within {timeout:?}"),
             () = cut => "before the server received a second signal".to_owned(),
         };
@@ -149,6 +154,22 @@ impl<B: Backend> Server<B> {
             warn!("interrupted: {} more requests", running.len() - CUT_NAMED_MAX);
         }
         connections.shutdown().await;
+    }
+}
+
+impl<B: Backend> Shared<B> {
+    /// Lets the backend update its metrics. A panic must not end the server.
+    fn tick(&self) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.backend.tick())) {
+            self.metrics.panicked("updating metrics", &*panic);
+        }
+    }
+
+    /// Reports a connection that ended with a panic. Its resources are released by then.
+    fn connection_ended(&self, ended: Result<(), JoinError>) {
+        if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
+            self.metrics.panicked("a connection", &*panic);
+        }
     }
 }
 

@@ -46,7 +46,8 @@ impl Endpoint {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let config = ServerConfig { listen_address: ([127, 0, 0, 1], 0).into(), ..ServerConfig::default() };
         let server = runtime.block_on(Server::bind(config, Arc::new(database.clone()))).unwrap();
-        let admin = Admin::new(database.clone(), server.metrics(), Arc::new(Levels::default()), || {});
+        let drain = || panic!("the drain panics");
+        let admin = Admin::new(database.clone(), server.metrics(), Arc::new(Levels::default()), drain);
         let listener = runtime.block_on(tokio::net::TcpListener::bind(("127.0.0.1", 0))).unwrap();
         let address = listener.local_addr().unwrap();
         runtime.spawn(server.serve(std::future::pending()));
@@ -326,4 +327,15 @@ fn the_admin_endpoint_closes_connections_that_stall() {
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with(expected) && answer.is_empty() == expected.is_empty(), "{answer}");
     }
+}
+
+#[test]
+fn a_panic_of_an_operation_is_answered_and_counted() {
+    let endpoint = Endpoint::new();
+    let (status, body) = endpoint.operate(json!({"operation": "drain"}));
+    assert_eq!(status, 500, "{body}");
+    assert!(body.to_string().contains("panicked"), "{body}");
+    let (status, report) = endpoint.get("/v1/node");
+    let report: NodeReport = serde_json::from_str(&report).unwrap();
+    assert_eq!((status, report.exceptions), (200, 1));
 }

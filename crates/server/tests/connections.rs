@@ -20,7 +20,7 @@ use cassette_server::{
     ServerConfig,
     authentication::{Authenticator, Negotiation, Verdict},
 };
-use support::{TestServer, VOID, error_of, read_to_end};
+use support::{TestServer, VOID, error_of, read_to_end, wait_until};
 
 const AGREEMENTS: [(Version, Option<Compression>); 8] = [
     (Version::V3, None),
@@ -148,6 +148,29 @@ fn a_panic_ends_one_request_only() {
     assert_eq!(error.detail, ErrorDetail::ServerError);
     assert!(error.message.contains("the reason"));
     assert_eq!(client.ask_query("ok"), VOID);
+    // The first tick panics, too.
+    wait_until(|| server.figures.panics() == 2);
+}
+
+#[test]
+fn a_panic_ends_one_connection_only_and_releases_its_place() {
+    let config = ServerConfig { max_concurrent_connections: Some(1), ..ServerConfig::default() };
+    let server = TestServer::start_with(config);
+    server.script.panics_at_session.store(true, Ordering::SeqCst);
+    let mut panicking = server.connect_raw(Version::V4);
+    assert!(read_to_end(&mut panicking.stream).is_empty());
+    wait_until(|| server.figures.panics() == 2);
+    assert_eq!(server.connect(Version::V4, None).ask_query("ok"), VOID);
+}
+
+#[test]
+fn a_panic_of_a_periodic_update_does_not_end_the_server() {
+    let mut server = TestServer::start();
+    wait_until(|| server.script.ticks.load(Ordering::SeqCst) > 0);
+    assert_eq!(server.connect(Version::V4, None).ask_query("ok"), VOID);
+    assert_eq!(server.figures.panics(), 1);
+    server.begin_stop();
+    server.wait_stopped();
 }
 
 #[test]

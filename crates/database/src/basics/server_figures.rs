@@ -26,6 +26,9 @@ pub trait ServerFigures: Send + Sync {
 
     /// Connections that were refused because there were too many.
     fn connections_refused(&self) -> u64;
+
+    /// Requests, connections and periodic work that ended with a panic.
+    fn panics(&self) -> u64;
 }
 
 /// A connection.

@@ -114,12 +114,12 @@ fn page(content_type: &'static str, content: &'static str) -> Response {
 }
 
 async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
-    let text = tokio::task::spawn_blocking(move || {
-        prometheus::text(&report::node(&admin), &report::tables(&admin), &report::compactions(&admin))
+    let text = on_blocking_thread(admin, |admin| {
+        prometheus::text(&report::node(admin), &report::tables(admin), &report::compactions(admin))
     });
     match text.await {
         Ok(text) => ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], text).into_response(),
-        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        Err(refused) => refused,
     }
 }
 
@@ -132,10 +132,24 @@ async fn blocking<T: serde::Serialize + Send + 'static>(
     State(admin): State<Arc<Admin>>,
     work: impl FnOnce(&Arc<Admin>) -> Result<T, Refused> + Send + 'static,
 ) -> Response {
-    match tokio::task::spawn_blocking(move || work(&admin)).await {
+    match on_blocking_thread(admin, work).await {
         Ok(done) => answer(done),
-        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        Err(refused) => refused,
     }
+}
+
+/// Returns the result of `work`, or the response to a request whose work panicked. The panic is
+/// logged and counted.
+async fn on_blocking_thread<T: Send + 'static>(
+    admin: Arc<Admin>,
+    work: impl FnOnce(&Arc<Admin>) -> T + Send + 'static,
+) -> Result<T, Response> {
+    let of_work = Arc::clone(&admin);
+    tokio::task::spawn_blocking(move || work(&of_work)).await.map_err(|error| {
+        tracing::error!(%error, "a request to the admin endpoint panicked");
+        admin.database.engine().metrics().exceptions.add(1);
+        refuse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    })
 }
 
 fn answer<T: serde::Serialize>(done: Result<T, Refused>) -> Response {

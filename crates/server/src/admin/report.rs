@@ -65,7 +65,7 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
         }),
         memtable_bytes: stats.memtable_bytes,
         memtable_max_bytes: stats.memtable_bytes_max,
-        exceptions: engine.metrics().exceptions.get(),
+        exceptions: engine.metrics().exceptions.get() + server.panics(),
         writes_stalled: engine.metrics().writes_held_up.get(),
         writes_stalled_by_compaction: engine.metrics().writes_held_up_by_compaction.get(),
         commit_log_bytes: stats.commit_log.map_or(0, |log| log.total_size),

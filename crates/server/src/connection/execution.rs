@@ -1,7 +1,6 @@
 //! Executes requests: directly on the connection's task, or on a dedicated thread.
 
 use std::{
-    any::Any,
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering},
@@ -27,6 +26,7 @@ use crate::{
     body::Meter,
     limits::Charge,
     running::Entered,
+    server::Shared,
     threads::ThreadPermit,
 };
 
@@ -133,7 +133,7 @@ impl<B: Backend> Connection<B> {
         let begun = self.encoder.begin();
         let body = Body::direct(self.encoder.body());
         let answer = owner::on_behalf_of(self.permit.owner(), || {
-            execute(&*self.shared.backend, &self.session, &request, version, Effort::MemoryOnly, None, body)
+            execute(&self.shared, &self.session, &request, version, Effort::MemoryOnly, None, body)
         });
         match answer {
             Ok(Answer::Result(prelude)) => {
@@ -214,7 +214,7 @@ impl<B: Backend> Connection<B> {
 
     fn run_job(&mut self, charge: Charge, thread: ThreadPermit, job: Job) {
         let Job { stream, request, version, trace, entered } = job;
-        let (backend, session) = (Arc::clone(&self.shared.backend), Arc::clone(&self.session));
+        let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&self.session));
         let (done, cancellation) = (self.jobs.sender.clone(), self.jobs.cancellation.clone());
         let mut meter = Meter::new(self.permit.responses().clone(), self.shared.config.max_response_size);
         let client = self.permit.owner();
@@ -226,7 +226,7 @@ impl<B: Backend> Connection<B> {
             let body = Body::in_pieces(&mut last, &mut pieces, &mut meter);
             let answer = interrupt::cancellable(&cancellation, || {
                 owner::on_behalf_of(client, || {
-                    execute(&*backend, &session, &request, version, Effort::MayBlock, id, body)
+                    execute(&shared, &session, &request, version, Effort::MayBlock, id, body)
                 })
             });
             let outcome = answer.and_then(|answer| match answer {
@@ -269,7 +269,7 @@ impl<B: Backend> Connection<B> {
 /// Executes a request and turns a panic into a server error: a bug in one request must not end
 /// others.
 fn execute<B: Backend>(
-    backend: &B,
+    shared: &Shared<B>,
     session: &B::Session,
     request: &Request,
     version: Version,
@@ -279,15 +279,11 @@ fn execute<B: Backend>(
 ) -> Result<Answer, Error> {
     // The panic can only leave `body` incomplete, which is dropped; the backend guarantees its own
     // state.
-    catch_unwind(AssertUnwindSafe(|| backend.execute(session, request, version, effort, trace, body)))
-        .unwrap_or_else(|panic| {
-            let reason = panic_message(&*panic);
-            error!("{} panicked: {reason}", request.opcode());
-            Err(Error::new(ErrorDetail::ServerError, format!("Unexpected error: {reason}")))
-        })
-}
-
-fn panic_message(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown reason")
+    let executed = catch_unwind(AssertUnwindSafe(|| {
+        shared.backend.execute(session, request, version, effort, trace, body)
+    }));
+    executed.unwrap_or_else(|panic| {
+        let reason = shared.metrics.panicked(request.opcode(), &*panic);
+        Err(Error::new(ErrorDetail::ServerError, format!("Unexpected error: {reason}")))
+    })
 }

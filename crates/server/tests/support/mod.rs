@@ -5,12 +5,13 @@ use std::{
     net::{Shutdown, SocketAddr, TcpStream},
     sync::{
         Arc, Condvar, Mutex, Weak,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::BytesMut;
+use cassette_database::ServerFigures;
 use cassette_protocol::{
     Compression, Decoder, Direction, Encoder, Prelude, QueryParameters, Rejected, Request, Response,
     ResultKind, ResultMessage, Version,
@@ -32,6 +33,10 @@ pub struct Script {
     opened: Condvar,
     pub blocked: AtomicUsize,
     pub interrupted: AtomicUsize,
+    /// Ticks so far; the first one panics.
+    pub ticks: AtomicUsize,
+    /// Whether the next session panics instead of being opened.
+    pub panics_at_session: AtomicBool,
     listeners: Mutex<Vec<Weak<Listener>>>,
 }
 
@@ -53,7 +58,13 @@ impl Backend for Script {
     type Session = ();
     type Subscription = Arc<Listener>;
 
-    fn open_session(&self, _peer: SocketAddr) {}
+    fn open_session(&self, _peer: SocketAddr) {
+        assert!(!self.panics_at_session.swap(false, Ordering::SeqCst), "the session panics");
+    }
+
+    fn tick(&self) {
+        assert!(self.ticks.fetch_add(1, Ordering::SeqCst) > 0, "the first tick panics");
+    }
 
     fn new_trace(&self) -> Uuid {
         Uuid::nil()
@@ -131,6 +142,7 @@ impl Backend for Script {
 pub struct TestServer {
     pub address: SocketAddr,
     pub script: Arc<Script>,
+    pub figures: Arc<dyn ServerFigures>,
     stop: Option<oneshot::Sender<()>>,
     runtime: Option<tokio::runtime::Runtime>,
     served: Option<tokio::task::JoinHandle<()>>,
@@ -148,9 +160,10 @@ impl TestServer {
         let config = ServerConfig { listen_address: "127.0.0.1:0".parse().unwrap(), ..config };
         let server = runtime.block_on(Server::bind(config, Arc::clone(&script))).unwrap();
         let address = server.local_address().unwrap();
+        let figures = server.metrics();
         let (stop, stopped) = oneshot::channel();
         let served = runtime.spawn(server.serve(async { drop(stopped.await) }));
-        Self { address, script, stop: Some(stop), runtime: Some(runtime), served: Some(served) }
+        Self { address, script, figures, stop: Some(stop), runtime: Some(runtime), served: Some(served) }
     }
 
     /// A client that has completed its STARTUP.
@@ -309,5 +322,14 @@ pub fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
         Ok(_) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => bytes,
         Err(error) => panic!("the server does not close: {error}"),
+    }
+}
+
+/// Waits for what the server does on its own.
+pub fn wait_until(holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(60), "the server does nothing");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -62,9 +62,9 @@ fn build(store: &Arc<Store>, index: &Arc<Index>, running: BuildGuard) -> Result<
             break;
         }
     }
-    let (weak, index) = (Arc::downgrade(store), index.clone());
+    let index = index.clone();
     let name = format!("index {}", index.name);
-    in_background(running, name, move || build_in_background(&weak, &index))
+    in_background(store, running, name, move |store| build_in_background(store, &index))
         .map_err(|error| DatabaseError::Server(format!("cannot start a thread: {error}")))
 }
 

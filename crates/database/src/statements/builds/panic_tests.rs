@@ -98,6 +98,7 @@ fn panic_in_background(create: &str, query: &str, thread: &str) {
     session.execute(create, ()).unwrap();
     wait_for_builds(&database);
     world.fs.heal();
+    assert_eq!(database.engine().metrics().exceptions.get(), 1);
 
     // Writers do not wait for the build, and neither do schema changes.
     insert(&session, ROWS);

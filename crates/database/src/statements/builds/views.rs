@@ -38,9 +38,10 @@ pub(crate) fn build_view(store: &Arc<Store>, view: &Arc<View>) {
     match build_at_once(store, view) {
         Ok(true) => {}
         Ok(false) => {
-            let (weak, view) = (Arc::downgrade(store), view.clone());
+            let view = view.clone();
             let name = format!("view {}", view.name());
-            if let Err(error) = in_background(running, name, move || build_in_background(&weak, &view)) {
+            let build = move |store: &Weak<Store>| build_in_background(store, &view);
+            if let Err(error) = in_background(store, running, name, build) {
                 tracing::error!(%error, "a view stays unbuilt until the next start");
             }
         }
