@@ -20,6 +20,7 @@ pub mod metrics;
 mod store;
 mod strategies;
 
+pub use access::write_admission::WriteDemand;
 pub use admin::import::{ImportOptions, ImportedSSTable, Transfer, import_summary};
 pub use admin::recovery::ReplaySummary;
 pub use admin::snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
@@ -43,6 +44,7 @@ pub use cassette_sstable::waiting::{may_wait, without_waiting};
 pub use compaction::ScrubbedSSTable;
 pub use log::commitlog;
 pub use memory::counter_cache::{Counted, PartitionCounters};
+pub use memory::pool::WritePermit;
 pub use store::overlapping::OverlapMetrics;
 pub use store::partition_lock::PartitionLock;
 pub use store::progress::{CompactionKind, CompactionTotals, CompletedCompaction, RunningCompaction};

@@ -26,6 +26,7 @@
 //! | [`check`] | a decrement; reads the clock every [`CHECK_INTERVAL`] calls | once per row, element or term |
 //! | [`charge`] | as `check` | steps of very different size: the size in units of about 100 ns |
 //! | [`check_now`] | reads the clock | before a step that may take milliseconds, such as a read from disk |
+//! | [`check_before_wait`] | as `check_now` | before each wait for another thread |
 //!
 //! A write must not fail halfway: [`shielded`] hides deadline and cancellation from its closure. It
 //! surrounds everything from the point after which a change cannot be undone. Threads without an
@@ -38,6 +39,9 @@ use std::time::Duration;
 
 /// The number of calls of [`check`] for each read of the clock.
 pub const CHECK_INTERVAL: u32 = 256;
+
+/// The longest wait before the next [`check_before_wait`].
+const WAIT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Why a request was interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
@@ -191,6 +195,17 @@ pub fn check_now() -> Result<(), Interrupted> {
     }
 }
 
+/// Checks deadline and cancellation at once, and returns how long the thread may wait for another
+/// one before it calls this again. A wait in such steps ends at the deadline, and soon after a
+/// cancellation.
+///
+/// # Errors
+/// If the request has been cancelled or its deadline has passed.
+pub fn check_before_wait() -> Result<Duration, Interrupted> {
+    check_now()?;
+    Ok(remaining().map_or(WAIT_INTERVAL, |left| left.min(WAIT_INTERVAL)))
+}
+
 /// Returns the time until the deadline, zero once it has passed; `None` without a deadline, and
 /// inside [`shielded`].
 pub fn remaining() -> Option<Duration> {
@@ -246,6 +261,18 @@ mod tests {
             with_deadline(&clock, Duration::from_secs(1_000_000), check_now)
         });
         assert_eq!(reason, Err(Interrupted::TimedOut));
+    }
+
+    #[test]
+    fn a_wait_lasts_until_the_deadline_at_most() {
+        let clock: Arc<dyn MonotonicClock> = Arc::new(Ticking::default());
+        assert_eq!(check_before_wait(), Ok(WAIT_INTERVAL));
+        with_deadline(&clock, Duration::from_millis(10), || {
+            let wait = check_before_wait().unwrap();
+            assert!(!wait.is_zero() && wait < Duration::from_millis(10), "{wait:?}");
+        });
+        let passed = with_deadline(&clock, Duration::ZERO, check_before_wait);
+        assert_eq!(passed, Err(Interrupted::TimedOut));
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use cassette_rows::interrupt;
+
 use crate::basics::error::{EngineError, Result};
 use crate::basics::options::BackpressureOptions;
 use crate::store::core::Core;
@@ -49,7 +51,10 @@ impl Core {
         self.tables.load().values().any(holds)
     }
 
-    /// Holds a writer of the table up if its compactions are behind. No lock is held.
+    /// Stalls a writer of the table if its compactions are behind. No lock is held.
+    ///
+    /// # Errors
+    /// CompactionBehind; Interrupted, if the request of this thread is interrupted meanwhile.
     #[inline]
     pub fn wait_for_compactions(self: &Arc<Self>, table: &Table) -> Result<()> {
         let options = &self.options.backpressure;
@@ -59,13 +64,20 @@ impl Core {
         }
     }
 
+    /// Whether [`wait_for_compactions`](Self::wait_for_compactions) would return at once.
+    #[inline]
+    pub fn accepts_writes(&self, table: &Table) -> bool {
+        let behind = table.behind.load(Ordering::Relaxed);
+        pressure(behind, &self.options.backpressure) == Pressure::None
+    }
+
     #[cold]
     fn hold_up(self: &Arc<Self>, table: &Table, pressure: Pressure) -> Result<()> {
         self.metrics.writes_held_up.add(1);
         self.metrics.writes_held_up_by_compaction.add(1);
         if !self.options.background_threads {
-            // Nobody else will do it.
-            self.compact_what_is_due();
+            // Nobody else will do it. A compaction is not the request's: its deadline does not apply.
+            interrupt::shielded(|| self.compact_what_is_due());
             return Ok(());
         }
         if let Pressure::Delay(delay) = pressure {
@@ -76,7 +88,7 @@ impl Core {
         let began = Instant::now();
         while table.behind.load(Ordering::Relaxed) >= options.stop_sstables && !table.is_dropped() {
             self.compaction_wanted.raise();
-            std::thread::sleep(LOOK);
+            std::thread::sleep(interrupt::check_before_wait()?.min(LOOK));
             self.check_running()?;
             if began.elapsed() >= options.stop_timeout {
                 return Err(EngineError::CompactionBehind {
@@ -92,7 +104,10 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use cassette_rows::Interrupted;
+
     use super::*;
+    use crate::engine_tests::admission::with_short_deadline;
     use crate::engine_tests::testing::{insert, simple_table};
     use crate::engine_tests::{World, mutation};
 
@@ -135,6 +150,33 @@ mod tests {
         assert!(matches!(refused, Some(EngineError::CompactionBehind { limit: 4, .. })), "{refused:?}");
         engine.set_autocompaction(table.id, false).unwrap();
         write(10_000).unwrap();
+    }
+
+    #[test]
+    fn a_write_that_waits_for_compaction_ends_at_its_deadline() {
+        let table = simple_table("t", Default::default());
+        let mut world = World::new(vec![table.clone()]);
+        world.options.background_threads = true;
+        // Compaction is as good as stopped.
+        world.options.compaction_throughput = 1;
+        world.options.backpressure = BackpressureOptions {
+            slowdown_sstables: 2,
+            stop_sstables: 4,
+            stop_timeout: Duration::from_secs(100_000),
+        };
+        let engine = world.open().unwrap();
+        let mut result = Ok(());
+        for k in 0..2000 {
+            let write = || engine.apply(&[mutation(&table, insert(k, &[7; 100], 1))]);
+            result = with_short_deadline(write);
+            if result.is_err() {
+                break;
+            }
+            if k % 100 == 99 {
+                engine.flush(None).unwrap();
+            }
+        }
+        assert!(matches!(result, Err(EngineError::Interrupted(Interrupted::TimedOut))), "{result:?}");
     }
 
     #[test]

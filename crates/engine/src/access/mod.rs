@@ -3,3 +3,4 @@
 mod backpressure;
 mod read;
 mod write;
+pub(crate) mod write_admission;

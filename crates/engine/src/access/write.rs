@@ -1,8 +1,9 @@
-//! The way of a write: room, log, memtable.
+//! The path of a write: admission, commit log, memtable.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use cassette_rows::interrupt;
 use cassette_rows::key::MAX_KEY_LENGTH;
 use cassette_rows::{DecoratedKey, PartitionUpdate, Row, TableId, TableMetadata};
 use crossbeam_utils::sync::ShardedLockReadGuard;
@@ -13,17 +14,24 @@ use crate::basics::trace::trace;
 use crate::log::commitlog::{Position, Record, TableVersion};
 use crate::log::mutation_codec;
 use crate::log::schema_journal::JournalRecord;
-use crate::memory::pool::Admitted;
+use crate::memory::pool::WritePermit;
 use crate::store::core::{Core, Phase};
 use crate::store::table::{Table, View};
-
-/// How long a writer waits for room before it looks whether there will be any.
-const ROOM_CHECK: Duration = Duration::from_millis(50);
 
 impl Core {
     /// See [`Engine::apply`](crate::Engine::apply) and [`Durability`].
     /// Returns where the log record ends; the least position if nothing was logged.
     pub fn apply(self: &Arc<Self>, mutations: &[Mutation], durability: Durability) -> Result<Position> {
+        self.apply_admitted(mutations, durability, None)
+    }
+
+    /// [`apply`](Self::apply) of a write that has been admitted, if there is a `permit`.
+    pub fn apply_admitted(
+        self: &Arc<Self>,
+        mutations: &[Mutation],
+        durability: Durability,
+        permit: Option<WritePermit<'_>>,
+    ) -> Result<Position> {
         self.check_running()?;
         if self.phase() == Phase::Recovering {
             return Err(EngineError::Recovering);
@@ -31,8 +39,8 @@ impl Core {
         mutations.iter().try_for_each(check_lengths)?;
         match mutations {
             [] => Ok(Position::ZERO),
-            [only] => self.apply_one(only, durability),
-            many => self.apply_many(many, durability),
+            [only] => self.apply_one(only, durability, permit),
+            many => self.apply_many(many, durability, permit),
         }
     }
 
@@ -73,16 +81,37 @@ impl Core {
         Ok(())
     }
 
-    fn apply_one(self: &Arc<Self>, mutation: &Mutation, durability: Durability) -> Result<Position> {
-        let mut position = Position::ZERO;
+    fn apply_one(
+        self: &Arc<Self>,
+        mutation: &Mutation,
+        durability: Durability,
+        permit: Option<WritePermit<'_>>,
+    ) -> Result<Position> {
         if mutation.update.is_empty() {
-            return Ok(position);
+            return Ok(Position::ZERO);
         }
         let started = self.clock.monotonic();
         let tables = self.tables.load();
         let table = Self::table_in(&tables, mutation.table.id)?;
-        self.wait_for_compactions(table)?;
-        let _admitted = self.admit(size_of_update(&mutation.update))?;
+        let bytes = size_of_update(&mutation.update);
+        let mut permit = match permit {
+            Some(permit) => permit,
+            None => self.admit_to(std::iter::once(table), bytes)?,
+        };
+        permit.begin(bytes);
+        // From here on the write must not stop halfway.
+        interrupt::shielded(|| self.write_one(mutation, table, durability, started))
+    }
+
+    /// Writes one mutation that has been admitted.
+    fn write_one(
+        self: &Arc<Self>,
+        mutation: &Mutation,
+        table: &Table,
+        durability: Durability,
+        started: Duration,
+    ) -> Result<Position> {
+        let mut position = Position::ZERO;
         let writing = table.begin_write()?;
         let view = table.view();
         if table.has_durable_writes() {
@@ -104,8 +133,12 @@ impl Core {
         Ok(position)
     }
 
-    fn apply_many(self: &Arc<Self>, mutations: &[Mutation], durability: Durability) -> Result<Position> {
-        let mut position = Position::ZERO;
+    fn apply_many(
+        self: &Arc<Self>,
+        mutations: &[Mutation],
+        durability: Durability,
+        permit: Option<WritePermit<'_>>,
+    ) -> Result<Position> {
         let started = self.clock.monotonic();
         // By table and key: locks are taken in the order of tables, and a partition's changes made together. The tables of
         // indexes come last: whoever finds an entry there finds the row that it was written with, too.
@@ -118,14 +151,31 @@ impl Core {
         let tables = of_tables().map(|of_table| Self::table_in(&all, of_table[0].table.id));
         let tables = tables.collect::<Result<Vec<&Arc<Table>>>>()?;
         if tables.is_empty() {
-            return Ok(position);
+            return Ok(Position::ZERO);
         }
-        tables.iter().try_for_each(|table| self.wait_for_compactions(table))?;
-        let _admitted = self.admit(order.iter().map(|mutation| size_of_update(&mutation.update)).sum())?;
+        let bytes = order.iter().map(|mutation| size_of_update(&mutation.update)).sum();
+        let mut permit = match permit {
+            Some(permit) => permit,
+            None => self.admit_to(tables.iter().copied(), bytes)?,
+        };
+        permit.begin(bytes);
+        interrupt::shielded(|| self.write_many(&order, &tables, durability, started))
+    }
+
+    /// Writes mutations that have been admitted, in the order of their `tables` and of keys.
+    fn write_many(
+        self: &Arc<Self>,
+        order: &[&Mutation],
+        tables: &[&Arc<Table>],
+        durability: Durability,
+        started: Duration,
+    ) -> Result<Position> {
+        let mut position = Position::ZERO;
+        let of_tables = order.chunk_by(|a, b| a.table.id == b.table.id);
         let writing = tables.iter().map(|table| table.begin_write()).collect::<Result<Vec<_>>>()?;
         // Decided once whether it is logged: what is not must be noted in its memtable.
         let part = |(mutations, table)| Part { table, mutations, is_logged: table.has_durable_writes() };
-        let parts: Vec<Part<'_>> = of_tables().zip(tables.iter().map(|table| &***table)).map(part).collect();
+        let parts: Vec<Part<'_>> = of_tables.zip(tables.iter().map(|table| &***table)).map(part).collect();
         if parts.iter().any(|part| part.is_logged) {
             position = self.append(&LogRecord::of(&parts), durability)?;
         }
@@ -190,48 +240,6 @@ impl Core {
         appended.map_err(EngineError::from)
     }
 
-    /// Holds a write of about `bytes` up until it is its turn to take memory and the commit log is ready for it, and refuses
-    /// it when no memory will become free. No lock of a table is held. Locks of partitions, and those of callers, may be:
-    /// a write that is admitted, or waits for admission, waits for none of them.
-    fn admit(self: &Arc<Self>, bytes: usize) -> Result<Option<Admitted<'_>>> {
-        if !self.options.background_threads {
-            if self.memory.is_full() {
-                self.metrics.writes_held_up.add(1);
-                // Nobody else will do it.
-                self.flush_what_is_due();
-                if let Some(cause) = self.flush_failure.lock().clone() {
-                    return Err(self.memtables_full(cause));
-                }
-            }
-            return Ok(None);
-        }
-        let mut is_held_up = false;
-        let mut admitted = self.memory.admit(bytes, ROOM_CHECK, || {
-            if !std::mem::replace(&mut is_held_up, true) {
-                self.metrics.writes_held_up.add(1);
-            }
-            self.check_running()?;
-            if self.memory.is_short() {
-                self.flush_wanted.raise();
-                if let Some(cause) = self.flush_failure.lock().clone() {
-                    return Err(self.memtables_full(cause));
-                }
-            }
-            Ok(())
-        })?;
-        if let Some(admitted) = &mut admitted {
-            if let Some(log) = &*self.log.load() {
-                log.await_room(bytes);
-            }
-            admitted.begin();
-        }
-        Ok(admitted)
-    }
-
-    fn memtables_full(&self, cause: Arc<EngineError>) -> EngineError {
-        EngineError::MemtablesFull { limit: self.options.memtable_heap_space, cause }
-    }
-
     /// Wakes the thread that flushes if memtables have grown too large; without threads, flushes.
     fn flush_if_wanted(self: &Arc<Self>) {
         if self.options.background_threads {
@@ -272,7 +280,7 @@ fn check_lengths(mutation: &Mutation) -> Result<()> {
 }
 
 /// About how many bytes an update takes, in a memtable or in the commit log.
-fn size_of_update(update: &PartitionUpdate) -> usize {
+pub(crate) fn size_of_update(update: &PartitionUpdate) -> usize {
     let rows: usize = update.static_row.iter().chain(&update.rows).map(Row::heap_size).sum();
     update.key.key().len() + rows
 }

@@ -4,11 +4,13 @@ use cassette_rows::interrupt::Interrupted;
 use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableId, TableMetadata};
 
 use super::Engine;
+use crate::access::write_admission::WriteDemand;
 use crate::basics::error::Result;
 use crate::basics::key_range::KeyRange;
 use crate::basics::mutation::{Durability, Mutation};
 use crate::log::commitlog::SyncMode;
 use crate::memory::counter_cache::PartitionCounters;
+use crate::memory::pool::WritePermit;
 use crate::store::core::Core;
 use crate::store::partition_lock::PartitionLock;
 
@@ -16,6 +18,13 @@ impl Engine {
     /// Applies all mutations or none: they are one record of the commit log. The changes of a partition
     /// become visible together, and those of index tables not before the others. Returns when the write
     /// is as durable as `commitlog_sync` guarantees.
+    ///
+    /// Waits for [admission](Self::admit) first, so whoever holds the lock of a partition admits a
+    /// write that may be large before it takes the lock.
+    ///
+    /// # Errors
+    /// [`EngineError::Interrupted`](crate::EngineError::Interrupted), without an effect, if the request
+    /// of this thread is [interrupted](cassette_rows::interrupt) before the write is admitted.
     pub fn apply(&self, mutations: &[Mutation]) -> Result<()> {
         self.apply_with(mutations, Durability::Configured)
     }
@@ -37,6 +46,41 @@ impl Engine {
         is_schema: &dyn Fn(&TableMetadata) -> bool,
     ) -> Result<()> {
         self.inner.core.apply_schema(mutations, is_schema)
+    }
+
+    /// Admits a write, unless it would have to wait: for its turn, for memory, for compactions or for
+    /// the commit log. `permit` is what the write has been admitted to before, perhaps when it was
+    /// smaller. On failure nothing is held, and [`admit`](Self::admit) waits.
+    ///
+    /// # Errors
+    /// What the write needs.
+    pub fn try_admit<'a>(
+        &'a self,
+        mutations: &[Mutation],
+        permit: Option<WritePermit<'a>>,
+    ) -> Result<WritePermit<'a>, WriteDemand> {
+        self.inner.core.try_admit(mutations, permit)
+    }
+
+    /// Waits until a write can be admitted. No lock of a partition may be held: a large write that has
+    /// been admitted, and stalls all others, may wait for that lock.
+    ///
+    /// # Errors
+    /// [`EngineError::Interrupted`](crate::EngineError::Interrupted), if the request of this thread is
+    /// [interrupted](cassette_rows::interrupt) first; those of [`apply`](Self::apply).
+    pub fn admit(&self, demand: &WriteDemand) -> Result<WritePermit<'_>> {
+        self.inner.core.admit(demand)
+    }
+
+    /// [`apply_with`](Self::apply_with) of a write that has been admitted. Waits for no thread that
+    /// waits for admission or for a lock of a partition.
+    pub fn apply_admitted(
+        &self,
+        mutations: &[Mutation],
+        durability: Durability,
+        permit: WritePermit<'_>,
+    ) -> Result<()> {
+        self.inner.core.apply_admitted(mutations, durability, Some(permit)).map(drop)
     }
 
     /// Returns whether [`apply`](Self::apply) would block now: for a disk, as `commitlog_sync` `group`

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cassette_rows::{StorageError, TableId};
+use cassette_rows::{Interrupted, StorageError, TableId};
 
 use crate::log::commitlog::{AppendError, OpenError};
 
@@ -172,6 +172,10 @@ pub enum EngineError {
         /// How many there may be.
         limit: usize,
     },
+    /// The request of this thread was interrupted while its write waited for admission. Nothing was
+    /// written.
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     /// A background thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),

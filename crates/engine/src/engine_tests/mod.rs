@@ -1,5 +1,6 @@
 //! The engine as a whole, on a file system that keeps no promise it did not make.
 
+pub mod admission;
 mod crash;
 mod disk;
 mod durable_writes;

@@ -116,6 +116,11 @@ impl Admission {
         self.recent.get(&waiter.owner).copied().unwrap_or(0)
     }
 
+    /// A large write that was let in turned out to be larger by so many bytes.
+    pub fn grow(&mut self, bytes: usize) {
+        self.in_flight += bytes;
+    }
+
     /// A large write that was let in has ended.
     pub fn end(&mut self, bytes: usize) {
         self.in_flight -= bytes;

@@ -1,6 +1,6 @@
 //! What is kept in memory: memtables, their pool with its admission of writes, counters.
 
-mod admission;
+pub(crate) mod admission;
 pub(crate) mod counter_cache;
 pub(crate) mod memtable;
 pub(crate) mod pool;

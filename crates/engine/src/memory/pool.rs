@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use cassette_rows::interrupt::{self, Interrupted};
 use cassette_rows::owner::{self, Owner};
 use parking_lot::{Condvar, Mutex};
 
@@ -28,14 +29,16 @@ pub(crate) struct MemtablePool {
     changed: Condvar,
 }
 
-/// A large write that may go on, until this is dropped.
+/// The admission of one write, which ends when this is dropped.
 #[must_use = "the write has ended when this is dropped"]
-pub(crate) struct Admitted<'a> {
+pub struct WritePermit<'a> {
     pool: &'a MemtablePool,
     owner: Owner,
-    bytes: usize,
-    /// When it began to hold others up.
-    began: Duration,
+    covers_large: bool,
+    /// Bytes that are counted as in flight; those of small writes are not.
+    in_flight: usize,
+    /// When it began to stall others.
+    began: Option<Duration>,
 }
 
 /// The share of memory that large writes do not get.
@@ -100,52 +103,85 @@ impl MemtablePool {
         self.used() >= self.shared_from
     }
 
-    /// Lets a write of about `bytes` go on, in its turn among those of all [owners](owner). Calls `look` about every `time`
-    /// while it waits. `None` for a small one, which need not be counted.
-    pub fn admit<E>(
-        &self,
-        bytes: usize,
-        time: Duration,
-        mut look: impl FnMut() -> Result<(), E>,
-    ) -> Result<Option<Admitted<'_>>, E> {
+    /// Admits a write of about `bytes`, unless it would have to wait.
+    pub fn try_admit(&self, bytes: usize) -> Option<WritePermit<'_>> {
         let owner = owner::current();
         if bytes < LARGE {
             if self.is_busy.load(Ordering::Relaxed) {
                 self.last_small.store(owner.0, Ordering::Relaxed);
             }
             if !self.is_short() {
-                return Ok(None);
+                return Some(self.permit(owner, bytes));
             }
         }
+        let mut admission = self.admission.lock();
+        let id = admission.enter(owner, bytes);
+        let is_admitted = admission.admit(id, self.found());
+        if !is_admitted {
+            admission.leave(id);
+        }
+        self.is_busy.store(admission.is_busy(), Ordering::Relaxed);
+        drop(admission);
+        is_admitted.then(|| self.permit(owner, bytes))
+    }
+
+    /// A permit that nothing is counted for, where no thread waits for another.
+    pub fn uncounted_permit(&self) -> WritePermit<'_> {
+        WritePermit { pool: self, owner: Owner::default(), covers_large: true, in_flight: 0, began: None }
+    }
+
+    fn permit(&self, owner: Owner, bytes: usize) -> WritePermit<'_> {
+        let is_large = bytes >= LARGE;
+        if is_large {
+            self.last_small.store(owner.0, Ordering::Relaxed);
+        }
+        let in_flight = if is_large { bytes } else { 0 };
+        WritePermit { pool: self, owner, covers_large: is_large, in_flight, began: None }
+    }
+
+    /// Admits a write of about `bytes` in its turn among those of all [owners](owner). Calls `look`
+    /// at least every 50 ms while it waits.
+    ///
+    /// # Errors
+    /// Those of `look`; if the request of this thread is interrupted.
+    pub fn admit<E: From<Interrupted>>(
+        &self,
+        bytes: usize,
+        mut look: impl FnMut() -> Result<(), E>,
+    ) -> Result<WritePermit<'_>, E> {
+        if let Some(permit) = self.try_admit(bytes) {
+            return Ok(permit);
+        }
+        let owner = owner::current();
         let mut admission = self.admission.lock();
         let id = admission.enter(owner, bytes);
         self.is_busy.store(true, Ordering::Relaxed);
         while !admission.admit(id, self.found()) {
             drop(admission);
-            let looked = look();
+            let wait = interrupt::check_before_wait().map_err(E::from).and_then(|wait| look().map(|()| wait));
             admission = self.admission.lock();
-            if let Err(error) = looked {
-                admission.leave(id);
-                self.is_busy.store(admission.is_busy(), Ordering::Relaxed);
-                self.changed.notify_all();
-                return Err(error);
-            }
+            let wait = match wait {
+                Ok(wait) => wait,
+                Err(error) => {
+                    admission.leave(id);
+                    self.is_busy.store(admission.is_busy(), Ordering::Relaxed);
+                    // It may have been the turn of this one.
+                    self.changed.notify_all();
+                    return Err(error);
+                }
+            };
             if admission.admit(id, self.found()) {
                 break;
             }
             let pause = admission.pause_left(self.opened.elapsed());
-            let wait = if pause.is_zero() { time } else { pause.min(time) };
+            let wait = if pause.is_zero() { wait } else { pause.min(wait) };
             self.changed.wait_for(&mut admission, wait);
         }
         self.is_busy.store(admission.is_busy(), Ordering::Relaxed);
         // It may be another's turn now.
         self.changed.notify_all();
         drop(admission);
-        if bytes < LARGE {
-            return Ok(None);
-        }
-        self.last_small.store(owner.0, Ordering::Relaxed);
-        Ok(Some(Admitted { pool: self, owner, bytes, began: self.opened.elapsed() }))
+        Ok(self.permit(owner, bytes))
     }
 
     fn found(&self) -> Found {
@@ -163,21 +199,36 @@ impl MemtablePool {
     }
 }
 
-impl Admitted<'_> {
-    /// It begins to hold others up only now.
-    pub fn begin(&mut self) {
-        self.began = self.pool.opened.elapsed();
+impl WritePermit<'_> {
+    /// Whether it admits a write of about `bytes`. One that admits a large write admits any.
+    pub(crate) fn covers(&self, bytes: usize) -> bool {
+        self.covers_large || bytes < LARGE
+    }
+
+    /// The write, of about `bytes`, begins: others are stalled by it from now on.
+    pub(crate) fn begin(&mut self, bytes: usize) {
+        if self.in_flight == 0 {
+            return;
+        }
+        if let Some(more) = bytes.checked_sub(self.in_flight).filter(|more| *more > 0) {
+            self.pool.admission.lock().grow(more);
+            self.in_flight = bytes;
+        }
+        self.began = Some(self.pool.opened.elapsed());
     }
 }
 
-impl Drop for Admitted<'_> {
+impl Drop for WritePermit<'_> {
     fn drop(&mut self) {
+        if self.in_flight == 0 {
+            return;
+        }
         let now = self.pool.opened.elapsed();
-        let has_held_up_others = self.pool.last_small.load(Ordering::Relaxed) != self.owner.0;
+        let has_stalled_others = self.pool.last_small.load(Ordering::Relaxed) != self.owner.0;
         let mut admission = self.pool.admission.lock();
-        admission.end(self.bytes);
-        if has_held_up_others {
-            admission.pause(now, now.saturating_sub(self.began));
+        admission.end(self.in_flight);
+        if let Some(began) = self.began.filter(|_| has_stalled_others) {
+            admission.pause(now, now.saturating_sub(began));
         }
         self.pool.is_busy.store(admission.is_busy(), Ordering::Relaxed);
         drop(admission);

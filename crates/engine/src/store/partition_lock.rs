@@ -1,7 +1,6 @@
 //! Locks on partitions, for reading, deciding and writing without another doing so in between.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use cassette_rows::interrupt::{self, Interrupted};
 use cassette_rows::{DecoratedKey, TableId};
@@ -10,9 +9,6 @@ use parking_lot::{Mutex, MutexGuard};
 
 /// Locks, a power of two: so many that two of the partitions in use at a time rarely share one.
 const STRIPES: usize = 512;
-
-/// How often a thread that waits for a lock checks whether its request has been cancelled.
-const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A fixed number of locks that partitions share.
 pub(crate) struct PartitionLocks {
@@ -62,9 +58,7 @@ impl PartitionLocks {
             if let Some(guard) = guard {
                 return Ok(PartitionLock { _guard: guard });
             }
-            interrupt::check_now()?;
-            let wait = interrupt::remaining().map_or(CHECK_INTERVAL, |left| left.min(CHECK_INTERVAL));
-            guard = mutex.try_lock_for(wait);
+            guard = mutex.try_lock_for(interrupt::check_before_wait()?);
         }
     }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use cassette_rows::Interrupted;
 use cassette_vfs::{Clock, FileSystem};
 use parking_lot::{Condvar, Mutex};
 
@@ -93,11 +94,19 @@ impl CommitLog {
     /// Waits until a large record of about `bytes` can be appended without any other appender having to wait for the next
     /// segment. Call before taking locks that other appenders need. Returns at once for small records, and for a log that
     /// takes no more: [`append`](Self::append) says why.
-    pub fn await_room(&self, bytes: usize) {
-        self.shared.await_room(bytes);
+    ///
+    /// # Errors
+    /// If the request of this thread is interrupted first.
+    pub fn await_room(&self, bytes: usize) -> Result<(), Interrupted> {
+        self.shared.await_room(bytes)
     }
 
-    /// Whether [`await_room`](Self::await_room) would return at once.
+    /// Whether [`await_room`](Self::await_room) would wait.
+    pub fn would_await_room(&self, bytes: usize) -> bool {
+        self.shared.would_await_room(bytes)
+    }
+
+    /// Whether a large record of about `bytes` can be appended now.
     #[cfg(test)]
     pub(super) fn has_room(&self, bytes: usize) -> bool {
         self.shared.state.lock().has_room(bytes, &self.shared.options)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cassette_rows::interrupt::{self, Interrupted};
 use cassette_vfs::{Clock, FileSystem};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -113,9 +114,9 @@ impl Shared {
     }
 
     /// See [`CommitLog::await_room`](super::CommitLog::await_room).
-    pub(super) fn await_room(&self, bytes: usize) {
+    pub(super) fn await_room(&self, bytes: usize) -> Result<(), Interrupted> {
         if !self.options.threads || bytes < self.options.large_record_size() {
-            return;
+            return Ok(());
         }
         let mut state = self.state.lock();
         let mut is_asked = false;
@@ -123,12 +124,21 @@ impl Shared {
             if !state.creating && !state.spare_wanted {
                 if std::mem::replace(&mut is_asked, true) {
                     // It failed. Who appends tries for himself, and answers for it.
-                    return;
+                    return Ok(());
                 }
                 self.want_spare(&mut state);
             }
-            self.advanced.wait(&mut state);
+            let wait = interrupt::check_before_wait()?;
+            self.advanced.wait_for(&mut state, wait);
         }
+        Ok(())
+    }
+
+    /// See [`CommitLog::would_await_room`](super::CommitLog::would_await_room).
+    pub(super) fn would_await_room(&self, bytes: usize) -> bool {
+        self.options.threads
+            && bytes >= self.options.large_record_size()
+            && !self.state.lock().has_room(bytes, &self.options)
     }
 
     /// Waits until the record that ends at `position` is as safe as the sync mode promises, doing what nobody else does.

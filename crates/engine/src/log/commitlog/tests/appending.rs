@@ -186,7 +186,7 @@ fn records_of_all_sizes_from_many_threads_are_logged_while_segments_are_reserved
             scope.spawn(move || {
                 for number in 0..50 {
                     let length = [100, 1000, 1900, 3000, 7000][(usize::from(thread) + number) % 5];
-                    log.await_room(length);
+                    log.await_room(length).unwrap();
                     log.append(&record(&[u128::from(thread)], &vec![number as u8; length])).unwrap();
                 }
             });
@@ -207,17 +207,17 @@ fn a_large_record_does_not_wait_for_a_segment_that_cannot_be_reserved() {
     let fs = FakeFileSystem::new();
     let log = try_open(&fs, CommitLogOptions { threads: true, ..options(PERIODIC) }).unwrap().log;
     log.append(&record(&[1], &[1; 900])).unwrap();
-    log.await_room(1000);
+    log.await_room(1000).unwrap();
     log.append(&record(&[1], &[2; 1000])).unwrap();
     fs.set_capacity(fs.used());
     for _ in 0..3 {
-        log.await_room(1000);
+        log.await_room(1000).unwrap();
         if let Err(error) = log.append(&record(&[1], &[3; 1000])) {
             assert!(matches!(error, AppendError::Refused { .. }), "{error}");
         }
     }
     fs.set_capacity(u64::MAX);
-    log.await_room(1000);
+    log.await_room(1000).unwrap();
     log.append(&record(&[1], &[4; 1000])).unwrap();
     assert!(open(&fs.kill(), PERIODIC).contents().contains(&[4; 1000].as_slice()));
 }
