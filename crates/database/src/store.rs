@@ -2,6 +2,7 @@
 //!
 //! Statements work on it; it does not know them. Reads and writes of tables are in [`data`].
 
+pub(crate) mod admission;
 mod data;
 pub(crate) mod indexes;
 mod mutation_size;

@@ -67,20 +67,22 @@ impl Database {
         table: &Arc<TableMetadata>,
         key: DecoratedKey,
         clustering: Clustering,
-        make: impl FnOnce(Clustering, i64) -> Row,
+        make: impl Fn(Clustering, i64) -> Row,
     ) -> Result<Option<(Row, u32)>> {
         self.directly(RequestKind::CasWrite, |execution| {
-            let _lock = self.store().lock_for_condition(execution.started, table.id, &key)?;
-            let slice = Slice::prefix(clustering.clone());
-            if let Some(row) = self.first_row_of(execution, table, &key, slice)? {
-                return Ok(Some((row, execution.now_seconds)));
-            }
-            let mut update = PartitionUpdate::new(key.clone());
-            update.rows.push(make(clustering, execution.default_timestamp()?));
-            let mut mutations = Mutations::default();
-            mutations.add(update, table);
-            mutations.apply(execution, WriteType::Cas)?;
-            Ok(None)
+            execution.store.admitted(execution, WriteType::Cas, |admission| {
+                let _lock = execution.store.lock_for_condition(execution.started, table.id, &key)?;
+                let slice = Slice::prefix(clustering.clone());
+                if let Some(row) = self.first_row_of(execution, table, &key, slice)? {
+                    return Ok(Some((row, execution.now_seconds)));
+                }
+                let mut update = PartitionUpdate::new(key.clone());
+                update.rows.push(make(clustering.clone(), execution.default_timestamp()?));
+                let mut mutations = Mutations::default();
+                mutations.add(update, table);
+                mutations.apply_locked(execution, admission)?;
+                Ok(None)
+            })
         })
     }
 

@@ -309,13 +309,16 @@ impl DatabaseError {
         }
     }
 
-    /// What a write answers with that the engine refused.
+    /// The error of a write that the engine refused or did not begin.
     pub(crate) fn write_failure(
         consistency: Consistency,
         write_type: WriteType,
         error: impl Into<EngineError>,
     ) -> Self {
-        let error = error.into();
+        let error = match error.into() {
+            EngineError::Interrupted(reason) => return Self::Interrupted(reason),
+            error => error,
+        };
         let message = error.to_string();
         Self::WriteFailure { consistency, write_type, message, cause: Some(error.into()) }
     }
@@ -326,9 +329,13 @@ impl DatabaseError {
         Self::Storage { message: error.to_string(), cause: error.into() }
     }
 
-    /// A [`DatabaseError::Storage`] that says what was attempted: `cannot open t: …`.
+    /// A [`DatabaseError::Storage`] that says what was attempted: `cannot open t: …`; that the
+    /// request was interrupted, if that is the error.
     pub(crate) fn storage_in(attempted: impl std::fmt::Display, error: impl Into<EngineError>) -> Self {
-        let error = error.into();
+        let error = match error.into() {
+            EngineError::Interrupted(reason) => return Self::Interrupted(reason),
+            error => error,
+        };
         Self::Storage { message: format!("{attempted}: {error}"), cause: error.into() }
     }
 

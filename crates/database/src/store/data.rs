@@ -11,9 +11,9 @@ use crate::basics::error::{DatabaseError, Result, WriteType};
 use crate::basics::metrics::RequestKind;
 use crate::planning::context::BindContext;
 use crate::schema::indexes::{Index, Wanted};
+use crate::store::admission::{Admission, Need, Unapplied};
 use crate::store::indexes::{self, Hits, Within};
 use crate::store::views::{self, EntryBudget};
-
 use crate::store::{Store, mutation_size};
 
 impl Store {
@@ -73,11 +73,13 @@ impl Store {
         Hits::new(&self.engine, index, wanted, within, cx.now_seconds).map_err(|error| read_error(error, cx))
     }
 
-    /// Applies all mutations or none, and with them those of the indexes and views of their tables.
+    /// Applies all mutations or none, and with them those of the indexes and views of their tables. The
+    /// caller has locked no partition.
     ///
     /// # Errors
     /// WriteFailure, without an effect, for a mutation of more bytes than half of a commit log segment, or more in all with
     /// index entries and view rows than the commit log accepts.
+    /// Invalid, without an effect, for a deletion that covers too many rows of a table with views.
     /// WouldBlock, without an effect, where this thread may not wait and would have to: for a disk that old rows are to be read
     /// from, for somebody else's lock, who may be waiting for a disk, or for the commit log.
     pub fn apply(
@@ -87,10 +89,42 @@ impl Store {
         mut mutations: Vec<Mutation>,
         durability: Durability,
     ) -> Result<()> {
+        self.admitted(cx, write_type, |admission| {
+            self.try_apply(cx, write_type, &mut mutations, durability, admission)
+        })
+    }
+
+    /// Attempts to [`apply`](Self::apply) mutations with what has been admitted; on failure they are
+    /// as they were. For a conditional write, the caller has locked the one partition.
+    ///
+    /// # Errors
+    /// Those of [`apply`](Self::apply); MustWait, if the write has to be admitted first.
+    pub fn try_apply<'s>(
+        &'s self,
+        cx: &BindContext<'_>,
+        write_type: WriteType,
+        mutations: &mut Vec<Mutation>,
+        durability: Durability,
+        admission: &mut Admission<'s>,
+    ) -> Result<(), Unapplied> {
+        let of_tables = mutations.len();
+        let attempt = self.attempt(cx, write_type, mutations, durability, admission);
+        mutations.truncate(of_tables);
+        attempt
+    }
+
+    fn attempt<'s>(
+        &'s self,
+        cx: &BindContext<'_>,
+        write_type: WriteType,
+        mutations: &mut Vec<Mutation>,
+        durability: Durability,
+        admission: &mut Admission<'s>,
+    ) -> Result<(), Unapplied> {
         let options = self.engine.options();
-        if let Err(message) = mutation_size::check(&mutations, options.mutation_size_max()) {
+        if let Err(message) = mutation_size::check(mutations, options.mutation_size_max()) {
             let consistency = cx.options.consistency;
-            return Err(DatabaseError::WriteFailure { consistency, write_type, message, cause: None });
+            return Err(DatabaseError::WriteFailure { consistency, write_type, message, cause: None }.into());
         }
         // Of a conditional write the one partition is locked.
         let locks_itself = write_type != WriteType::Cas;
@@ -99,7 +133,7 @@ impl Store {
             let has_views = locks_itself && catalog.has_views();
             // Partitions before anything else: who waits for them holds nothing that others wait for.
             let locked = if has_views {
-                views::lock_partitions(&self.engine, &catalog, &mutations)?
+                views::lock_partitions(&self.engine, &catalog, mutations)?
             } else {
                 Vec::new()
             };
@@ -113,20 +147,21 @@ impl Store {
             }
         };
         let mut writes_views_since = None;
-        // Holds what it was admitted to until the rows are in memtables.
-        let mut budget = self.entry_budget(cx, write_type);
         if catalog.has_views() {
             let (began, of_tables) = (self.clock.monotonic(), mutations.len());
-            views::add_view_mutations(&self.engine, &catalog, &mut mutations, cx, &mut budget)?;
+            let mut budget = self.entry_budget(admission, cx, write_type);
+            views::add_view_mutations(&self.engine, &catalog, mutations, cx, &mut budget)?;
             writes_views_since = (mutations.len() > of_tables).then_some(began);
         }
-        indexes::add_index_mutations(&self.engine, &catalog, &mut mutations, cx)?;
+        indexes::add_index_mutations(&self.engine, &catalog, mutations, cx)?;
         if !may_wait() && self.engine.apply_would_wait() {
-            return Err(DatabaseError::WouldBlock);
+            return Err(DatabaseError::WouldBlock.into());
         }
         interrupt::charge(u32::try_from(mutations.len()).unwrap_or(u32::MAX))?;
+        let permit = self.engine.try_admit(mutations, admission.permit.take());
+        let permit = permit.map_err(|demand| Unapplied::must_wait(Need::Permit(demand)))?;
         // From here on the write must not stop halfway.
-        let applied = interrupt::shielded(|| self.engine.apply_with(&mutations, durability));
+        let applied = interrupt::shielded(|| self.engine.apply_admitted(mutations, durability, permit));
         let applied = applied.map_err(|error| match error {
             EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
             error => DatabaseError::write_failure(cx.options.consistency, write_type, error),
@@ -135,13 +170,18 @@ impl Store {
             let time = self.clock.monotonic().saturating_sub(began);
             self.metrics.record(RequestKind::ViewWrite, time, &applied);
         }
-        applied
+        Ok(applied?)
     }
 
-    /// The budget of one write's view rows.
-    pub fn entry_budget(&self, cx: &BindContext<'_>, write_type: WriteType) -> EntryBudget<'_> {
+    /// The budget of one write's view rows, which holds what it is admitted to in `admission`.
+    pub fn entry_budget<'b, 's>(
+        &'s self,
+        admission: &'b mut Admission<'s>,
+        cx: &BindContext<'_>,
+        write_type: WriteType,
+    ) -> EntryBudget<'b, 's> {
         let limit = self.engine.options().record_size_max();
-        EntryBudget::new(&self.large_view_writes, limit, cx.options.consistency, write_type)
+        EntryBudget::new(&self.large_view_writes, admission, limit, cx.options.consistency, write_type)
     }
 
     /// Keeps those waiting who wait for writers, while it is held.

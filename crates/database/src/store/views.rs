@@ -19,5 +19,5 @@ mod tests;
 mod updates;
 
 pub(crate) use build_notes::{forget, load, truncated, unbuild};
-pub(crate) use entry_budget::{EntryBudget, LargeWrites};
-pub(crate) use maintenance::{add_entries, add_view_mutations, lock_partitions};
+pub(crate) use entry_budget::{EntryBudget, LargeWrites, Reason};
+pub(crate) use maintenance::{EntryWriter, add_view_mutations, lock_partitions};

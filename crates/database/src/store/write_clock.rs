@@ -17,9 +17,10 @@ use std::time::Duration;
 
 use cassette_engine::commitlog::SyncMode;
 use cassette_engine::{Durability, Engine, EngineError, Mutation, may_wait};
-use cassette_rows::{PartitionStream, Selection, TableMetadata, Unfiltered};
+use cassette_rows::owner::{self, Owner};
+use cassette_rows::{PartitionStream, Selection, TableMetadata, Unfiltered, interrupt};
 use cassette_vfs::Clock;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::basics::error::{DatabaseError, Result};
 use crate::schema::options::own_table;
@@ -117,7 +118,7 @@ impl WriteClock {
 
     #[cold]
     fn raise(&self, store: &Store, issued: i64) -> Result<()> {
-        let mut version = self.version.lock();
+        let mut version = self.lock_version()?;
         if issued <= self.ceiling.load(Ordering::SeqCst) {
             return Ok(());
         }
@@ -135,6 +136,18 @@ impl WriteClock {
         *version += 1;
         self.ceiling.store(ceiling, Ordering::SeqCst);
         Ok(())
+    }
+
+    /// Who holds the version may wait for admission.
+    fn lock_version(&self) -> Result<MutexGuard<'_, i64>> {
+        if !may_wait() {
+            return self.version.try_lock().ok_or(DatabaseError::WouldBlock);
+        }
+        loop {
+            if let Some(version) = self.version.try_lock_for(interrupt::check_before_wait()?) {
+                return Ok(version);
+            }
+        }
     }
 
     /// Records exactly what was issued. Whatever is issued after that raises the ceiling again.
@@ -210,7 +223,10 @@ impl Ceilings {
     }
 
     fn record(&self, store: &Store, stored: StoredCeiling, durability: Durability) -> Result<()> {
-        store.engine().apply_with(&[self.row(stored)], durability).map_err(|error| {
+        // All writers need it: it does not wait behind the writes of the one who issues a timestamp.
+        let row = [self.row(stored)];
+        let recorded = owner::on_behalf_of(Owner::default(), || store.engine().apply_with(&row, durability));
+        recorded.map_err(|error| {
             DatabaseError::storage_in("cannot record the ceiling of write timestamps", error)
         })
     }

@@ -142,6 +142,7 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
         EngineError::Locked { .. } => ErrorKind::Locked,
         EngineError::Closed | EngineError::CommitLog(AppendError::Closed) => ErrorKind::Closed,
         EngineError::Stopped { .. } => ErrorKind::Stopped,
+        EngineError::Interrupted(_) => ErrorKind::Interrupted,
         EngineError::NoSpaceToCompact { .. } => ErrorKind::DiskFull,
         _ => ErrorKind::Internal,
     }

@@ -55,23 +55,28 @@ pub(crate) fn apply_parts_if(
     sink: &mut dyn RowSink,
 ) -> Result<Outcome> {
     let Some(Part { plan, execution }) = parts.first() else { return Ok(Outcome::Void) };
-    let (table, store) = (&plan.table, execution.store);
-
-    trace(|| "Reading existing values for CAS precondition");
-    let _lock = store.lock_for_condition(execution.started, table.id, &key)?;
-    let current = Current::read(table, &key, question, execution)?;
-    if !question.holds_for(&current, execution.now_seconds)? {
-        trace(|| "CAS precondition does not match current values; aborting");
+    let table = &plan.table;
+    let refused = execution.store.admitted(execution, WriteType::Cas, |admission| {
+        trace(|| "Reading existing values for CAS precondition");
+        let _lock = execution.store.lock_for_condition(execution.started, table.id, &key)?;
+        let current = Current::read(table, &key, question, execution)?;
+        if !question.holds_for(&current, execution.now_seconds)? {
+            trace(|| "CAS precondition does not match current values; aborting");
+            return Ok(Some(current));
+        }
+        trace(|| "CAS precondition is met; applying client-requested updates");
+        let timestamp = execution.store.next_timestamp(execution.now_micros)?;
+        let mut mutations = Mutations::default();
+        for part in parts {
+            let times = part.plan.attributes.conditional_times(part.execution, timestamp, table)?;
+            part.plan.add_to(&mut mutations, &times, part.execution)?;
+        }
+        mutations.apply_locked(execution, admission)?;
+        Ok(None)
+    })?;
+    if let Some(current) = refused {
         return refuse(parts, &key, question, &current, is_batch, sink);
     }
-    trace(|| "CAS precondition is met; applying client-requested updates");
-    let timestamp = execution.store.next_timestamp(execution.now_micros)?;
-    let mut mutations = Mutations::default();
-    for part in parts {
-        let times = part.plan.attributes.conditional_times(part.execution, timestamp, table)?;
-        part.plan.add_to(&mut mutations, &times, part.execution)?;
-    }
-    mutations.apply(execution, WriteType::Cas)?;
     sink.begin(&ResultMetadata::new(vec![applied_spec(table)]));
     sink.value(Some(&[1]));
     sink.end_row()?;

@@ -25,6 +25,7 @@ use cassette_rows::{
 use crate::basics::error::{DatabaseError, Result, WriteType};
 use crate::basics::timeouts::Limited;
 use crate::execution::Execution;
+use crate::store::admission::{Admission, Unapplied};
 
 /// Applies increments and deletions, partition by partition.
 ///
@@ -47,7 +48,17 @@ pub(crate) fn apply(mutations: &[Mutation], execution: &Execution<'_>) -> Result
     Ok(())
 }
 
-fn apply_partition(Mutation { table, update }: &Mutation, execution: &Execution<'_>) -> Result<()> {
+fn apply_partition(mutation: &Mutation, execution: &Execution<'_>) -> Result<()> {
+    execution
+        .store
+        .admitted(execution, WriteType::Counter, |admission| attempt(mutation, execution, admission))
+}
+
+fn attempt<'s>(
+    Mutation { table, update }: &Mutation,
+    execution: &Execution<'s>,
+    admission: &mut Admission<'s>,
+) -> Result<(), Unapplied> {
     let engine = execution.store.engine();
     trace(|| "Acquiring counter locks");
     let _lock = match may_wait() {
@@ -57,9 +68,10 @@ fn apply_partition(Mutation { table, update }: &Mutation, execution: &Execution<
     // A table that is not there any more is for the write to report.
     let cache = engine.counters(table.id, &update.key).ok().flatten();
     let counted = counted(update, table, cache.as_ref(), execution)?;
-    let mutation = Mutation { table: table.clone(), update: counted.update };
+    let mut mutations = vec![Mutation { table: table.clone(), update: counted.update }];
+    let write_type = WriteType::Counter;
     let applied =
-        execution.store.apply(execution, WriteType::Counter, vec![mutation], Durability::Configured);
+        execution.store.try_apply(execution, write_type, &mut mutations, Durability::Configured, admission);
     if let Some(cache) = &cache {
         // A failed write may count after all.
         if applied.is_err() || !counted.is_cacheable || deletes(update) {

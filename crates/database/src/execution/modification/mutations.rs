@@ -9,6 +9,7 @@ use cassette_rows::{DecoratedKey, PartitionUpdate, TableId, TableMetadata};
 use super::counters;
 use crate::basics::error::{Result, WriteType};
 use crate::execution::Execution;
+use crate::store::admission::{Admission, Unapplied};
 
 /// Collects updates; those of one partition become one.
 #[derive(Debug, Default)]
@@ -61,6 +62,22 @@ impl Mutations {
     /// Applies all or none; increments of counters partition by partition.
     pub fn apply(self, execution: &Execution<'_>, write_type: WriteType) -> Result<()> {
         self.apply_with(execution, write_type, Durability::Configured)
+    }
+
+    /// Attempts to apply the mutations of a conditional write, whose partition is locked.
+    ///
+    /// # Errors
+    /// MustWait, if the write has to be admitted first, without the lock.
+    pub fn apply_locked<'s>(
+        mut self,
+        execution: &Execution<'s>,
+        admission: &mut Admission<'s>,
+    ) -> Result<(), Unapplied> {
+        if self.list.is_empty() {
+            return Ok(());
+        }
+        let store = execution.store;
+        store.try_apply(execution, WriteType::Cas, &mut self.list, Durability::Configured, admission)
     }
 
     /// [`apply`](Self::apply) with a weaker durability, if one is enough; counters do not know of it.

@@ -7,12 +7,14 @@
 //! built, with the token up to which that is done, as in Cassandra. The next start goes on from there; a view of which neither
 //! says anything is emptied first.
 
-use std::ops::Bound;
+use std::ops;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use cassette_engine::{KeyRange, PartitionPosition};
-use cassette_rows::{DecoratedKey, PartitionHeader, Row, Selection, Slices, Unfiltered};
+use cassette_engine::{Durability, KeyRange, PartitionPosition};
+use cassette_rows::{
+    Bound, DecoratedKey, PartitionHeader, PartitionStream, Selection, Slice, Slices, Unfiltered,
+};
 
 use super::in_background;
 use crate::basics::error::{DatabaseError, Result, WriteType};
@@ -20,8 +22,9 @@ use crate::basics::request::StatementOptions;
 use crate::execution::Execution;
 use crate::schema::views::View;
 use crate::store::Store;
-use crate::store::views::add_entries;
+use crate::store::admission::{Admission, Need, Unapplied};
 use crate::store::views::build_notes::{built, progress};
+use crate::store::views::{EntryWriter, Reason};
 
 /// Partitions between two notes of how far it is.
 const PARTITIONS_PER_STEP: usize = 500;
@@ -83,6 +86,50 @@ fn build_in_background(store: &Weak<Store>, view: &Arc<View>) {
     }
 }
 
+/// Builds the entries of the first rows of a partition behind `start`. Returns where those end;
+/// `None` at the end of the partition.
+fn piece<'s>(
+    execution: &Execution<'s>,
+    admission: &mut Admission<'s>,
+    view: &Arc<View>,
+    key: &DecoratedKey,
+    start: &Bound,
+) -> Result<Option<Bound>, Unapplied> {
+    let store = execution.store;
+    let engine = store.engine();
+    let failed = |error| DatabaseError::storage_in("reading", error);
+    let _lock = engine.lock_partition(view.base.id, key)?;
+    let slices = Slices::new(vec![Slice { start: start.clone(), end: Bound::top() }], &view.base.comparator);
+    let mut stream =
+        engine.read(view.base.id, key, &Selection { slices, reversed: false }).map_err(failed)?;
+    let Some(header) = stream.next_partition().map_err(|error| failed(error.into()))? else {
+        return Ok(None);
+    };
+    let header = PartitionHeader { static_row: None, ..header };
+    let Some(writer) = EntryWriter::new(std::slice::from_ref(view), &header, execution)? else {
+        return Ok(None);
+    };
+    let mut mutations = Vec::new();
+    let (mut rows, mut bytes) = (0, 0);
+    let mut rest = None;
+    let mut budget = store.entry_budget(admission, execution, WriteType::Simple);
+    while let Some(next) = stream.next_unfiltered().map_err(|error| failed(error.into()))? {
+        let Unfiltered::Row(row) = next else { continue };
+        writer.add(None, &row, Reason::Row, &mut budget, &mut mutations)?;
+        rows += 1;
+        bytes += row.data_size();
+        if rows >= ROWS_PER_WRITE || bytes >= BYTES_PER_WRITE {
+            rest = Some(Bound::after(row.clustering().clone()));
+            break;
+        }
+    }
+    let permit = engine.try_admit(&mutations, admission.permit.take());
+    let permit = permit.map_err(|demand| Unapplied::must_wait(Need::Permit(demand)))?;
+    let applied = engine.apply_admitted(&mutations, Durability::Configured, permit);
+    applied.map_err(|error| DatabaseError::storage_in("writing", error))?;
+    Ok(rest)
+}
+
 /// Builds the entries of some partitions; whether those were the last.
 fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<bool> {
     let failed = |what: &str, error: String| {
@@ -91,7 +138,9 @@ fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<bool> {
     let engine = store.engine();
     let (done, count) = view.state.done().map_or((None, 0), |(token, count)| (Some(token), count));
     let range = match done {
-        Some(token) => KeyRange { start: Bound::Included(PartitionPosition::After(token)), ..KeyRange::ALL },
+        Some(token) => {
+            KeyRange { start: ops::Bound::Included(PartitionPosition::After(token)), ..KeyRange::ALL }
+        }
         None => KeyRange::ALL,
     };
     let mut keys: Vec<DecoratedKey> = Vec::with_capacity(PARTITIONS_PER_STEP);
@@ -122,35 +171,16 @@ fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<bool> {
             // The next caller sees that the build stopped; the next start repeats this step.
             return Ok(false);
         }
-        let _lock = engine.lock_partition(view.base.id, key)?;
         let execution = Execution::new(store, &catalog, &[], &options, None);
-        let mut stream = engine
-            .read(view.base.id, key, &Selection::all())
-            .map_err(|error| failed("reading", error.to_string()))?;
-        let reading = |error: cassette_rows::StorageError| failed("reading", error.to_string());
-        let Some(header) = stream.next_partition().map_err(reading)? else { continue };
-        let header = PartitionHeader { static_row: None, ..header };
-        let mut rows: Vec<(Option<&Row>, Row)> = Vec::new();
-        let mut bytes = 0;
-        loop {
-            let next = stream.next_unfiltered().map_err(reading)?;
-            let ended = next.is_none();
-            if let Some(Unfiltered::Row(row)) = next {
-                bytes += row.data_size();
-                rows.push((None, row));
-            }
-            // Large partitions in pieces: a crash between two has the step done again.
-            if (ended || bytes >= BYTES_PER_WRITE || rows.len() >= ROWS_PER_WRITE) && !rows.is_empty() {
-                let mut budget = store.entry_budget(&execution, WriteType::Simple);
-                let mut mutations = Vec::new();
-                add_entries(view, &header, &rows, &execution, &mut budget, &mut mutations)?;
-                engine.apply(&mutations).map_err(|error| failed("writing", error.to_string()))?;
-                rows.clear();
-                bytes = 0;
-            }
-            if ended {
-                break;
-            }
+        // Large partitions in pieces: a crash between two has the step done again. Writers can come
+        // between two pieces, since a row and its entry are in step whenever the partition is not locked.
+        let mut rest = Some(Bound::bottom());
+        while let Some(start) = rest {
+            rest = store
+                .admitted(&execution, WriteType::Simple, |admission| {
+                    piece(&execution, admission, view, key, &start)
+                })
+                .map_err(|error| failed("writing", error.to_string()))?;
         }
         last = Some(key.token());
     }

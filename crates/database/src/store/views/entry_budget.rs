@@ -1,77 +1,113 @@
 //! The memory of view rows between their computation and the memtable.
 //!
 //! A write brings its view rows in its own commit log record, so all of them are in memory at once: the row, once for each view. A
-//! statement of a few bytes can move rows of many megabytes. So one write at a time may hold more than a small share, and none
-//! more than the commit log accepts.
-
-use std::time::Duration;
+//! statement of a few bytes can move rows of many megabytes, and one that deletes a partition ends the view rows of all its
+//! rows. So one write at a time may hold more than a small share, and none more than memtables may hold.
 
 use cassette_engine::commitlog::AppendError;
-use cassette_engine::{EngineError, may_wait};
-use cassette_rows::interrupt;
+use cassette_engine::{EngineError, Mutation};
+use cassette_rows::interrupt::{self, Interrupted};
 use cassette_rows::{PartitionUpdate, Row};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::basics::error::{DatabaseError, Result, WriteType};
+use crate::basics::error::{DatabaseError, WriteType};
 use crate::basics::request::Consistency;
+use crate::store::admission::{Admission, Need, Unapplied};
 
 /// Bytes of view rows that each write may hold beside others.
 const SHARE: usize = 1 << 20;
 
-/// How long a write waits before it checks whether its request is interrupted.
-const WAIT: Duration = Duration::from_millis(50);
-
-/// Held by the write whose view rows take more than [`SHARE`] bytes, until they are in memtables. Taken after the locks of
-/// partitions and before the engine admits the write; an admitted write waits for neither.
+/// Held by the write whose view rows take more than [`SHARE`] bytes, until they are in memtables. See
+/// [`admission`](crate::store::admission) for the order of locks.
 #[derive(Debug, Default)]
-pub(crate) struct LargeWrites(Mutex<()>);
+pub(crate) struct LargeWrites {
+    held: Mutex<()>,
+    /// How many writes have begun to wait for it.
+    #[cfg(test)]
+    pub waits: std::sync::atomic::AtomicUsize,
+}
 
 /// Counts the view rows of one write.
-pub(crate) struct EntryBudget<'a> {
-    large: &'a LargeWrites,
-    admitted: Option<MutexGuard<'a, ()>>,
+pub(crate) struct EntryBudget<'b, 's> {
+    large: &'s LargeWrites,
+    admission: &'b mut Admission<'s>,
     used: usize,
     limit: u32,
     consistency: Consistency,
     write_type: WriteType,
 }
 
-impl<'a> EntryBudget<'a> {
+/// Why a write changes an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// It names the row.
+    Row,
+    /// It deletes the row's partition, or a range with the row.
+    Deletion,
+}
+
+impl<'b, 's> EntryBudget<'b, 's> {
     /// A budget of `limit` bytes. The rest is for the error of a write that exceeds it.
-    pub fn new(large: &'a LargeWrites, limit: u32, consistency: Consistency, write_type: WriteType) -> Self {
-        Self { large, admitted: None, used: 0, limit, consistency, write_type }
+    pub fn new(
+        large: &'s LargeWrites,
+        admission: &'b mut Admission<'s>,
+        limit: u32,
+        consistency: Consistency,
+        write_type: WriteType,
+    ) -> Self {
+        Self { large, admission, used: 0, limit, consistency, write_type }
     }
 
-    /// Adds the values of an entry. Blocks while another large write is under way, if this is becoming one.
+    /// Adds an entry with its memory.
     ///
     /// # Errors
-    /// WriteFailure above the limit. WouldBlock, if this thread may not wait and would have to. Those of interrupted requests.
-    pub fn charge(&mut self, entry: &PartitionUpdate) -> Result<()> {
-        self.used += entry.rows.iter().map(Row::data_size).sum::<usize>();
+    /// MustWait, if the write becomes a large one while another is under way. WriteFailure above the
+    /// limit; Invalid, if a deletion takes it there.
+    pub fn charge(&mut self, entry: &PartitionUpdate, reason: Reason) -> Result<(), Unapplied> {
+        self.used += heap_size(entry);
         if self.used > self.limit as usize {
-            let error =
-                EngineError::from(AppendError::TooLarge { size: self.used as u64, maximum: self.limit });
-            return Err(DatabaseError::write_failure(self.consistency, self.write_type, error));
+            return Err(self.exceeded(reason).into());
         }
-        if self.used > SHARE && self.admitted.is_none() {
-            self.admitted = Some(self.large.lock()?);
+        if self.used > SHARE && self.admission.view_rows.is_none() {
+            let admitted = self.large.held.try_lock();
+            let admitted = admitted.ok_or_else(|| Unapplied::must_wait(Need::ViewRows))?;
+            self.admission.view_rows = Some(admitted);
         }
         Ok(())
     }
+
+    fn exceeded(&self, reason: Reason) -> DatabaseError {
+        let maximum = self.limit;
+        match reason {
+            Reason::Row => {
+                let error = EngineError::from(AppendError::TooLarge { size: self.used as u64, maximum });
+                DatabaseError::write_failure(self.consistency, self.write_type, error)
+            }
+            Reason::Deletion => DatabaseError::Invalid(format!(
+                "the deletion covers too many rows of a table with materialized views: expected view rows of at most \
+                 {maximum} bytes in memory (the larger of half of commitlog_segment_size and memtable_heap_space); \
+                 delete smaller ranges of clustering columns one after the other, or raise memtable_heap_space"
+            )),
+        }
+    }
+}
+
+/// The heap bytes of an entry until it is in a memtable.
+fn heap_size(entry: &PartitionUpdate) -> usize {
+    size_of::<Mutation>() + entry.key.key().len() + entry.rows.iter().map(Row::heap_size).sum::<usize>()
 }
 
 impl LargeWrites {
-    fn lock(&self) -> Result<MutexGuard<'_, ()>> {
-        if let Some(admitted) = self.0.try_lock() {
-            return Ok(admitted);
-        }
-        if !may_wait() {
-            return Err(DatabaseError::WouldBlock);
-        }
+    /// Waits until no other large write is under way. No partition is locked.
+    ///
+    /// # Errors
+    /// If the request of this thread is interrupted first.
+    pub fn lock(&self) -> Result<MutexGuard<'_, ()>, Interrupted> {
+        #[cfg(test)]
+        self.waits.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
         loop {
-            interrupt::check_now()?;
-            let wait = interrupt::remaining().map_or(WAIT, |left| left.min(WAIT));
-            if let Some(admitted) = self.0.try_lock_for(wait) {
+            let wait = interrupt::check_before_wait()?;
+            if let Some(admitted) = self.held.try_lock_for(wait) {
                 return Ok(admitted);
             }
         }
@@ -81,7 +117,7 @@ impl LargeWrites {
 #[cfg(test)]
 mod tests {
     use cassette_rows::interrupt::Cancellation;
-    use cassette_rows::{Cell, Clustering, ColumnId, DecoratedKey, Interrupted, RowBuilder};
+    use cassette_rows::{Cell, Clustering, ColumnId, DecoratedKey, RowBuilder};
 
     use super::*;
 
@@ -100,31 +136,50 @@ mod tests {
         update
     }
 
-    #[test]
-    fn one_large_write_holds_up_other_large_ones_only() {
-        let large = LargeWrites::default();
-        let budget = || EntryBudget::new(&large, u32::MAX, Consistency::One, WriteType::Simple);
-        let mut first = budget();
-        first.charge(&entry(SHARE)).unwrap();
-        let mut second = budget();
-        second.charge(&entry(SHARE)).unwrap();
-        first.charge(&entry(1)).unwrap();
-        let refused = crate::without_waiting(|| second.charge(&entry(1)));
-        assert_eq!(refused, Err(DatabaseError::WouldBlock));
-        let gone = Cancellation::new();
-        gone.cancel(Interrupted::ClientGone);
-        let cancelled = interrupt::cancellable(&gone, || second.charge(&entry(1)));
-        assert!(matches!(cancelled, Err(DatabaseError::Interrupted(_))), "{cancelled:?}");
-        drop(first);
-        second.charge(&entry(1)).unwrap();
+    fn charge<'l>(
+        large: &'l LargeWrites,
+        admission: &mut Admission<'l>,
+        bytes: usize,
+    ) -> Result<(), Unapplied> {
+        let mut budget = EntryBudget::new(large, admission, u32::MAX, Consistency::One, WriteType::Simple);
+        budget.charge(&entry(bytes), Reason::Row)
     }
 
     #[test]
-    fn more_than_the_limit_is_refused_with_both_sizes() {
+    fn one_large_write_stalls_other_large_ones_only() {
         let large = LargeWrites::default();
-        let mut budget = EntryBudget::new(&large, 1000, Consistency::One, WriteType::Batch);
-        budget.charge(&entry(900)).unwrap();
-        let error = budget.charge(&entry(200)).unwrap_err().to_string();
-        assert!(error.contains("1100") && error.contains("1000"), "{error}");
+        let [mut of_first, mut of_second, mut of_third] =
+            [const { Admission { view_rows: None, permit: None } }; 3];
+        charge(&large, &mut of_first, SHARE).unwrap();
+        charge(&large, &mut of_second, SHARE / 2).unwrap();
+        let stalled = charge(&large, &mut of_second, SHARE);
+        assert!(matches!(stalled, Err(Unapplied::MustWait(Need::ViewRows))), "{stalled:?}");
+        let refused = crate::without_waiting(|| charge(&large, &mut of_third, SHARE));
+        assert!(matches!(refused, Err(Unapplied::Failed(DatabaseError::WouldBlock))), "{refused:?}");
+        let gone = Cancellation::new();
+        gone.cancel(Interrupted::ClientGone);
+        let cancelled = interrupt::cancellable(&gone, || large.lock().map(drop));
+        assert_eq!(cancelled, Err(Interrupted::ClientGone));
+        drop(of_first);
+        charge(&large, &mut of_second, SHARE).unwrap();
+        charge(&large, &mut of_second, SHARE).unwrap();
+    }
+
+    #[test]
+    fn more_than_the_limit_is_refused_with_its_remedy() {
+        let large = LargeWrites::default();
+        let mut admission = Admission::default();
+        let mut budget = EntryBudget::new(&large, &mut admission, 10_000, Consistency::One, WriteType::Batch);
+        budget.charge(&entry(9000), Reason::Row).unwrap();
+        let mut refusal = |reason| match budget.charge(&entry(2000), reason) {
+            Err(Unapplied::Failed(error)) => error,
+            other => panic!("{other:?}"),
+        };
+        let error = refusal(Reason::Row);
+        assert!(matches!(error, DatabaseError::WriteFailure { .. }), "{error:?}");
+        assert!(error.to_string().contains("expected at most 10000"), "{error}");
+        let error = refusal(Reason::Deletion);
+        assert!(matches!(error, DatabaseError::Invalid(_)), "{error:?}");
+        assert!(error.to_string().contains("10000") && error.to_string().contains("ranges"), "{error}");
     }
 }

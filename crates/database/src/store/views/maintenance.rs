@@ -5,19 +5,24 @@
 
 use std::sync::Arc;
 
-use cassette_engine::{Engine, EngineError, Mutation, PartitionLock, may_wait};
+use cassette_engine::{Engine, Mutation, PartitionLock, may_wait};
 use cassette_rows::merge::merge_rows;
 use cassette_rows::{
-    Bound, DeletionTime, PartitionHeader, PartitionUpdate, RangeTombstone, RangeTombstoneList, Row,
-    RowBuilder, Selection, Slice, Slices, TableMetadata, Unfiltered, key,
+    DeletionTime, PartitionHeader, PartitionStream, PartitionUpdate, Row, RowBuilder, Selection, Slice,
+    Slices, TableMetadata, Unfiltered, interrupt, key,
 };
 
-use super::EntryBudget;
 use super::updates::Change;
+use super::{EntryBudget, Reason};
 use crate::basics::error::{DatabaseError, Result};
 use crate::planning::context::BindContext;
+use crate::planning::select::filter::BoundFilter;
 use crate::schema::catalog::Catalog;
 use crate::schema::views::View;
+use crate::store::admission::Unapplied;
+
+/// What an old row counts for, in steps of [`interrupt`].
+const ROW_STEPS: u32 = 8;
 
 /// Locks the partitions of tables with views.
 ///
@@ -40,104 +45,140 @@ pub(crate) fn lock_partitions<'e>(
 ///
 /// # Errors
 /// ReadFailure, when a row cannot be read: without knowing what it was its entries cannot be kept. WouldBlock, when it cannot be
-/// read without waiting, and this thread may not.
+/// read without waiting, and this thread may not. Those of the budget.
 pub(crate) fn add_view_mutations(
     engine: &Engine,
     catalog: &Catalog,
     mutations: &mut Vec<Mutation>,
     cx: &BindContext<'_>,
-    budget: &mut EntryBudget<'_>,
-) -> Result<()> {
+    budget: &mut EntryBudget<'_, '_>,
+) -> Result<(), Unapplied> {
     let mut added = Vec::new();
     for Mutation { table, update } in mutations.iter() {
         let views = catalog.views_of(table.id);
         if !views.is_empty() {
-            entries_of(engine, views, update, cx, budget, &mut added)?;
+            add_entries(engine, views, update, cx, budget, &mut added)?;
         }
     }
     mutations.append(&mut added);
     Ok(())
 }
 
-fn entries_of(
+/// Adds the entries of one partition. The old rows are read one by one, since a deletion may cover
+/// more of them than memory holds.
+fn add_entries(
     engine: &Engine,
     views: &[Arc<View>],
     update: &PartitionUpdate,
     cx: &BindContext<'_>,
-    budget: &mut EntryBudget<'_>,
+    budget: &mut EntryBudget<'_, '_>,
     out: &mut Vec<Mutation>,
-) -> Result<()> {
+) -> Result<(), Unapplied> {
     // As the view has it: a writer may have planned with an older version.
     let Some(table) = views.first().map(|view| &view.base) else { return Ok(()) };
     let Some(selection) = touched(update, table) else { return Ok(()) };
-    let old = read(engine, update, table, &selection)
-        .map_err(|error| DatabaseError::of_read(cx.options.consistency, error))?;
+    let header = PartitionHeader { key: update.key.clone(), deletion: DeletionTime::LIVE, static_row: None };
+    let Some(writer) = EntryWriter::new(views, &header, cx)? else { return Ok(()) };
     let comparator = &table.comparator;
     let covering = |row: &Row| {
         update.deletion.max(update.range_tombstones.covering(row.clustering().into(), comparator))
     };
-    // An entry that comes back must not show cells from before a deletion that its row has had since.
-    let ever_covering = |row: &Row| {
-        covering(row)
-            .max(old.deletion)
-            .max(old.range_tombstones.covering(row.clustering().into(), comparator))
-    };
-    let changed = |row: &Row| {
-        let found =
-            update.rows.binary_search_by(|new| comparator.compare_rows(new.clustering(), row.clustering()));
-        found.ok().map(|at| &update.rows[at])
-    };
-    let mut rows: Vec<(Option<&Row>, Row)> = Vec::new();
-    for before in &old.rows {
-        let change = changed(before);
-        if change.is_some() || !covering(before).is_live() {
-            rows.push((Some(before), after(Some(before), change, ever_covering(before), table)));
+    let read = engine.read(table.id, &update.key, &selection);
+    let mut old = read.map_err(|error| DatabaseError::of_read(cx.options.consistency, error))?;
+    let failed = |error| DatabaseError::read_failure(cx.options.consistency, error);
+    let found = old.next_partition().map_err(failed)?;
+    // The stored deletions at the present position of `old`. An entry that comes back must not show
+    // cells from before a deletion that its row has had since.
+    let of_partition = found.as_ref().map_or(DeletionTime::LIVE, |header| header.deletion);
+    let mut of_range = DeletionTime::LIVE;
+    let mut new_rows = update.rows.iter().peekable();
+    loop {
+        interrupt::charge(ROW_STEPS)?;
+        let next = if found.is_some() { old.next_unfiltered().map_err(failed)? } else { None };
+        let position = next.as_ref().map(|next| match next {
+            Unfiltered::Row(row) => row.clustering().into(),
+            Unfiltered::Marker(marker) => marker.bound.position(),
+        });
+        let comes_first = |new: &&Row| {
+            position.is_none_or(|next| comparator.compare(new.clustering().into(), next).is_lt())
+        };
+        while let Some(new) = new_rows.next_if(comes_first) {
+            let deletion = covering(new).max(of_partition).max(of_range);
+            writer.add(None, &after(None, Some(new), deletion, table), Reason::Row, budget, out)?;
+        }
+        match next {
+            None => return Ok(()),
+            Some(Unfiltered::Marker(marker)) => of_range = marker.open.unwrap_or(DeletionTime::LIVE),
+            Some(Unfiltered::Row(before)) => {
+                let is_same =
+                    |new: &&Row| comparator.compare_rows(new.clustering(), before.clustering()).is_eq();
+                let change = new_rows.next_if(is_same);
+                let covering = covering(&before);
+                if change.is_some() || !covering.is_live() {
+                    let after = after(Some(&before), change, covering.max(of_partition).max(of_range), table);
+                    let reason = if change.is_some() { Reason::Row } else { Reason::Deletion };
+                    writer.add(Some(&before), &after, reason, budget, out)?;
+                }
+            }
         }
     }
-    for new in &update.rows {
-        let same = |before: &Row| comparator.compare_rows(before.clustering(), new.clustering());
-        if old.rows.binary_search_by(same).is_err() {
-            rows.push((None, after(None, Some(new), ever_covering(new), table)));
-        }
-    }
-    let header = PartitionHeader { key: update.key.clone(), deletion: DeletionTime::LIVE, static_row: None };
-    for view in views {
-        add_entries(view, &header, &rows, cx, budget, out)?;
-    }
-    Ok(())
 }
 
-/// The entries of rows before and after a write in one view.
-///
-/// # Errors
-/// Those of the budget.
-pub(crate) fn add_entries(
-    view: &Arc<View>,
-    header: &PartitionHeader,
-    rows: &[(Option<&Row>, Row)],
-    cx: &BindContext<'_>,
-    budget: &mut EntryBudget<'_>,
-    out: &mut Vec<Mutation>,
-) -> Result<()> {
-    let now = cx.now_seconds;
-    let filters = view.bind(cx)?;
-    let Some(key) = key::components(header.key.key(), view.base.partition_key.len()) else { return Ok(()) };
-    for (before, after) in rows {
-        let change = Change {
-            view,
-            key: &key,
-            before: *before,
-            after,
-            shown_before: before.is_some_and(|before| view.shows(header, before, &filters, now)),
-            shown_after: view.shows(header, after, &filters, now),
-            now,
-        };
-        for update in change.entries() {
-            budget.charge(&update)?;
-            out.push(Mutation { table: view.table.clone(), update });
-        }
+/// Makes the entries of rows of one partition.
+pub(crate) struct EntryWriter<'a> {
+    views: Vec<(&'a Arc<View>, Vec<BoundFilter<'a>>)>,
+    header: &'a PartitionHeader,
+    key: Vec<&'a [u8]>,
+    now: u32,
+}
+
+impl<'a> EntryWriter<'a> {
+    /// `None`, if the partition's key is none of the table.
+    ///
+    /// # Errors
+    /// Those of binding the WHERE of a view.
+    pub fn new(
+        views: &'a [Arc<View>],
+        header: &'a PartitionHeader,
+        cx: &BindContext<'a>,
+    ) -> Result<Option<Self>> {
+        let Some(base) = views.first().map(|view| &view.base) else { return Ok(None) };
+        let Some(key) = key::components(header.key.key(), base.partition_key.len()) else { return Ok(None) };
+        let views = views.iter().map(|view| Ok((view, view.bind(cx)?)));
+        Ok(Some(Self { views: views.collect::<Result<_>>()?, header, key, now: cx.now_seconds }))
     }
-    Ok(())
+
+    /// Adds the entries of a row before and after a write.
+    ///
+    /// # Errors
+    /// Those of the budget.
+    pub fn add(
+        &self,
+        before: Option<&Row>,
+        after: &Row,
+        reason: Reason,
+        budget: &mut EntryBudget<'_, '_>,
+        out: &mut Vec<Mutation>,
+    ) -> Result<(), Unapplied> {
+        let now = self.now;
+        for (view, filters) in &self.views {
+            let shows = |row: &Row| view.shows(self.header, row, filters, now);
+            let change = Change {
+                view,
+                key: &self.key,
+                before,
+                after,
+                shown_before: before.is_some_and(shows),
+                shown_after: shows(after),
+                now,
+            };
+            for update in change.entries() {
+                budget.charge(&update, reason)?;
+                out.push(Mutation { table: view.table.clone(), update });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The row after a write, with the deletion that covers it as its own.
@@ -176,42 +217,4 @@ fn touched(update: &PartitionUpdate, table: &TableMetadata) -> Option<Selection>
         }
     };
     Some(Selection { slices, reversed: false })
-}
-
-/// What a partition holds where it is to be changed.
-struct Old {
-    rows: Vec<Row>,
-    /// Of the partition.
-    deletion: DeletionTime,
-    range_tombstones: RangeTombstoneList,
-}
-
-fn read(
-    engine: &Engine,
-    update: &PartitionUpdate,
-    table: &TableMetadata,
-    selection: &Selection,
-) -> std::result::Result<Old, EngineError> {
-    let mut stream = engine.read(table.id, &update.key, selection)?;
-    let mut old = Old {
-        rows: Vec::new(),
-        deletion: DeletionTime::LIVE,
-        range_tombstones: RangeTombstoneList::default(),
-    };
-    let Some(header) = stream.next_partition()? else { return Ok(old) };
-    old.deletion = header.deletion;
-    let mut open: Option<(Bound, DeletionTime)> = None;
-    while let Some(next) = stream.next_unfiltered()? {
-        match next {
-            Unfiltered::Row(row) => old.rows.push(row),
-            Unfiltered::Marker(marker) => {
-                if let Some((start, deletion)) = open.take() {
-                    let range = RangeTombstone { start, end: marker.bound.clone(), deletion };
-                    old.range_tombstones.add(range, &table.comparator);
-                }
-                open = marker.open.map(|deletion| (marker.bound, deletion));
-            }
-        }
-    }
-    Ok(old)
 }

@@ -1,8 +1,13 @@
 //! Writes whose view rows make their commit log record larger than half a segment, or than a whole one.
 
+use std::sync::atomic::Ordering;
+
+use cassette_engine::Mutation;
 use cassette_engine::commitlog::SyncMode;
+use cassette_rows::{Clustering, DecoratedKey, PartitionUpdate, RowBuilder, TableMetadata};
 
 use super::*;
+use crate::basics::timeouts::Timeout;
 
 const TABLE: &str = "CREATE TABLE ks.t (k int, c int, v int, w int, a blob, b blob, PRIMARY KEY (k, c))";
 const VIEWS: [&str; 2] = [
@@ -232,4 +237,195 @@ fn large_writes_of_many_threads_all_reach_their_views() {
     assert_eq!(found.iter().filter(|row| row.4 == value.len()).count(), 6);
     database.close().unwrap();
     assert_eq!(rows(&world.open()), found);
+}
+
+/// Two views, and writes that need not wait for a sync.
+fn periodic(options: &mut Options) {
+    options.engine.commitlog_sync = SyncMode::Periodic { period: Duration::from_secs(1) };
+    options.engine.commitlog_segment_size = 8 << 20;
+    options.engine.memtable_heap_space = 64 << 20;
+}
+
+fn periodic_with_threads(options: &mut Options) {
+    periodic(options);
+    options.engine.background_threads = true;
+}
+
+/// Executes `statement` in a thread while another large write is under way. Calls `meanwhile` once it
+/// waits for that. Returns whether it was applied.
+fn while_stalled(database: &Database, statement: &str, meanwhile: impl FnOnce(&Session)) -> bool {
+    let large = &database.store().large_view_writes;
+    let other = large.lock().unwrap();
+    let waits = || large.waits.load(Ordering::SeqCst);
+    let before = waits();
+    std::thread::scope(|scope| {
+        let stalled = scope.spawn(|| {
+            let rows = database.session().execute(statement, ()).unwrap();
+            rows.iter().all(|row| row.bytes(0) == Some(&[1]))
+        });
+        while waits() == before && !stalled.is_finished() {
+            std::thread::yield_now();
+        }
+        assert!(!stalled.is_finished(), "{statement}: did not wait");
+        meanwhile(&database.session());
+        drop(other);
+        stalled.join().unwrap()
+    })
+}
+
+/// Executes a statement that finds nothing to wait for.
+fn at_once(session: &Session, statement: &str) {
+    let result = crate::without_waiting(|| session.execute(statement, ()));
+    result.unwrap_or_else(|error| panic!("{statement}: {error}"));
+}
+
+#[test]
+fn a_large_write_that_waits_for_another_one_blocks_no_write_of_its_partition() {
+    let world = World::new();
+    let database = with_views(&world, periodic);
+    let length = 700_000;
+    database.session().execute(INSERT, (1, 1, 10, 20, vec![7u8; length])).unwrap();
+    world.clock.advance(Duration::from_micros(10));
+    let moved = "UPDATE ks.t SET v = 11, w = 21 WHERE k = 1 AND c = 1";
+    assert!(while_stalled(&database, moved, |session| {
+        at_once(session, "INSERT INTO ks.t (k, c, v, w) VALUES (1, 2, 5, 6)");
+        at_once(session, "UPDATE ks.t SET v = 8 WHERE k = 1 AND c = 2 IF w = 6");
+        // The row that is moved: it is read again.
+        at_once(session, "UPDATE ks.t SET b = 0x0102 WHERE k = 1 AND c = 1");
+    }));
+    assert_eq!(rows(&database), [(1, 1, 11, 21, length, 2), (1, 2, 8, 6, 0, 0)]);
+}
+
+#[test]
+fn a_large_conditional_write_that_waits_decides_again_afterwards() {
+    let world = World::new();
+    let database = with_views(&world, periodic);
+    let length = 1_200_000;
+    database.session().execute(INSERT, (1, 1, 10, 20, vec![7u8; length])).unwrap();
+    world.clock.advance(Duration::from_micros(10));
+    let moved = "UPDATE ks.t SET v = 11 WHERE k = 1 AND c = 1 IF v = 10";
+    let applied = while_stalled(&database, moved, |session| {
+        at_once(session, "UPDATE ks.t SET b = 0x01 WHERE k = 1 AND c = 1");
+    });
+    assert!(applied);
+    assert_eq!(rows(&database), [(1, 1, 11, 20, length, 1)]);
+    world.clock.advance(Duration::from_micros(10));
+    let moved = "UPDATE ks.t SET v = 12 WHERE k = 1 AND c = 1 IF b = 0x01";
+    let applied = while_stalled(&database, moved, |session| {
+        at_once(session, "UPDATE ks.t SET b = 0x0203 WHERE k = 1 AND c = 1");
+    });
+    assert!(!applied, "the condition holds no more");
+    assert_eq!(rows(&database), [(1, 1, 11, 20, length, 2)]);
+}
+
+/// Executes a large write in a thread while the engine is busy with that of another. Calls `meanwhile`
+/// once it waits.
+fn while_engine_is_busy<T: Send>(
+    database: &Database,
+    write: impl FnOnce(Session) -> T + Send,
+    meanwhile: impl FnOnce(&Arc<TableMetadata>),
+) -> T {
+    let engine = database.engine();
+    let table = database.catalog().table("ks", "t").unwrap().clone();
+    let mut row = RowBuilder::new(Clustering::of(&[&[0; 4]]));
+    row.live_cell(table.column("a").unwrap().id, &vec![7; 9 << 20], 1);
+    let mut update = PartitionUpdate::new(partition(0));
+    update.rows.push(row.finish());
+    let other = engine.try_admit(&[Mutation { table: table.clone(), update }], None).unwrap();
+    let stalls = || engine.metrics().writes_held_up.get();
+    let before = stalls();
+    std::thread::scope(|scope| {
+        let stalled = scope.spawn(|| write(database.session()));
+        while stalls() == before && !stalled.is_finished() {
+            std::thread::yield_now();
+        }
+        meanwhile(&table);
+        drop(other);
+        stalled.join().unwrap()
+    })
+}
+
+fn partition(k: i32) -> DecoratedKey {
+    DecoratedKey::new(k.to_be_bytes().to_vec().into())
+}
+
+#[test]
+fn a_write_that_waits_for_the_engine_locks_no_partition() {
+    let world = World::new();
+    let database = with_views(&world, periodic_with_threads);
+    let engine = database.engine();
+    let value = || vec![7u8; 700_000];
+    let is_free = |table: &Arc<TableMetadata>| {
+        assert!(engine.try_lock_partition(table.id, &partition(1)).is_some(), "the partition is locked");
+    };
+    while_engine_is_busy(&database, |session| session.execute(INSERT, (1, 1, 10, 20, value())), is_free)
+        .unwrap();
+    let conditional = format!("{INSERT} IF NOT EXISTS");
+    let write = |session: Session| session.execute(&conditional, (1, 2, 10, 20, value()));
+    while_engine_is_busy(&database, write, is_free).unwrap();
+    let expected = [(1, 1, 10, 20, 700_000, 0), (1, 2, 10, 20, 700_000, 0)];
+    assert_eq!(rows(&database), expected);
+    database.close().unwrap();
+    assert_eq!(rows(&world.open()), expected);
+}
+
+#[test]
+fn a_write_that_waits_for_the_engine_ends_with_a_write_timeout() {
+    let world = World::new();
+    let database = with_views(&world, periodic_with_threads);
+    database.store().timeouts().set(Timeout::Write, Some(Duration::from_secs(2)));
+    let write = |session: Session| session.execute(INSERT, (1, 1, 10, 20, vec![7u8; 700_000]));
+    let ended = std::sync::Barrier::new(2);
+    let outcome = while_engine_is_busy(
+        &database,
+        |session| {
+            let outcome = write(session);
+            ended.wait();
+            outcome
+        },
+        |_| {
+            world.clock.advance(Duration::from_secs(3));
+            // The other write is under way until this one has ended.
+            ended.wait();
+        },
+    );
+    let error = outcome.unwrap_err();
+    assert!(matches!(error, DatabaseError::WriteTimeout { .. }), "{error:?}");
+    assert_eq!(rows(&database), []);
+}
+
+#[test]
+fn a_deletion_that_covers_more_view_rows_than_memory_holds_names_its_remedy() {
+    let world = World::new();
+    let database = with_views(&world, small);
+    let session = database.session();
+    for c in 0..3000 {
+        session.execute(INSERT, (1, c, 10, c, vec![7u8; 10])).unwrap();
+    }
+    world.clock.advance(Duration::from_micros(10));
+    for deletion in ["k = 1", "k = 1 AND c >= 10"] {
+        let error = session.execute(&format!("DELETE FROM ks.t WHERE {deletion}"), ()).unwrap_err();
+        assert!(matches!(error, DatabaseError::Invalid(_)), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("1048576") && text.contains("smaller ranges of clustering columns"), "{text}");
+    }
+    assert_eq!(rows(&database).len(), 3000);
+    for from in (0..3000).step_by(500) {
+        session.execute("DELETE FROM ks.t WHERE k = 1 AND c >= ? AND c < ?", (from, from + 500)).unwrap();
+    }
+    session.execute("DELETE FROM ks.t WHERE k = 1", ()).unwrap();
+    assert_eq!(rows(&database), []);
+}
+
+#[test]
+fn a_partition_whose_rows_are_larger_than_memtables_may_be_is_deleted_with_its_view_rows() {
+    let world = World::new();
+    let database = with_views(&world, small);
+    let session = database.session();
+    for c in 0..150 {
+        session.execute(INSERT, (1, c, 10, c, vec![7u8; 15_000])).unwrap();
+    }
+    world.clock.advance(Duration::from_micros(10));
+    session.execute("DELETE FROM ks.t WHERE k = 1", ()).unwrap();
+    assert_eq!(rows(&database), []);
 }
