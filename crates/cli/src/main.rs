@@ -3,6 +3,7 @@
 mod config;
 mod demo;
 mod logging;
+mod memory;
 mod parent;
 mod serve;
 mod timelock;
@@ -10,9 +11,6 @@ mod transactions;
 
 use cassette_tools::{nodetool, sstable};
 use clap::{Parser, Subcommand};
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A CQL database in one binary: Cassandra's language, drivers and files, without the JVM.
 #[derive(Debug, Parser)]

@@ -7,10 +7,12 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use cassette_admin_api::ADDRESS_DEFAULT;
 use cassette_database::Database;
 use cassette_engine::commitlog::ReplayPolicy;
@@ -22,7 +24,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::config::{AdminAddress, Config, duration};
-use crate::{logging, parent};
+use crate::{logging, memory, parent};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -96,6 +98,7 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
         Some(path) => Config::read(path)?,
         None => Config::default(),
     };
+    memory::return_periodically()?;
     let mut server = config.server()?;
     if let Some(address) = arguments.listen {
         server.listen_address = address;
@@ -121,18 +124,22 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
 /// writes.
 fn close(database: Database, deadline: Instant) -> anyhow::Result<()> {
     let (closed, is_closed) = mpsc::channel();
-    std::thread::spawn(move || {
+    let close = move || {
         // An error only means that the receiver stopped waiting.
         let _ = closed.send(database.close());
-    });
+    };
+    Builder::new().name("close".to_owned()).spawn(close).context("cannot start a thread")?;
     match is_closed.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
         Ok(closed) => closed.context("cannot close the database"),
-        Err(_) => {
+        Err(RecvTimeoutError::Timeout) => {
             tracing::warn!(
                 "the database was not closed in time: what is not flushed is replayed from the commit log at the next start"
             );
             Ok(())
         }
+        Err(RecvTimeoutError::Disconnected) => bail!(
+            "closing the database panicked: what is not flushed is replayed from the commit log at the next start"
+        ),
     }
 }
 
@@ -246,5 +253,26 @@ async fn listen_for_admin(asked: Option<AdminAddress>) -> anyhow::Result<Option<
         Err(error) => {
             Err(error).with_context(|| format!("cannot listen on {address} for the admin endpoint"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cassette_database::Options;
+    use cassette_vfs::FakeFileSystem;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_while_closing_is_an_error_at_once() {
+        let fs = FakeFileSystem::new();
+        let options = Options { file_system: Arc::new(fs.clone()), ..Options::new("/data") };
+        let database = Database::open(options).unwrap();
+        fs.fail_when(|_| {
+            assert_ne!(std::thread::current().name(), Some("close"), "injected");
+            None
+        });
+        let error = close(database, Instant::now() + Duration::from_secs(600)).unwrap_err().to_string();
+        assert!(error.contains("closing the database panicked"), "{error}");
     }
 }

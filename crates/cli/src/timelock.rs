@@ -18,9 +18,9 @@ use clap::{Args, Subcommand};
 use tokio::net::TcpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::logging;
 use crate::serve::warn_of_exposure;
 use crate::transactions::password_in;
+use crate::{logging, memory};
 
 /// The default address of servers.
 const ADDRESS_DEFAULT: &str = "127.0.0.1:8421";
@@ -281,6 +281,7 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 
 fn start(arguments: &StartArguments) -> anyhow::Result<()> {
     logging::init();
+    memory::return_periodically()?;
     let runtime = runtime()?;
     let wanted = arguments.listen;
     let socket = bind(wanted).with_context(|| format!("cannot listen on {wanted}"))?;

@@ -1,4 +1,5 @@
-//! Memory, open files and threads stay within the settings however much is written.
+//! Memory, open files and threads stay within the settings however much is written, and memory that
+//! large requests took is returned.
 //!
 //! `CASSETTE_MEMORY_MB` (40) is the amount; `make soak-memory` writes 5 GB.
 
@@ -6,9 +7,12 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use scylla::client::session::Session;
+use scylla::statement::prepared::PreparedStatement;
 use support::cql::{connect_to_keyspace, execute};
 use support::{Launch, process};
 
@@ -83,4 +87,60 @@ async fn memory_files_and_threads_stay_within_bounds_while_data_grows() {
     // few.
     assert!(threads <= 160, "{threads} threads");
     server.stop();
+}
+
+/// With room for the responses of the test.
+const LARGE_RESPONSES: &str = "native_transport_max_response_data_in_flight: 1GiB\n\
+    native_transport_max_response_data_in_flight_per_ip: 1GiB\n";
+
+/// What the process may hold beyond the figure before the requests: caches of its threads.
+const KEPT_MAX: u64 = 24 << 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_of_large_requests_and_responses_is_returned() {
+    const ROWS: i32 = 16;
+    const CLIENTS: i32 = 8;
+    let directory = tempfile::tempdir().unwrap();
+    let config = format!("{CONFIG}{LARGE_RESPONSES}");
+    let server = Launch::new(&directory.path().join("data")).config(&config).start();
+    let session = Arc::new(connect_to_keyspace(server.address()).await);
+    execute(&session, "CREATE TABLE t (k int PRIMARY KEY, v blob)").await;
+    let insert = Arc::new(session.prepare("INSERT INTO t (k, v) VALUES (?, ?)").await.unwrap());
+    let select = Arc::new(session.prepare("SELECT v FROM t").await.unwrap());
+    // Memtables and the chunk cache have their size from here on.
+    write_rows(&session, &insert, 0..ROWS).await;
+    session.execute_unpaged(&select, ()).await.unwrap();
+
+    let before = process::resident_bytes(server.id());
+    let mut clients = Vec::new();
+    for client in 0..CLIENTS {
+        let (session, insert, select) = (session.clone(), insert.clone(), select.clone());
+        clients.push(tokio::spawn(async move {
+            // The same rows again, so that responses keep their size.
+            write_rows(&session, &insert, client..client + 4).await;
+            session.execute_unpaged(&select, ()).await.unwrap();
+        }));
+    }
+    for client in clients {
+        client.await.unwrap();
+    }
+    let peak = process::peak_resident_bytes(server.id());
+    assert!(peak > before + 2 * KEPT_MAX, "the requests took only {} bytes", peak - before);
+    let began = Instant::now();
+    while process::resident_bytes(server.id()) > before + KEPT_MAX {
+        let now = process::resident_bytes(server.id());
+        let waited = began.elapsed();
+        assert!(waited < Duration::from_secs(120), "{before} bytes before, {peak} at the peak, {now} now");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    server.stop();
+}
+
+/// Writes rows of 1 MB that compression does not shorten.
+async fn write_rows(session: &Session, insert: &PreparedStatement, keys: std::ops::Range<i32>) {
+    for key in keys {
+        let mut value = vec![0; 1_000_000];
+        SmallRng::seed_from_u64(key as u64).fill_bytes(&mut value);
+        session.execute_unpaged(insert, (key, &value)).await.unwrap();
+    }
 }
