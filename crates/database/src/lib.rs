@@ -46,7 +46,8 @@ pub use schema::catalog::{
 pub use schema::guardrails::{
     Guardrails, Key as GuardrailKey, Kind as GuardrailKind, SETTINGS as GUARDRAILS, Setting as Guardrail,
 };
-pub use schema::indexes::{Index, IndexKind, SearchFigures};
+pub use schema::indexes::{Index, IndexKind};
 pub use schema::options::compaction::from_map as compaction_params;
 pub use schema::system::local::{Node, PARTITIONER, RELEASE_VERSION, TOKEN};
 pub use schema::views::View;
+pub use store::indexes::SearchMetrics;

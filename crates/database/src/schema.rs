@@ -1,7 +1,6 @@
 //! Layer 2: the catalog and what it is made of: definitions of tables, indexes and views, table options, guardrails, and the
 //! database's own tables with the encoding of their rows.
 
-pub(crate) mod build_state;
 pub(crate) mod catalog;
 pub(crate) mod conditions;
 pub(crate) mod guardrails;

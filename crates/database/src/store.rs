@@ -3,6 +3,7 @@
 //! Statements work on it; it does not know them. Reads and writes of tables are in [`data`].
 
 pub(crate) mod admission;
+pub(crate) mod build_state;
 mod data;
 pub(crate) mod indexes;
 mod mutation_size;
@@ -33,9 +34,10 @@ use crate::basics::timeouts::{Deadlines, Limited, RequestTimeouts};
 use crate::planning::context::TimeUuidSource;
 use crate::schema::catalog::{Catalog, Keyspace, SchemaEvents};
 use crate::schema::guardrails::{DiskUsage, Guardrails};
-use crate::schema::indexes::{Index, IndexKind};
+use crate::schema::indexes::Index;
 use crate::schema::system::local::Node;
 use crate::schema::views::View;
+use crate::store::build_state::BuildStates;
 use crate::store::opening::open;
 use crate::store::views::LargeWrites;
 use crate::store::write_clock::WriteClock;
@@ -50,6 +52,7 @@ pub(crate) struct Store {
     /// Held shared by writers, from before they look which indexes there are until they have written.
     writers: ShardedLock<()>,
     large_view_writes: LargeWrites,
+    build_states: BuildStates,
     /// Whether running builds of indexes and views are to end.
     builds_are_stopped: AtomicBool,
     settings: StoreSettings,
@@ -107,7 +110,8 @@ impl Store {
     /// If the schema or the commit log cannot be read, or the data directory belongs to another cluster.
     pub fn open(parts: StoreParts) -> Result<(Self, Unbuilt)> {
         let StoreParts { engine, clock, paging_key, node, timeouts, virtual_keyspaces, settings } = parts;
-        let opened = open(&engine, &*clock, node, virtual_keyspaces)?;
+        let build_states = BuildStates::default();
+        let opened = open(&engine, &*clock, node, virtual_keyspaces, &build_states)?;
         let store = Self {
             engine,
             deadlines: Deadlines::new(timeouts, clock.clone()),
@@ -116,6 +120,7 @@ impl Store {
             changing_schema: Mutex::new(()),
             writers: ShardedLock::new(()),
             large_view_writes: LargeWrites::default(),
+            build_states,
             builds_are_stopped: AtomicBool::new(false),
             settings,
             events: SchemaEvents::default(),
@@ -228,7 +233,18 @@ impl Store {
 
     /// Puts a catalog into force. The schema must be locked.
     pub fn swap_catalog(&self, catalog: Arc<Catalog>) {
-        self.catalog.store(catalog);
+        self.catalog.store(catalog.clone());
+        self.build_states.retain(&catalog);
+    }
+
+    /// How far indexes and views are built, and the metrics of queries by indexes.
+    pub fn build_states(&self) -> &BuildStates {
+        &self.build_states
+    }
+
+    /// Whether queries may use an index: it has the entries of all rows that were there before it.
+    pub fn is_built(&self, index: &Index) -> bool {
+        self.build_states.index(index).is_built()
     }
 
     /// Waits until those are done who began to write before.
@@ -306,16 +322,7 @@ impl Store {
     pub fn tick_figures(&self) {
         let now = self.engine.stats().now;
         self.metrics.tick(now);
-        let catalog = self.catalog.load();
-        for keyspace in catalog.keyspaces() {
-            for table in keyspace.tables.values() {
-                // Those of a table have them together.
-                let mut indexes = catalog.indexes_of(table.id).iter();
-                if let Some(index) = indexes.find(|index| index.kind == IndexKind::StorageAttached) {
-                    index.searches().tick(now);
-                }
-            }
-        }
+        self.build_states.tick(now);
     }
 
     /// Counts the prepared statements.

@@ -126,7 +126,7 @@ impl Database {
             )));
         }
         let indexes = catalog.indexes_of(table.id);
-        if let Some(index) = indexes.iter().find(|index| !index.state.is_built()) {
+        if let Some(index) = indexes.iter().find(|index| !self.store().is_built(index)) {
             let (name, table) = (&index.name, table.qualified_name());
             let detail =
                 format!("Index {name} of {table} is being built: SSTables can be taken in when it is done");
@@ -139,7 +139,7 @@ impl Database {
         let has_changed = taken.as_ref().is_ok_and(|taken| !taken.is_empty());
         for index in indexes {
             if has_changed {
-                index.state.start_over();
+                self.store().build_states().index(index).start_over();
                 build_index(self.store(), index);
             } else {
                 indexes::mark_built(self.store(), index)?;

@@ -21,8 +21,10 @@ use crate::basics::timeouts::RequestTimeouts;
 use crate::execution::virtual_tables;
 use crate::schema::catalog::{Catalog, Subscription};
 use crate::schema::guardrails::Guardrails;
+use crate::schema::indexes::Index;
 use crate::schema::system::local::Node;
 use crate::store::Store;
+use crate::store::indexes::SearchMetrics;
 
 pub use self::opening::Options;
 pub use self::statements::{BatchSource, BatchStatement};
@@ -89,6 +91,18 @@ impl Database {
     #[doc(hidden)]
     pub fn on_schema_change(&self, listener: impl Fn(&SchemaChange) + Send + Sync + 'static) -> Subscription {
         self.0.store.events().subscribe(listener)
+    }
+
+    /// Whether queries may use an index.
+    #[doc(hidden)]
+    pub fn is_built(&self, index: &Index) -> bool {
+        self.0.store.is_built(index)
+    }
+
+    /// The metrics of queries by the storage-attached indexes of the table of `index`.
+    #[doc(hidden)]
+    pub fn search_metrics(&self, index: &Index) -> Arc<SearchMetrics> {
+        self.0.store.build_states().searches(index.base.id)
     }
 
     /// The storage engine, for flushes, compactions and metrics. Writing to it bypasses the schema.

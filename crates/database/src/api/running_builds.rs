@@ -31,11 +31,16 @@ impl Database {
     #[doc(hidden)]
     pub fn running_builds(&self) -> Vec<RunningBuild> {
         let catalog = self.catalog();
+        let states = self.store().build_states();
         let mut found = Vec::new();
         let tables = catalog.keyspaces().flat_map(|keyspace| keyspace.tables.values());
         for table in tables {
-            for index in catalog.indexes_of(table.id).iter().filter(|index| index.state.is_building()) {
-                let (completed, _) = index.state.progress();
+            for index in catalog.indexes_of(table.id) {
+                let state = states.index(index);
+                if !state.is_building() {
+                    continue;
+                }
+                let (completed, _) = state.progress();
                 found.push(self.running(
                     "Secondary index build",
                     table,
@@ -44,7 +49,9 @@ impl Database {
                 ));
             }
             for view in catalog.views_of(table.id) {
-                if let Some(completed) = view.build_progress() {
+                let state = states.view(view);
+                if state.is_building() {
+                    let completed = state.done().map_or(0, |(_, count)| u64::try_from(count).unwrap_or(0));
                     let name = (view.table.id.0, view.table.name.as_str());
                     found.push(self.running("View build", table, name, completed));
                 }
@@ -89,8 +96,9 @@ mod tests {
         assert_eq!(database.running_builds(), []);
         let catalog = database.catalog();
         let index = &catalog.keyspace("ks").unwrap().indexes["i"];
-        index.state.start_over();
-        let _running = index.state.begin().unwrap();
+        let state = database.store().build_states().index(index);
+        state.start_over();
+        let _running = state.begin().unwrap();
         let [build] = &database.running_builds()[..] else { panic!("one build") };
         assert_eq!((build.kind, &*build.table, &*build.name), ("Secondary index build", "t", "i"));
         assert_eq!((build.completed, build.total), (2, 2));

@@ -82,10 +82,13 @@ pub(crate) struct Rules {
 }
 
 impl Restrictions {
-    /// The searches of indexes that are built; all of them, if none is.
-    pub fn searches_of_built_indexes(&self) -> impl Iterator<Item = &Search> {
-        let some_are_built = self.searches.iter().any(|search| search.index.is_built());
-        self.searches.iter().filter(move |search| !some_are_built || search.index.is_built())
+    /// Returns the searches of indexes for which `is_built` holds; all searches if it holds for none.
+    pub fn searches_of_built_indexes<'s>(
+        &'s self,
+        is_built: impl Fn(&Index) -> bool + 's,
+    ) -> impl Iterator<Item = &'s Search> {
+        let some_are_built = self.searches.iter().any(|search| is_built(&search.index));
+        self.searches.iter().filter(move |search| !some_are_built || is_built(&search.index))
     }
 
     /// Whether one index is asked for one value: few rows, as a rule.

@@ -11,9 +11,8 @@ use crate::planning::context::{BindContext, PlanContext};
 use crate::planning::restrictions::view_filters;
 use crate::planning::select::{BoundFilter, CurrentPartition, CurrentRow};
 use crate::planning::terms::Markers;
-use crate::schema::build_state::BuildState;
 use crate::schema::catalog::{Catalog, Keyspace};
-use crate::schema::views::{BuiltUpTo, View};
+use crate::schema::views::View;
 
 impl View {
     /// A view with this WHERE.
@@ -25,7 +24,6 @@ impl View {
         table: Arc<TableMetadata>,
         include_all: bool,
         where_clause: WhereClause,
-        state: Arc<BuildState<BuiltUpTo>>,
     ) -> Result<Self> {
         let catalog = Catalog::default();
         let mut cx = PlanContext {
@@ -41,13 +39,13 @@ impl View {
             let of_base = base.column(&column.name)?;
             (of_base.kind == ColumnKind::Regular).then(|| of_base.clone())
         });
-        Ok(Self { base, table, include_all, where_clause, filters, extra_key, state })
+        Ok(Self { base, table, include_all, where_clause, filters, extra_key })
     }
 
     /// The same view of tables that have changed.
     pub(crate) fn rebased(&self, base: &Arc<TableMetadata>, table: &Arc<TableMetadata>) -> Result<Self> {
         let (base, table) = (base.clone(), table.clone());
-        Self::new(base, table, self.include_all, self.where_clause.clone(), self.state.clone())
+        Self::new(base, table, self.include_all, self.where_clause.clone())
     }
 
     /// Binds the WHERE's values, to ask of many rows.

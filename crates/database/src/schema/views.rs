@@ -3,14 +3,10 @@
 use std::sync::Arc;
 
 use cassette_cql::ast::{Statement, WhereClause};
-use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, TableMetadata, Token};
+use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, TableMetadata};
 
 use crate::basics::error::{DatabaseError, Result};
-use crate::schema::build_state::BuildState;
 use crate::schema::conditions::Filter;
-
-/// Up to which token a view is built, and how many partitions of its base that are.
-pub(crate) type BuiltUpTo = (Token, i64);
 
 /// A materialized view.
 #[derive(Debug)]
@@ -27,19 +23,12 @@ pub struct View {
     pub(crate) filters: Vec<Filter>,
     /// The column of the view's key that is none of the base's: without it a row has no entry.
     pub(crate) extra_key: Option<Arc<ColumnMetadata>>,
-    pub(crate) state: Arc<BuildState<BuiltUpTo>>,
 }
 
 impl View {
     /// The name.
     pub fn name(&self) -> &str {
         &self.table.name
-    }
-
-    /// How many partitions have been read by a build that runs.
-    pub(crate) fn build_progress(&self) -> Option<u64> {
-        let read = || self.state.done().map_or(0, |(_, count)| u64::try_from(count).unwrap_or(0));
-        self.state.is_building().then(read)
     }
 
     /// The view's column that shows a regular column of the base; `None` if none does, but as part of the key.

@@ -27,8 +27,7 @@ pub(crate) fn truncate(
     // No index comes or goes meanwhile.
     let _changing = store.lock_schema_within(patience)?;
     let catalog = store.catalog();
-    let indexes: Vec<_> =
-        catalog.indexes_of(table.id).iter().filter(|index| index.state.is_built()).collect();
+    let indexes: Vec<_> = catalog.indexes_of(table.id).iter().filter(|index| store.is_built(index)).collect();
     for index in &indexes {
         indexes::unbuild(store, index)?;
     }
@@ -50,11 +49,11 @@ pub(crate) fn truncate(
     };
     if let Err(error) = { tables }.try_for_each(truncate) {
         for index in &indexes {
-            index.state.start_over();
+            store.build_states().index(index).start_over();
             build_index(store, index);
         }
         for view in views {
-            view.state.start_over();
+            store.build_states().view(view).start_over();
             build_view(store, view);
         }
         return Err(failed(error));

@@ -63,7 +63,7 @@ impl Store {
         wanted: &Wanted<'_>,
         within: &Within<'_>,
     ) -> Result<Hits> {
-        if !index.state.is_built() {
+        if !self.is_built(index) {
             return Err(DatabaseError::ReadFailure {
                 consistency: cx.options.consistency,
                 message: format!("The secondary index '{}' is not yet available", index.name),

@@ -11,6 +11,7 @@
 //! search       the entries of a value, in the order of the base table
 //! intersection those of several indexes
 //! build_notes  how far indexes are built
+//! search_metrics  metrics of queries by storage-attached indexes
 //! ```
 
 pub(crate) mod build_notes;
@@ -18,6 +19,7 @@ pub(crate) mod entries;
 mod intersection;
 mod maintenance;
 mod search;
+mod search_metrics;
 #[cfg(test)]
 mod tests;
 
@@ -25,3 +27,5 @@ pub(crate) use build_notes::{forget, load, mark_built, unbuild};
 pub(crate) use intersection::Intersection;
 pub(crate) use maintenance::add_index_mutations;
 pub(crate) use search::{Hit, Hits, Within};
+pub use search_metrics::SearchMetrics;
+pub(crate) use search_metrics::SearchTally;

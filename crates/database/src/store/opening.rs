@@ -26,6 +26,7 @@ use crate::schema::indexes::Index;
 use crate::schema::system::local::{self, Node};
 use crate::schema::system::{SCHEMA, SYSTEM, encode, local_keyspaces, replicated_keyspaces, schema_rows};
 use crate::schema::views::View;
+use crate::store::build_state::BuildStates;
 use crate::store::write_clock::{self, Ceilings, StoredCeiling};
 use crate::store::{indexes, views};
 
@@ -47,12 +48,13 @@ pub(crate) struct Opened {
     pub ceiling: StoredCeiling,
 }
 
-/// Recovers `engine`'s tables, and the catalog from them.
+/// Recovers `engine`'s tables, and the catalog from them, and sets the states of indexes and views.
 pub(crate) fn open(
     engine: &Engine,
     clock: &dyn Clock,
     mut node: Node,
     virtual_keyspaces: Vec<Keyspace>,
+    build_states: &BuildStates,
 ) -> Result<Opened> {
     let built_in = built_in(virtual_keyspaces);
     let own = built_in.keyspaces().flat_map(|keyspace| keyspace.tables.values());
@@ -99,8 +101,8 @@ pub(crate) fn open(
         )]);
     }
 
-    let unbuilt = indexes::load(engine, &catalog, now)?;
-    let unbuilt_views = views::load(engine, &catalog, now)?;
+    let unbuilt = indexes::load(engine, &catalog, build_states, now)?;
+    let unbuilt_views = views::load(engine, &catalog, build_states, now)?;
     node.host_id = identity(engine, &catalog, &node, now)?;
     let timestamp = newest_timestamp.saturating_add(1);
     // In one record with the first writes of this run.

@@ -12,8 +12,8 @@ use cassette_admin_api::{
     TableReport, TimeoutReport, UnknownTableReport,
 };
 use cassette_database::{
-    Catalog, DatabaseError, GUARDRAILS, Guardrail, Index, IndexKind, KeyspaceKind, Pool, Replication,
-    Snapshot, Timeout,
+    Catalog, Database, DatabaseError, GUARDRAILS, Guardrail, Index, IndexKind, KeyspaceKind, Pool,
+    Replication, Snapshot, Timeout,
 };
 use cassette_engine::metrics::{CacheRates, Distribution, Histogram, HistogramSnapshot, TableMetrics};
 use cassette_engine::{CacheStats, Engine, EngineStats, Options, OverlapMetrics, TableStats, UnknownTable};
@@ -237,7 +237,7 @@ pub(super) fn tables(admin: &Admin) -> Vec<TableReport> {
                 partition_bytes: partitions.as_ref().map(|partitions| distribution(&partitions.bytes)),
                 partition_cells: partitions.as_ref().map(|partitions| distribution(&partitions.cells)),
                 snapshot_bytes: in_snapshots.get(&table.id).copied().unwrap_or(0),
-                attached_indexes: attached_indexes(engine, catalog.indexes_of(table.id), now),
+                attached_indexes: attached_indexes(&admin.database, catalog.indexes_of(table.id), now),
                 ..self::table(&table, stats, &metrics, now)
             }
         })
@@ -245,16 +245,21 @@ pub(super) fn tables(admin: &Admin) -> Vec<TableReport> {
 }
 
 /// Reports the storage-attached indexes of a table.
-fn attached_indexes(engine: &Engine, indexes: &[Arc<Index>], now: Duration) -> Option<AttachedIndexesReport> {
+fn attached_indexes(
+    database: &Database,
+    indexes: &[Arc<Index>],
+    now: Duration,
+) -> Option<AttachedIndexesReport> {
     let attached = || indexes.iter().filter(|index| index.kind == IndexKind::StorageAttached);
-    let searches = attached().next()?.searches();
+    let searches = database.search_metrics(attached().next()?);
+    let engine = database.engine();
     let report = |values: &Histogram| histogram(&values.snapshot(now));
     // A dropped one has no SSTables.
     let bytes =
         |index: &Arc<Index>| engine.table_stats(index.storage().id).map_or(0, |stats| stats.live_disk_bytes);
     Some(AttachedIndexesReport {
         indexes: attached().count() as u64,
-        queryable: attached().filter(|index| index.is_built()).count() as u64,
+        queryable: attached().filter(|index| database.is_built(index)).count() as u64,
         disk_bytes: attached().map(bytes).sum(),
         queries: report(&searches.latency),
         filtering: report(&searches.filtering_latency),

@@ -7,7 +7,7 @@ use cassette_cql::ast::BatchKind;
 use cassette_rows::interrupt;
 
 use crate::api::prepared::{Prepared, ResolvedStatement};
-use crate::basics::error::{DatabaseError, Result, WriteType, bail_invalid};
+use crate::basics::error::{Result, WriteType, bail_invalid};
 use crate::basics::metrics::RequestKind;
 use crate::basics::request::{BoundValue, StatementOptions, Values};
 use crate::basics::response::{Executed, RowSink};
@@ -244,9 +244,6 @@ impl Database {
         let execution = Execution::new(self.store(), &planned.catalog, values, options, keyspace);
         let request = planned.plan.limited(options);
         let outcome = self.store().limit(request, execution.started, || planned.execute(&execution, sink));
-        if let (Plan::Select(select), Err(DatabaseError::ReadTimeout { .. })) = (&planned.plan, &outcome) {
-            select.count_timeout(self.store());
-        }
         if let Some(kind) = planned.plan.request_kind(options) {
             let ended = match kind {
                 // Read to the end just now.

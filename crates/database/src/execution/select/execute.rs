@@ -1,8 +1,5 @@
 //! Executing a SELECT: rows are read, grouped, aggregated or sorted, and pushed into the sink.
 
-use std::sync::Arc;
-
-use cassette_engine::metrics::TableMetrics;
 use cassette_rows::{Clustering, DecoratedKey};
 
 use super::aggregation::{Aggregation, Group};
@@ -20,7 +17,6 @@ use crate::planning::select::paging::{PagingState, Seal};
 use crate::planning::select::row::KeptRow;
 use crate::planning::terms::Bound;
 use crate::schema::guardrails::Key;
-use crate::store::Store;
 
 /// One execution.
 #[derive(Clone, Copy)]
@@ -34,16 +30,6 @@ struct Run<'r, 'e> {
 }
 
 impl SelectPlan {
-    /// Makes a request count that its timeout ended before it read anything.
-    pub fn count_timeout(&self, store: &Store) {
-        self.figures(store);
-    }
-
-    /// The metrics of the table; `None` if its table is virtual.
-    pub(crate) fn figures(&self, store: &Store) -> Option<&Arc<TableMetrics>> {
-        self.figures.get_or_init(|| store.engine().table_metrics(self.table.id).ok()).as_ref()
-    }
-
     /// Reads a page.
     pub fn read_page(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         execution.options.consistency.validate_for_read()?;

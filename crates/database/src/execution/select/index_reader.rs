@@ -12,11 +12,11 @@ use cassette_rows::{DecoratedKey, PartitionStream, Row, Selection, Slice, Slices
 use super::read_limits::Extent;
 use super::reader::{Flow, Reader, Seen, Visit, size_of_row};
 use crate::basics::error::{DatabaseError, Result};
-use crate::planning::restrictions::Partitions;
+use crate::planning::restrictions::{Partitions, Search};
 use crate::planning::select::limits::Limits;
 use crate::planning::select::{CurrentPartition, CurrentRow};
-use crate::schema::indexes::{IndexKind, SearchFigures};
-use crate::store::indexes::{Hit, Hits, Intersection, Within};
+use crate::schema::indexes::IndexKind;
+use crate::store::indexes::{Hit, Hits, Intersection, SearchMetrics, Within};
 
 /// Hits of a partition that are read together: the first few alone, since a LIMIT may be small, then more.
 const FIRST_BATCH: usize = 8;
@@ -51,11 +51,11 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         if !matches!(result, Err(DatabaseError::WouldBlock)) {
             self.execution.lap();
             let (time, tally) = (self.monotonic().saturating_sub(began), &self.tally);
-            if let Some(figures) = self.search_figures() {
-                figures.record(tally, time);
+            if let Some(metrics) = self.search_metrics() {
+                metrics.record(tally, time);
             }
-            if let Some(figures) = self.plan.figures(self.execution.store) {
-                figures.record_search(within_partition, time, tally.rows.get(), tally.tombstones.get());
+            if let Some(metrics) = &self.metrics {
+                metrics.record_search(within_partition, time, tally.rows.get(), tally.tombstones.get());
             }
         }
         self.execution.store.remove_stale(&removals);
@@ -63,10 +63,19 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
     }
 
     /// Where the query is counted; `None` if no index that answers is storage-attached.
-    fn search_figures(&self) -> Option<&'p SearchFigures> {
-        let searches = self.plan.restrictions.searches_of_built_indexes();
-        let mut indexes = searches.map(|search| &search.index);
-        indexes.find(|index| index.kind == IndexKind::StorageAttached).map(|index| index.searches())
+    fn search_metrics(&self) -> Option<&SearchMetrics> {
+        let find = || {
+            let mut searches = self.searches();
+            let attached = searches.find(|search| search.index.kind == IndexKind::StorageAttached)?;
+            Some(self.execution.store.build_states().searches(attached.index.base.id))
+        };
+        self.search_metrics.get_or_init(find).as_deref()
+    }
+
+    /// The searches of indexes that are built; all of them, if none is.
+    fn searches(&self) -> impl Iterator<Item = &'p Search> {
+        let store = self.execution.store;
+        self.plan.restrictions.searches_of_built_indexes(|index| store.is_built(index))
     }
 
     fn monotonic(&self) -> Duration {
@@ -75,11 +84,11 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
 
     /// Reads rows that were found, and looks at them: times it.
     fn filtering(&self, read: impl FnOnce() -> Result<Flow>) -> Result<Flow> {
-        let Some(figures) = self.search_figures() else { return read() };
+        let Some(metrics) = self.search_metrics() else { return read() };
         let began = self.monotonic();
         let flow = read();
         if flow.is_ok() {
-            figures.filtering_latency.record_latency(self.monotonic().saturating_sub(began));
+            metrics.filtering_latency.record_latency(self.monotonic().saturating_sub(began));
         }
         flow
     }
@@ -128,7 +137,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let store = self.execution.store;
         let mut contenders = Vec::new();
         let mut sstables = 0;
-        for search in self.plan.restrictions.searches_of_built_indexes() {
+        for search in self.searches() {
             let hits = search.with_value(self.execution, |wanted| {
                 store.search(self.execution, &search.index, wanted, within)
             })?;
@@ -267,7 +276,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let now = self.execution.now_seconds;
         let comparator = &self.plan.table.comparator;
         // A storage-attached index filters before it returns rows, others leave that to the reader.
-        let counts_filtered = self.search_figures().is_none();
+        let counts_filtered = self.search_metrics().is_none();
         if let Some(mut header) = stream.next_partition().map_err(|e| self.failed(e))? {
             let token = header.key.token();
             found.seen.last = Some(token);

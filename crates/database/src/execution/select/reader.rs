@@ -1,5 +1,9 @@
 //! Reading the rows that restrictions name, partition by partition.
 
+use std::cell::OnceCell;
+use std::sync::Arc;
+
+use cassette_engine::metrics::TableMetrics;
 use cassette_engine::trace::trace;
 use cassette_engine::{KeyRange, row_index_reads};
 use cassette_rows::{
@@ -14,7 +18,7 @@ use crate::planning::restrictions::Partitions;
 use crate::planning::select::limits::Limits;
 use crate::planning::select::paging::{self, PagingState};
 use crate::planning::select::{BoundFilter, CurrentPartition, CurrentRow, SelectPlan};
-use crate::schema::indexes::SearchTally;
+use crate::store::indexes::{SearchMetrics, SearchTally};
 
 /// What opening a partition counts for, in steps of [`interrupt`]: it may need the disk.
 const PARTITION_READ_STEPS: u32 = 32;
@@ -40,6 +44,10 @@ pub(crate) struct Reader<'p, 'e> {
     pub(crate) selection: Selection,
     pub(crate) partitions: Partitions,
     filters: Vec<BoundFilter<'p>>,
+    /// The metrics of the table; `None` if it is virtual.
+    pub(crate) metrics: Option<Arc<TableMetrics>>,
+    /// Where a search by indexes is counted, once it has begun.
+    pub(crate) search_metrics: OnceCell<Option<Arc<SearchMetrics>>>,
     /// The rest of the partition in which an earlier page ended.
     pub(crate) resumed: Option<(DecoratedKey, Selection)>,
     /// Whether a partition without rows shows its static row.
@@ -98,12 +106,16 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             // What other requests of this thread have read.
             row_index_reads::take();
         }
+        let metrics =
+            if plan.is_virtual { None } else { execution.store.engine().table_metrics(plan.table.id).ok() };
         Ok(Self {
             plan,
             execution,
             selection,
             partitions,
             filters,
+            metrics,
+            search_metrics: OnceCell::new(),
             resumed,
             shows_static_rows,
             tally: SearchTally::default(),
@@ -177,13 +189,13 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
 
     /// Counts a read of one partition; one that is part of a search is counted with that.
     pub(crate) fn record_partition_read(&self, key: &DecoratedKey, seen: &Seen) {
-        let Some(figures) = self.plan.figures(self.execution.store) else { return };
+        let Some(metrics) = &self.metrics else { return };
         let (key, time) = (key.key(), self.execution.lap());
         if self.plan.restrictions.searches.is_empty() {
-            figures.record_partition_read(key, time, seen.live_rows, seen.tombstones);
+            metrics.record_partition_read(key, time, seen.live_rows, seen.tombstones);
         } else {
             self.tally.add_rows(seen.live_rows, seen.tombstones);
-            figures.sample_partition_read(key, time, seen.live_rows, seen.tombstones);
+            metrics.sample_partition_read(key, time, seen.live_rows, seen.tombstones);
         }
     }
 
@@ -203,8 +215,8 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         self.warn_of_read(&seen, extent);
         if !self.plan.restrictions.searches.is_empty() {
             self.tally.add_rows(seen.live_rows, seen.tombstones);
-        } else if let Some(figures) = self.plan.figures(self.execution.store) {
-            figures.record_scan(self.execution.lap(), seen.live_rows, seen.tombstones);
+        } else if let Some(metrics) = &self.metrics {
+            metrics.record_scan(self.execution.lap(), seen.live_rows, seen.tombstones);
         }
         drained
     }

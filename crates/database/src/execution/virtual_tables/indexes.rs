@@ -27,8 +27,8 @@ impl VirtualTable for AttachedIndexes {
                 let values = [
                     ("analyzer", (&*analyzer(index)).into()),
                     ("column_name", (&*index.column.name).into()),
-                    ("is_building", (!index.is_built()).into()),
-                    ("is_queryable", index.is_built().into()),
+                    ("is_building", (!store.is_built(index)).into()),
+                    ("is_queryable", store.is_built(index).into()),
                     ("is_string", is_literal(index).into()),
                     ("table_name", (&*index.base.name).into()),
                 ];

@@ -1,9 +1,8 @@
 //! From the syntax tree of a SELECT to a plan.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use cassette_cql::ast;
-use cassette_engine::metrics::TableMetrics;
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
 use super::builder::{Builder, Built};
@@ -40,8 +39,8 @@ pub(crate) struct SelectPlan {
     pub limits: LimitTerms,
     /// What its paging states belong to.
     pub paging_scope: PagingScope,
-    /// The table's figures; `None` in it if the table is virtual.
-    pub figures: OnceLock<Option<Arc<TableMetrics>>>,
+    /// Whether the rows of the table are computed when they are read.
+    pub is_virtual: bool,
 }
 
 impl SelectPlan {
@@ -73,8 +72,9 @@ impl SelectPlan {
 
     /// As what it is counted; `None` if its table is virtual.
     pub fn request_kind(&self, options: &StatementOptions) -> Option<RequestKind> {
-        // Known once it has been executed; what fails before that is not counted.
-        self.figures.get()?.as_ref()?;
+        if self.is_virtual {
+            return None;
+        }
         Some(match self.restrictions.partition.names_keys() {
             true if options.consistency.is_serial() => RequestKind::CasRead,
             true => RequestKind::Read,
@@ -165,7 +165,7 @@ impl SelectPlan {
             order,
             limits,
             paging_scope: PagingScope { table: table.id.0, statement: cx.digest },
-            figures: OnceLock::new(),
+            is_virtual: keyspace.kind == KeyspaceKind::Virtual,
             table,
         })
     }

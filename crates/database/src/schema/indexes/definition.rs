@@ -22,15 +22,12 @@ use std::sync::Arc;
 
 use cassette_cql::quote_string;
 use cassette_rows::schema::{CachingParams, IndexOf, RowsPerPartition};
-use cassette_rows::{
-    ColumnId, ColumnKind, ColumnMetadata, DataType, DecoratedKey, TableId, TableMetadata, TableParams,
-};
+use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata, TableParams};
 use md5::{Digest, Md5};
 use uuid::Builder;
 
-use super::{Analyzer, SearchFigures};
+use super::Analyzer;
 use crate::basics::error::{DatabaseError, Result};
-use crate::schema::build_state::BuildState;
 use crate::schema::conditions::ColumnRestriction;
 use crate::schema::system::TextMap;
 
@@ -148,7 +145,7 @@ pub(crate) enum Finds {
     Entries,
 }
 
-/// A secondary index. Immutable but for how far it is built.
+/// The definition of a secondary index. How far it is built is in `store::build_state`.
 #[derive(Debug, Clone)]
 pub struct Index {
     /// The name, in the case it is stored in; unique within the keyspace.
@@ -170,37 +167,12 @@ pub struct Index {
     pub(crate) ordered_by: Option<DataType>,
     /// The hidden table.
     pub(crate) storage: Arc<TableMetadata>,
-    pub(crate) state: Arc<BuildState<DecoratedKey>>,
-    searches: Arc<SearchFigures>,
 }
 
 impl Index {
-    /// Whether queries can use it: entries have been written for all rows that were there before it.
-    pub fn is_built(&self) -> bool {
-        self.state.is_built()
-    }
-
-    /// Partitions that were read and entries that were written since its build began, or went on after a restart.
-    pub fn build_progress(&self) -> (u64, u64) {
-        self.state.progress()
-    }
-
     /// The hidden table that holds its entries.
     pub fn storage(&self) -> &Arc<TableMetadata> {
         &self.storage
-    }
-
-    /// Queries by the storage-attached indexes of its table.
-    pub fn searches(&self) -> &SearchFigures {
-        &self.searches
-    }
-
-    /// The same index, which counts queries together with one of `others` that is of the same table and kind.
-    pub(crate) fn counting_with<'i>(mut self, mut others: impl Iterator<Item = &'i Arc<Self>>) -> Self {
-        if let Some(other) = others.find(|other| other.base.id == self.base.id && other.kind == self.kind) {
-            self.searches = other.searches.clone();
-        }
-        self
     }
 
     /// An index on `base` of what the option `target` says.
@@ -228,7 +200,6 @@ impl Index {
             ordered_by = order_of(&column.data_type, source);
         }
         let storage = Arc::new(storage(name, created_at, base, &column, source, ordered_by.as_ref()));
-        let (state, searches) = Default::default();
         Ok(Self {
             name: name.to_owned(),
             kind,
@@ -241,8 +212,6 @@ impl Index {
             analyzer,
             ordered_by,
             storage,
-            state,
-            searches,
         })
     }
 
@@ -271,8 +240,6 @@ impl Index {
     /// The same index after its table was altered; `None` if that needs no change of the hidden table either.
     pub(crate) fn rebased(&self, base: &Arc<TableMetadata>) -> Result<Self> {
         let mut rebased = Self::new(&self.name, self.kind, self.options.clone(), self.created_at, base)?;
-        rebased.state = self.state.clone();
-        rebased.searches = self.searches.clone();
         let mut storage = (*rebased.storage).clone();
         storage.version = self.storage.version;
         rebased.storage = if storage == *self.storage {

@@ -1,7 +1,7 @@
 //! Building: entries for the rows that were there before their index.
 //!
-//! Writers keep an index from the moment it is in the catalog; [`build_index`] is called when all those that did not
-//! see it there have ended. What they wrote is found by reading the table from its first partition to its last. The entries
+//! Writers maintain an index from the moment it is in the catalog; its build begins when all writers that
+//! did not see it there have ended. What they wrote is found by reading the table from its first partition to its last. The entries
 //! have the write times of their cells, so whatever a later write made of them stays.
 //!
 //! `system."IndexInfo"` has a row for each index that is built, as in Cassandra. While one is being built, the row says how
@@ -11,18 +11,17 @@
 //! value   i64 the index's time of creation, key of the last partition that is done      big-endian
 //! ```
 
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use cassette_engine::{Engine, KeyRange, Mutation};
 use cassette_rows::{DecoratedKey, PartitionStream, Row, Selection, StorageError, Unfiltered};
 
-use super::in_background;
+use super::{Build, Step};
 use crate::basics::error::{DatabaseError, Result};
-use crate::schema::build_state::BuildGuard;
 use crate::schema::indexes::Index;
 use crate::schema::system::encode;
 use crate::store::Store;
+use crate::store::build_state::BuildState;
 use crate::store::indexes::build_notes::note;
 use crate::store::indexes::entries::{Change, Changes, entries};
 
@@ -30,59 +29,16 @@ use crate::store::indexes::entries::{Change, Changes, entries};
 const BATCH: usize = 256;
 /// Partitions between two notes of how far it is: some milliseconds. Few in tests, so that they see builds go on.
 const PARTITIONS_PER_NOTE: u64 = if cfg!(test) { 50 } else { 10_000 };
-/// How long CREATE INDEX itself builds, before it leaves the rest to the background.
-const AT_ONCE: Duration = Duration::from_millis(50);
+/// The build of an index.
+pub(super) struct IndexBuild(pub Arc<Index>);
 
-/// How a step of a build ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// Everything is built.
-    Done,
-    /// There is more to do.
-    More,
-}
-
-/// Builds an index, unless it is built: for a moment in the calling thread, and the rest in the background. Errors are
-/// logged; the next start tries again.
-pub(crate) fn build_index(store: &Arc<Store>, index: &Arc<Index>) {
-    let Some(running) = index.state.begin() else { return };
-    if let Err(error) = build(store, index, running) {
-        tracing::error!(%error, "an index stays unbuilt until the next start");
+impl Build for IndexBuild {
+    fn title(&self) -> String {
+        format!("index {}", self.0.name)
     }
-}
 
-fn build(store: &Arc<Store>, index: &Arc<Index>, running: BuildGuard) -> Result<()> {
-    let began = store.clock().monotonic();
-    loop {
-        if step(store, index)? == Step::Done {
-            return Ok(());
-        }
-        let elapsed = store.clock().monotonic().saturating_sub(began);
-        if store.has_background_threads() && elapsed >= AT_ONCE {
-            break;
-        }
-    }
-    let index = index.clone();
-    let name = format!("index {}", index.name);
-    in_background(store, running, name, move |store| build_in_background(store, &index))
-        .map_err(|error| DatabaseError::Server(format!("cannot start a thread: {error}")))
-}
-
-fn build_in_background(store: &Weak<Store>, index: &Arc<Index>) {
-    // The store is released between two steps, so that it can be closed.
-    let outcome = loop {
-        let Some(store) = store.upgrade() else { break Ok(()) };
-        if store.builds_are_stopped() || !is_current(&store, index) {
-            break Ok(());
-        }
-        match step(&store, index) {
-            Ok(Step::More) => {}
-            Ok(Step::Done) => break Ok(()),
-            Err(error) => break Err(error),
-        }
-    };
-    if let Err(error) = outcome {
-        tracing::error!(index = index.name, %error, "an index cannot be built; the next start tries again");
+    fn step(&self, store: &Arc<Store>) -> Result<Step> {
+        if is_current(store, &self.0) { step(store, &self.0) } else { Ok(Step::Dropped) }
     }
 }
 
@@ -98,13 +54,13 @@ fn step(store: &Store, index: &Arc<Index>) -> Result<Step> {
         DatabaseError::Server(format!("cannot build index {}: {what}: {error}", index.name))
     };
     let engine = store.engine();
-    let state = &index.state;
+    let state = &*store.build_states().index(index);
     let range = state.done().map_or(KeyRange::ALL, |done| KeyRange::ALL.after(done));
     let mut stream = engine
         .scan(index.base.id, &range, &Selection::all())
         .map_err(|error| failed("reading", error.to_string()))?;
     let now = encode::seconds(store.clock().now_micros());
-    let mut writer = Writer { engine, index, mutations: Vec::with_capacity(BATCH), now };
+    let mut writer = Writer { engine, index, state, mutations: Vec::with_capacity(BATCH), now };
     let mut done = None;
     for _ in 0..PARTITIONS_PER_NOTE {
         let key = partition(&mut *stream, &mut writer, &|error| failed("reading", error.to_string()))?;
@@ -148,6 +104,7 @@ fn partition(
 struct Writer<'a> {
     engine: &'a Engine,
     index: &'a Arc<Index>,
+    state: &'a BuildState<DecoratedKey>,
     mutations: Vec<Mutation>,
     now: u32,
 }
@@ -169,7 +126,7 @@ impl Writer<'_> {
         self.engine.apply(&self.mutations).map_err(|error| {
             DatabaseError::storage_in(format_args!("cannot build index {}: writing", self.index.name), error)
         })?;
-        self.index.state.count_entries(self.mutations.len());
+        self.state.count_entries(self.mutations.len());
         self.mutations.clear();
         Ok(())
     }

@@ -8,15 +8,14 @@
 //! says anything is emptied first.
 
 use std::ops;
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use cassette_engine::{Durability, KeyRange, PartitionPosition};
 use cassette_rows::{
     Bound, DecoratedKey, PartitionHeader, PartitionStream, Selection, Slice, Slices, Unfiltered,
 };
 
-use super::in_background;
+use super::{Build, Step};
 use crate::basics::error::{DatabaseError, Result, WriteType};
 use crate::basics::request::StatementOptions;
 use crate::execution::Execution;
@@ -31,58 +30,21 @@ const PARTITIONS_PER_STEP: usize = 500;
 /// Rows of one partition that are read before their entries are written, and bytes of them.
 const ROWS_PER_WRITE: usize = 1000;
 const BYTES_PER_WRITE: usize = 256 << 10;
-/// How long CREATE MATERIALIZED VIEW itself builds, before it leaves the rest to the background.
-const AT_ONCE: Duration = Duration::from_millis(50);
 
-/// Builds a view, unless it is built: for a moment in the calling thread, and the rest in the background. Errors are
-/// logged; the next start tries again.
-pub(crate) fn build_view(store: &Arc<Store>, view: &Arc<View>) {
-    let Some(running) = view.state.begin() else { return };
-    match build_at_once(store, view) {
-        Ok(true) => {}
-        Ok(false) => {
-            let view = view.clone();
-            let name = format!("view {}", view.name());
-            let build = move |store: &Weak<Store>| build_in_background(store, &view);
-            if let Err(error) = in_background(store, running, name, build) {
-                tracing::error!(%error, "a view stays unbuilt until the next start");
-            }
-        }
-        Err(error) => {
-            tracing::error!(view = view.name(), %error, "a view stays unbuilt until the next start");
-        }
+/// The build of a view.
+pub(super) struct ViewBuild(pub Arc<View>);
+
+impl Build for ViewBuild {
+    fn title(&self) -> String {
+        format!("view {}", self.0.name())
     }
-}
 
-/// Builds for a moment. Returns whether that was all.
-fn build_at_once(store: &Arc<Store>, view: &Arc<View>) -> Result<bool> {
-    let began = store.clock().monotonic();
-    while !step(store, view)? {
-        let elapsed = store.clock().monotonic().saturating_sub(began);
-        if store.has_background_threads() && elapsed >= AT_ONCE {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-fn build_in_background(store: &Weak<Store>, view: &Arc<View>) {
-    // The store is released between two steps, so that it can be closed.
-    let outcome = loop {
-        let Some(store) = store.upgrade() else { break Ok(()) };
+    fn step(&self, store: &Arc<Store>) -> Result<Step> {
         let catalog = store.catalog();
+        let views = catalog.views_of(self.0.base.id);
         // As it is now: its base may have been altered since.
-        let current =
-            catalog.views_of(view.base.id).iter().find(|other| other.table.id == view.table.id).cloned();
-        let Some(current) = current.filter(|_| !store.builds_are_stopped()) else { break Ok(()) };
-        match step(&store, &current) {
-            Ok(false) => {}
-            Ok(true) => break Ok(()),
-            Err(error) => break Err(error),
-        }
-    };
-    if let Err(error) = outcome {
-        tracing::error!(view = view.name(), %error, "a view cannot be built; the next start tries again");
+        let current = views.iter().find(|other| other.table.id == self.0.table.id);
+        current.map_or(Ok(Step::Dropped), |current| step(store, current))
     }
 }
 
@@ -130,13 +92,14 @@ fn piece<'s>(
     Ok(rest)
 }
 
-/// Builds the entries of some partitions; whether those were the last.
-fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<bool> {
+/// Builds the entries of some partitions.
+fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<Step> {
     let failed = |what: &str, error: String| {
         DatabaseError::Server(format!("cannot build view {}: {what}: {error}", view.name()))
     };
     let engine = store.engine();
-    let (done, count) = view.state.done().map_or((None, 0), |(token, count)| (Some(token), count));
+    let state = store.build_states().view(view);
+    let (done, count) = state.done().map_or((None, 0), |(token, count)| (Some(token), count));
     let range = match done {
         Some(token) => {
             KeyRange { start: ops::Bound::Included(PartitionPosition::After(token)), ..KeyRange::ALL }
@@ -169,7 +132,7 @@ fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<bool> {
     for key in &keys {
         if store.builds_are_stopped() {
             // The next caller sees that the build stopped; the next start repeats this step.
-            return Ok(false);
+            return Ok(Step::More);
         }
         let execution = Execution::new(store, &catalog, &[], &options, None);
         // Large partitions in pieces: a crash between two has the step done again. Writers can come
@@ -185,11 +148,11 @@ fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<bool> {
         last = Some(key.token());
     }
     let count = count + keys.len() as i64;
-    view.state.set_done(last.map(|token| (token, count)));
+    state.set_done(last.map(|token| (token, count)));
     let notes = if is_last { built(store, view)? } else { progress(store, view, last, count)? };
     engine.apply(&notes).map_err(|error| failed("noting progress", error.to_string()))?;
     if is_last {
-        view.state.set_built();
+        state.set_built();
     }
-    Ok(is_last)
+    Ok(if is_last { Step::Done } else { Step::More })
 }

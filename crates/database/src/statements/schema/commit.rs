@@ -187,10 +187,10 @@ fn make_durable(store: &Store, keyspace: &Keyspace) -> Result<()> {
     opening::set_durable_writes(store.engine(), keyspace)
         .map_err(|error| DatabaseError::Server(error.to_string()))?;
     // The notes may be of an earlier process, whose entries are lost.
-    for index in keyspace.indexes.values().filter(|index| !index.state.is_built()) {
+    for index in keyspace.indexes.values().filter(|index| !store.is_built(index)) {
         indexes::unbuild(store, index)?;
     }
-    for view in keyspace.views.values().filter(|view| !view.state.is_built()) {
+    for view in keyspace.views.values().filter(|view| !store.build_states().view(view).is_built()) {
         views::unbuild(store, view)?;
     }
     Ok(())

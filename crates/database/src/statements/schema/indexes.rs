@@ -113,7 +113,6 @@ pub(crate) fn create(
         validate_storage_attached(&implementation, &targets, keyspace, table)?;
     }
     let index = Index::new(&name, kind, options, cx.timestamp, table)?;
-    let index = index.counting_with(keyspace.indexes.values());
     let mut after = (**keyspace).clone();
     after.indexes.insert(name, Arc::new(index));
     Ok(Some(changed(after, &table.name)))

@@ -59,13 +59,7 @@ pub(crate) fn create(
     let table = build(statement, base, verdict.of(&statement.properties), cx)?;
     validate_name(&table)?;
     let include_all = statement.selections.is_empty();
-    let view = View::new(
-        base.clone(),
-        Arc::new(table),
-        include_all,
-        statement.where_clause.clone(),
-        Arc::default(),
-    )?;
+    let view = View::new(base.clone(), Arc::new(table), include_all, statement.where_clause.clone())?;
     validate_where(statement, &view)?;
     if cx.catalog.table_by_id(view.table.id).is_some() {
         bail_config!("Table id {} is taken", view.table.id.0);
@@ -338,8 +332,7 @@ pub(crate) fn follow_base(
         }
         table.version = view.table.version + 1;
         let table = Arc::new(table);
-        let view =
-            View::new(base.clone(), table.clone(), view.include_all, where_clause, view.state.clone())?;
+        let view = View::new(base.clone(), table.clone(), view.include_all, where_clause)?;
         keyspace.tables.insert(table.name.clone(), table);
         keyspace.views.insert(view.name().to_owned(), Arc::new(view));
     }

@@ -13,6 +13,7 @@ use crate::schema::indexes::Index;
 use crate::schema::system::encode::{self, StoredRow};
 use crate::schema::system::{INDEX_INFO, SYSTEM};
 use crate::store::Store;
+use crate::store::build_state::BuildStates;
 
 /// Notes how far an index is: built, without `done`.
 pub(crate) fn note(store: &Store, index: &Index, done: Option<&DecoratedKey>) -> Result<()> {
@@ -36,7 +37,12 @@ pub(crate) fn forget(catalog: &Catalog, keyspace: &str, index: &str, timestamp: 
 }
 
 /// Reads what was noted at an earlier time, and gives the indexes that are still to be built.
-pub(crate) fn load(engine: &Engine, catalog: &Catalog, now: u32) -> Result<Vec<Arc<Index>>> {
+pub(crate) fn load(
+    engine: &Engine,
+    catalog: &Catalog,
+    states: &BuildStates,
+    now: u32,
+) -> Result<Vec<Arc<Index>>> {
     let notes = match catalog.table(SYSTEM, INDEX_INFO) {
         Some(table) => read_notes(engine, table, now)?,
         None => HashMap::new(),
@@ -57,14 +63,14 @@ pub(crate) fn load(engine: &Engine, catalog: &Catalog, now: u32) -> Result<Vec<A
         }
         match notes.get(&(index.base.keyspace.clone(), index.name.clone())) {
             Some(None) => {
-                index.state.set_built();
+                states.index(index).set_built();
                 continue;
             }
             Some(Some(note)) => {
                 if let Some((created_at, done)) = note.split_first_chunk::<8>()
                     && i64::from_be_bytes(*created_at) == index.created_at
                 {
-                    index.state.set_done(Some(DecoratedKey::new(Bytes::copy_from_slice(done))));
+                    states.index(index).set_done(Some(DecoratedKey::new(Bytes::copy_from_slice(done))));
                 }
             }
             None => {}

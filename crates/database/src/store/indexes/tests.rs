@@ -553,7 +553,7 @@ fn an_index_that_is_not_built_answers_no_query() {
     let (_files, database, session) = prepared_table();
     let catalog = database.catalog();
     let index = &catalog.keyspace("ks").unwrap().indexes["t_v_idx"];
-    index.state.start_over();
+    database.store().build_states().index(index).start_over();
     let error = session.execute("SELECT k FROM t WHERE v = 1", ()).unwrap_err();
     assert!(matches!(error, DatabaseError::ReadFailure { .. }), "{error}");
     assert_eq!(error.to_string(), "The secondary index 't_v_idx' is not yet available");

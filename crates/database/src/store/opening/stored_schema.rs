@@ -377,7 +377,7 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
         };
         table.strict_liveness = !table.partition_key.iter().chain(&table.clustering).all(is_of_base_key);
         let table = Arc::new(table);
-        let view = View::new(base.clone(), table.clone(), include_all, where_clause, Arc::default())?;
+        let view = View::new(base.clone(), table.clone(), include_all, where_clause)?;
         keyspace.tables.insert(name.clone(), table);
         keyspace.views.insert(name, Arc::new(view));
     }
@@ -408,7 +408,6 @@ fn load_indexes(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspa
         };
         let created_at = row.row.liveness().timestamp;
         let index = Index::new(name, kind, options, created_at, table)?;
-        let index = index.counting_with(keyspace.indexes.values());
         keyspace.indexes.insert(name.to_owned(), Arc::new(index));
         Ok(())
     })?;

@@ -12,6 +12,7 @@ use crate::schema::system::encode::{self, StoredRow};
 use crate::schema::system::{BUILT_VIEWS, SYSTEM, VIEW_BUILDS};
 use crate::schema::views::View;
 use crate::store::Store;
+use crate::store::build_state::BuildStates;
 
 /// Cassandra's least token, which stands before the first and behind the last.
 const RING: &str = "-9223372036854775808";
@@ -75,7 +76,12 @@ pub(crate) fn truncated(store: &Store, view: &View) -> Result<()> {
 
 /// Reads what was noted at an earlier time, and gives the views that are still to be built; those of which nothing was noted are
 /// empty then.
-pub(crate) fn load(engine: &Engine, catalog: &Catalog, now: u32) -> Result<Vec<Arc<View>>> {
+pub(crate) fn load(
+    engine: &Engine,
+    catalog: &Catalog,
+    states: &BuildStates,
+    now: u32,
+) -> Result<Vec<Arc<View>>> {
     let built = notes(engine, catalog, BUILT_VIEWS, now, |_| Some((Token(0), 0)))?;
     let begun = notes(engine, catalog, VIEW_BUILDS, now, |row| {
         Some((Token(row.text("last_token")?.parse().ok()?), row.long("keys_built").unwrap_or(0)))
@@ -86,11 +92,11 @@ pub(crate) fn load(engine: &Engine, catalog: &Catalog, now: u32) -> Result<Vec<A
             let name = (keyspace.name.clone(), view.name().to_owned());
             // Without a log, rows may have been flushed whose entries were not.
             if built.contains_key(&name) && keyspace.params.durable_writes {
-                view.state.set_built();
+                states.view(view).set_built();
                 continue;
             }
             match begun.get(&name).filter(|_| keyspace.params.durable_writes) {
-                Some(done) => view.state.set_done(Some(*done)),
+                Some(done) => states.view(view).set_done(Some(*done)),
                 None => engine.truncate(view.table.id).map_err(|error| {
                     DatabaseError::Server(format!("cannot empty view {}: {error}", view.name()))
                 })?,

@@ -151,8 +151,9 @@ fn a_build_that_ended_half_way_goes_on_where_it_was() {
         let (database, session) = files.open();
         let catalog = database.catalog();
         let Some(index) = catalog.keyspace("ks").unwrap().indexes.get("t_v_idx") else { continue };
-        assert!(index.is_built());
-        let (partitions, _) = index.build_progress();
+        let state = database.store().build_states().index(index);
+        assert!(state.is_built());
+        let (partitions, _) = state.progress();
         went_on += usize::from((1..200).contains(&partitions));
         assert_eq!(ints(&session, "SELECT k FROM t WHERE v = 1").len(), 100, "failing from operation {at}");
     }

@@ -4,15 +4,13 @@ use std::time::Duration;
 
 use super::{Files, run};
 use crate::api::database::Database;
-use crate::schema::indexes::{Index, IndexKind};
+use crate::schema::indexes::Index;
 
 /// Queries, SSTables of indexes that had entries for them, rows that they looked at, and reads of these.
 fn figures(database: &Database) -> (u64, u64, u64, u64) {
     let catalog = database.catalog();
     let table = catalog.table("ks", "t").unwrap();
-    let mut attached =
-        catalog.indexes_of(table.id).iter().filter(|index| index.kind == IndexKind::StorageAttached);
-    let searches = attached.next().unwrap().searches();
+    let searches = database.store().build_states().searches(table.id);
     let sum = |histogram: &cassette_engine::metrics::Histogram| histogram.snapshot(Duration::ZERO).sum;
     let reads = searches.filtering_latency.count();
     (searches.latency.count(), sum(&searches.sstables), sum(&searches.rows_filtered), reads)

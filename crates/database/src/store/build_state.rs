@@ -1,9 +1,69 @@
-//! How far an index or a view is built.
+//! The progress of builds, and the metrics of queries by indexes: state of this process alone. Plans
+//! and the catalog hold definitions, which never change.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
+use cassette_rows::{DecoratedKey, TableId, Token};
+use parking_lot::{Mutex, RwLock};
+
+use crate::schema::catalog::Catalog;
+use crate::schema::indexes::{Index, IndexKind};
+use crate::schema::views::View;
+use crate::store::indexes::SearchMetrics;
+
+/// The token up to which a view is built, and how many partitions of its base that are.
+pub(crate) type BuiltUpTo = (Token, i64);
+
+/// The states of all indexes and views, by the tables that hold their entries.
+#[derive(Debug, Default)]
+pub(crate) struct BuildStates {
+    indexes: RwLock<HashMap<TableId, Arc<BuildState<DecoratedKey>>>>,
+    views: RwLock<HashMap<TableId, Arc<BuildState<BuiltUpTo>>>>,
+    /// By the base table: a query may use several indexes of it.
+    searches: RwLock<HashMap<TableId, Arc<SearchMetrics>>>,
+}
+
+impl BuildStates {
+    /// The state of an index; at first unbuilt.
+    pub fn index(&self, index: &Index) -> Arc<BuildState<DecoratedKey>> {
+        get_or_default(&self.indexes, index.storage.id)
+    }
+
+    /// The state of a view; at first unbuilt.
+    pub fn view(&self, view: &View) -> Arc<BuildState<BuiltUpTo>> {
+        get_or_default(&self.views, view.table.id)
+    }
+
+    /// The metrics of queries by the storage-attached indexes of a table, for as long as it has one.
+    pub fn searches(&self, base: TableId) -> Arc<SearchMetrics> {
+        get_or_default(&self.searches, base)
+    }
+
+    /// Updates the recent values and rates of all metrics. `now` is monotonic time.
+    pub fn tick(&self, now: std::time::Duration) {
+        self.searches.read().values().for_each(|searches| searches.tick(now));
+    }
+
+    /// Forgets what is not in the catalog.
+    pub fn retain(&self, catalog: &Catalog) {
+        let is_stored = |id: &TableId| {
+            catalog.keyspaces().any(|keyspace| keyspace.stored_tables().any(|table| table.id == *id))
+        };
+        self.indexes.write().retain(|id, _| is_stored(id));
+        self.views.write().retain(|id, _| is_stored(id));
+        let is_attached = |index: &Arc<Index>| index.kind == IndexKind::StorageAttached;
+        self.searches.write().retain(|id, _| catalog.indexes_of(*id).iter().any(is_attached));
+    }
+}
+
+fn get_or_default<S: Default>(states: &RwLock<HashMap<TableId, Arc<S>>>, id: TableId) -> Arc<S> {
+    if let Some(state) = states.read().get(&id) {
+        return state.clone();
+    }
+    states.write().entry(id).or_default().clone()
+}
 
 /// How far an index or a view is built. `P` is the position that a build goes on from.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use cassette_engine::metrics::Histogram;
 
 /// Figures of a table's queries by its storage-attached indexes, which answer together. Under each name, Cassandra's.
 #[derive(Debug)]
-pub struct SearchFigures {
+pub struct SearchMetrics {
     /// `QueryLatency`: queries, to the end of their page; microseconds.
     pub latency: Histogram,
     /// `PostFilteringReadLatency`: reads of rows of one partition that were found, and looks at whether they answer; microseconds.
@@ -18,7 +18,7 @@ pub struct SearchFigures {
     pub rows_filtered: Histogram,
 }
 
-impl Default for SearchFigures {
+impl Default for SearchMetrics {
     fn default() -> Self {
         Self {
             latency: Histogram::of_latencies(),
@@ -29,7 +29,7 @@ impl Default for SearchFigures {
     }
 }
 
-impl SearchFigures {
+impl SearchMetrics {
     /// Brings recent figures up to date. `now` is monotonic time.
     pub(crate) fn tick(&self, now: Duration) {
         for histogram in [&self.latency, &self.filtering_latency, &self.sstables, &self.rows_filtered] {
