@@ -197,7 +197,7 @@ fn reads(sizes: &Sizes) {
         };
         let mut times = rounds(sizes, plain);
         report_micros(&format!("read of the engine, {where_}"), &mut times);
-        let mut open = transactions.start_read_only().expect("a transaction");
+        let open = transactions.start_read_only().expect("a transaction");
         let mut times = rounds(sizes, |i| {
             let row = scattered(i) % rows;
             assert!(open.get(&table, row.to_be_bytes(), "c").expect("a read").is_some());

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::encoding::DecodeError;
 use crate::error::{Error, Result};
+use crate::store::Cell;
 use crate::{Table, Transaction};
 
 /// Types of rows, columns and values: text, bytes, integers, flags, unit, and with [`Json`] any
@@ -214,8 +215,23 @@ impl<R: Field, V: Field> Column<R, V> {
     ///
     /// # Errors
     /// The errors of [`Transaction::get`], and `OtherType`.
-    pub fn get(&self, tx: &mut Transaction, row: R::Ref<'_>) -> Result<Option<V>> {
+    pub fn get(&self, tx: &Transaction, row: R::Ref<'_>) -> Result<Option<V>> {
         decode_option(&self.table, tx.get(&self.table, R::encode(row), &self.name)?)
+    }
+
+    /// Returns the values of several rows, in order, with one read.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_many<'r>(
+        &self,
+        tx: &Transaction,
+        rows: impl IntoIterator<Item = R::Ref<'r>>,
+    ) -> Result<Vec<Option<V>>> {
+        let cells: Vec<Cell> =
+            rows.into_iter().map(|row| Cell::new(R::encode(row), self.name.clone())).collect();
+        let values = tx.get_many(&self.table, &cells)?;
+        values.into_iter().map(|value| decode_option(&self.table, value)).collect()
     }
 
     /// Buffers the write of a row's value until the commit.
@@ -237,8 +253,25 @@ impl<R: Field, C: Field, V: Field> Columns<R, C, V> {
     ///
     /// # Errors
     /// The errors of [`Transaction::get`], and `OtherType`.
-    pub fn get(&self, tx: &mut Transaction, row: R::Ref<'_>, column: C::Ref<'_>) -> Result<Option<V>> {
+    pub fn get(&self, tx: &Transaction, row: R::Ref<'_>, column: C::Ref<'_>) -> Result<Option<V>> {
         decode_option(&self.table, tx.get(&self.table, R::encode(row), C::encode(column))?)
+    }
+
+    /// Returns the values of several columns of a row, in order, with one read.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_many<'c>(
+        &self,
+        tx: &Transaction,
+        row: R::Ref<'_>,
+        columns: impl IntoIterator<Item = C::Ref<'c>>,
+    ) -> Result<Vec<Option<V>>> {
+        let row = R::encode(row);
+        let cells: Vec<Cell> =
+            columns.into_iter().map(|column| Cell::new(row.clone(), C::encode(column))).collect();
+        let values = tx.get_many(&self.table, &cells)?;
+        values.into_iter().map(|value| decode_option(&self.table, value)).collect()
     }
 
     /// Returns up to `limit` columns of a row in order, with their values.
@@ -247,7 +280,7 @@ impl<R: Field, C: Field, V: Field> Columns<R, C, V> {
     /// The errors of [`Transaction::columns`], and `OtherType`.
     pub fn range<'c>(
         &self,
-        tx: &mut Transaction,
+        tx: &Transaction,
         row: R::Ref<'_>,
         columns: impl RangeBounds<C::Ref<'c>>,
         limit: usize,

@@ -51,7 +51,7 @@ struct Told {
     increments_unknown: i64,
 }
 
-fn read(tx: &mut Transaction, table: &Table, row: u64) -> Result<i64> {
+fn read(tx: &Transaction, table: &Table, row: u64) -> Result<i64> {
     let value = tx.get(table, row.to_be_bytes(), "value")?;
     let value = value.ok_or_else(|| Error::caller(format!("row {row} of {} is gone", table.name())))?;
     std::str::from_utf8(&value).map_err(Error::caller)?.parse().map_err(Error::caller)
@@ -116,7 +116,7 @@ impl Tables {
     }
 
     /// Returns the violation in a snapshot, if any.
-    fn check(&self, tx: &mut Transaction) -> Result<Option<String>> {
+    fn check(&self, tx: &Transaction) -> Result<Option<String>> {
         let mut sum = 0;
         for row in 0..ACCOUNTS {
             sum += read(tx, &self.accounts, row)?;

@@ -103,7 +103,7 @@ impl Transactions {
     /// # Errors
     /// The errors of reads, except for the age of the transaction; `Io`.
     pub fn backup(&self, out: impl Write) -> Result<Contents, BackupError> {
-        let mut tx = self.start_for_backup()?;
+        let tx = self.start_for_backup()?;
         let header = Header {
             program: concat!("cassette ", env!("CARGO_PKG_VERSION")).to_owned(),
             timestamp: tx.start_timestamp().0,

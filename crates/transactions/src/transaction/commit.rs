@@ -145,10 +145,12 @@ fn prepare(
     // C6.
     let commit = inner.timelock.timestamp()?;
     // C7.
-    if !transaction.reads.is_empty() {
+    let reads = transaction.reads.lock();
+    if !reads.is_empty() {
         let now = Snapshot::of_commit(inner, start, commit, transaction.immutable);
-        transaction.reads.check(&now, &transaction.writes)?;
+        reads.check(&now, &transaction.writes)?;
     }
+    drop(reads);
     // C8.
     condition(Some(commit))?;
     // C9.

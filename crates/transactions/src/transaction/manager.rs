@@ -417,8 +417,8 @@ impl Transactions {
     }
 
     /// Runs a read-only transaction.
-    pub fn read<T>(&self, body: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
-        body(&mut self.start_read_only()?)
+    pub fn read<T>(&self, body: impl FnOnce(&Transaction) -> Result<T>) -> Result<T> {
+        body(&self.start_read_only()?)
     }
 
     /// Returns the commit records, for inspection.

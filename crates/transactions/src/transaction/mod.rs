@@ -12,9 +12,11 @@ mod writes;
 
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::store::Cell;
@@ -42,6 +44,22 @@ const NAME_SHOWN_MAX: usize = 64;
 /// commit, it has no effect.
 ///
 /// Created by [`Transactions::start`] or, usually, [`Transactions::run`].
+///
+/// Reads borrow the transaction shared, so several threads may read at the same time; writes are
+/// buffered in it and borrow it exclusively:
+///
+/// ```
+/// # use cassette_transactions::{Result, Table, Transaction};
+/// # fn example(tx: &Transaction, accounts: &Table) -> Result<()> {
+/// let balances = std::thread::scope(|scope| {
+///     let read = |name| scope.spawn(move || tx.get(accounts, name, "balance"));
+///     ["alice", "bob"].map(read).map(|thread| thread.join().expect("reads do not panic"))
+/// });
+/// # let [alice, bob] = balances;
+/// # (alice?, bob?);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Transaction {
     inner: Arc<Inner>,
     /// `None` after the hold was released.
@@ -50,11 +68,11 @@ pub struct Transaction {
     immutable: Timestamp,
     began: Instant,
     age_max: Duration,
-    /// When to renew the hold.
-    renew_at: Instant,
+    /// When to renew the hold: milliseconds after `began`.
+    renew_at: AtomicU64,
     read_only: bool,
     writes: Writes,
-    reads: Reads,
+    reads: Mutex<Reads>,
 }
 
 impl Transaction {
@@ -66,10 +84,10 @@ impl Transaction {
             immutable: started.immutable,
             started: Some(started),
             began: Instant::now(),
-            renew_at: Instant::now() + RENEWAL,
+            renew_at: AtomicU64::new(milliseconds(RENEWAL)),
             read_only,
             writes: Writes::default(),
-            reads: Reads::default(),
+            reads: Mutex::default(),
         }
     }
 
@@ -80,7 +98,7 @@ impl Transaction {
 
     /// Returns the value of a cell.
     pub fn get(
-        &mut self,
+        &self,
         table: &Table,
         row: impl AsRef<[u8]>,
         column: impl AsRef<[u8]>,
@@ -89,7 +107,7 @@ impl Transaction {
     }
 
     /// Returns the values of several cells, in order.
-    pub fn get_many(&mut self, table: &Table, cells: &[Cell]) -> Result<Vec<Option<Bytes>>> {
+    pub fn get_many(&self, table: &Table, cells: &[Cell]) -> Result<Vec<Option<Bytes>>> {
         self.check_age()?;
         cells.iter().try_for_each(|cell| check_name(table, cell))?;
         // R1.
@@ -100,7 +118,7 @@ impl Transaction {
         self.check_hold(table)?;
         if table.handler().is_serializable() {
             let versions = found.iter().map(|version| serializable::seen(version.as_ref()));
-            self.reads.cells(table, asked.iter().map(|cell| (*cell).clone()).zip(versions));
+            self.reads.lock().cells(table, asked.iter().map(|cell| (*cell).clone()).zip(versions));
         }
         let mut found = found.into_iter();
         let value = |own: Option<&Bytes>| {
@@ -116,7 +134,7 @@ impl Transaction {
     /// Returns up to `limit` columns of a row in order, with their values. To continue, read the
     /// columns after the last one.
     pub fn columns<B: AsRef<[u8]>>(
-        &mut self,
+        &self,
         table: &Table,
         row: impl AsRef<[u8]>,
         range: impl RangeBounds<B>,
@@ -131,9 +149,25 @@ impl Transaction {
 
     /// Returns up to `limit` rows that have columns, each with all of them, after row `after`, in
     /// the store's order, which is not the order of their names.
-    pub fn rows(&mut self, table: &Table, after: Option<&[u8]>, limit: usize) -> Result<Vec<RowOfCells>> {
+    pub fn rows(&self, table: &Table, after: Option<&[u8]>, limit: usize) -> Result<Vec<RowOfCells>> {
         self.check_age()?;
         let rows = scans::rows(self, table, after, limit)?;
+        self.check_hold(table)?;
+        Ok(rows)
+    }
+
+    /// Returns several rows with all of their columns, in the requested order; a row without
+    /// columns is empty. On a cluster the rows are read concurrently. All of them are in memory at
+    /// once.
+    pub fn get_rows<R: AsRef<[u8]>>(
+        &self,
+        table: &Table,
+        rows: impl IntoIterator<Item = R>,
+    ) -> Result<Vec<RowOfCells>> {
+        self.check_age()?;
+        let rows: Vec<Bytes> = rows.into_iter().map(|row| Bytes::copy_from_slice(row.as_ref())).collect();
+        rows.iter().try_for_each(|row| check_name(table, &Cell::new(row.clone(), Bytes::new())))?;
+        let rows = scans::whole_rows(self, table, &rows)?;
         self.check_hold(table)?;
         Ok(rows)
     }
@@ -219,10 +253,10 @@ impl Transaction {
     }
 
     /// Called before each read and the commit. A hold lasts as long as it is renewed.
-    fn check_age(&mut self) -> Result<()> {
-        if Instant::now() >= self.renew_at {
+    fn check_age(&self) -> Result<()> {
+        if milliseconds(self.began.elapsed()) >= self.renew_at.load(Ordering::Relaxed) {
             self.check_held()?;
-            self.renew_at = Instant::now() + RENEWAL;
+            self.renew_at.store(milliseconds(self.began.elapsed() + RENEWAL), Ordering::Relaxed);
         }
         let (age, max) = (self.began.elapsed(), self.age_max);
         if age > max {
@@ -243,6 +277,10 @@ impl Drop for Transaction {
             self.inner.timelock.release(started.hold);
         }
     }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn check_name(table: &Table, cell: &Cell) -> Result<()> {
@@ -287,13 +325,13 @@ mod tests {
         let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
         let transactions = Transactions::open(store, timelock.clone(), Options::default()).unwrap();
         let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
-        let mut tx = transactions.start().unwrap();
-        tx.renew_at = Instant::now();
+        let tx = transactions.start().unwrap();
+        tx.renew_at.store(0, Ordering::Relaxed);
         tx.get(&table, "row", "column").unwrap();
-        assert!(tx.renew_at > Instant::now(), "asked, and to be asked again later");
+        assert_ne!(tx.renew_at.load(Ordering::Relaxed), 0, "asked, and to be asked again later");
         timelock.revoke_all();
         tx.get(&table, "row", "column").unwrap();
-        tx.renew_at = Instant::now();
+        tx.renew_at.store(0, Ordering::Relaxed);
         assert!(matches!(tx.get(&table, "row", "column"), Err(Error::LocksLost { .. })));
     }
 }

@@ -14,6 +14,8 @@ use crate::store::{Cell, ColumnRange, Store, Version};
 
 /// Maximum rows of one page, and maximum columns of one read of a whole row.
 const PAGE_MAX: usize = 1_000;
+/// Maximum rows of which one read loads a page of columns.
+const ROWS_AT_ONCE: usize = 100;
 
 /// A row and all of its columns with values, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +67,48 @@ impl Snapshot<'_> {
         Ok(ColumnPage { seen, next })
     }
 
+    /// Returns the visible versions of whole rows, in order.
+    pub fn whole_rows(&self, table: &Table, rows: &[Bytes]) -> Result<Vec<Vec<(Bytes, Version)>>> {
+        let mut seen = vec![Vec::new(); rows.len()];
+        // Rows that are not complete, each with the start of its next page.
+        let mut open: Vec<(usize, Bytes)> = (0..rows.len()).map(|row| (row, Bytes::new())).collect();
+        while !open.is_empty() {
+            let ranges: Vec<ColumnRange> = open
+                .iter()
+                .take(ROWS_AT_ONCE)
+                .map(|(row, start)| ColumnRange {
+                    row: rows[*row].clone(),
+                    start: start.clone(),
+                    end: None,
+                    limit: PAGE_MAX,
+                })
+                .collect();
+            let pages = self.inner().store.columns(table.name(), &ranges, self.at())?;
+            let rest = open.split_off(ranges.len().min(open.len()));
+            let (mut cells, mut newest, mut owners) = (Vec::new(), Vec::new(), Vec::new());
+            let mut next = Vec::new();
+            for ((row, _), page) in open.into_iter().zip(pages) {
+                if page.len() >= PAGE_MAX
+                    && let Some((last, _)) = page.last()
+                {
+                    next.push((row, successor(last)));
+                }
+                for (column, version) in page {
+                    cells.push(Cell::new(rows[row].clone(), column));
+                    newest.push(Some(version));
+                    owners.push(row);
+                }
+            }
+            let versions = self.resolve(table, &cells.iter().collect::<Vec<_>>(), newest)?;
+            for ((cell, version), row) in cells.into_iter().zip(versions).zip(owners) {
+                seen[row].extend(version.map(|version| (cell.column, version)));
+            }
+            next.extend(rest);
+            open = next;
+        }
+        Ok(seen)
+    }
+
     /// Returns the visible versions of a whole row.
     pub fn row(&self, table: &Table, row: &Bytes) -> Result<Vec<(Bytes, Version)>> {
         let mut seen = Vec::new();
@@ -103,7 +147,7 @@ fn bounds<B: AsRef<[u8]>>(range: &impl RangeBounds<B>) -> (Bytes, Option<Bytes>)
 }
 
 pub(super) fn columns<B: AsRef<[u8]>>(
-    transaction: &mut Transaction,
+    transaction: &Transaction,
     table: &Table,
     row: Bytes,
     range: &impl RangeBounds<B>,
@@ -117,7 +161,7 @@ pub(super) fn columns<B: AsRef<[u8]>>(
         let page = transaction.snapshot().columns(table, &row, &start, end.as_ref(), page_size)?;
         let until = page.next.clone().or_else(|| end.clone());
         if table.handler().is_serializable() {
-            transaction.reads.columns(table, &row, &start, until.as_ref(), &page.seen);
+            transaction.reads.lock().columns(table, &row, &start, until.as_ref(), &page.seen);
         }
         let mut merged: BTreeMap<Bytes, Bytes> =
             page.seen.into_iter().map(|(column, version)| (column, version.value)).collect();
@@ -133,8 +177,28 @@ pub(super) fn columns<B: AsRef<[u8]>>(
     Ok(out)
 }
 
+pub(super) fn whole_rows(
+    transaction: &Transaction,
+    table: &Table,
+    rows: &[Bytes],
+) -> Result<Vec<RowOfCells>> {
+    let found = transaction.snapshot().whole_rows(table, rows)?;
+    let merge = |(row, seen): (&Bytes, Vec<(Bytes, Version)>)| {
+        if table.handler().is_serializable() {
+            transaction.reads.lock().columns(table, row, &Bytes::new(), None, &seen);
+        }
+        let mut columns: BTreeMap<Bytes, Bytes> =
+            seen.into_iter().map(|(column, version)| (column, version.value)).collect();
+        // R1.
+        columns.extend(transaction.writes.columns(table, row, &Bytes::new(), None));
+        columns.retain(|_, value| !value.is_empty());
+        RowOfCells { row: row.clone(), columns: columns.into_iter().collect() }
+    };
+    Ok(rows.iter().zip(found).map(merge).collect())
+}
+
 pub(super) fn rows(
-    transaction: &mut Transaction,
+    transaction: &Transaction,
     table: &Table,
     after: Option<&[u8]>,
     limit: usize,
@@ -151,7 +215,7 @@ pub(super) fn rows(
         let is_last = page.len() < page_size;
         let last = page.last().map(|(row, _)| row.clone()).filter(|_| !is_last);
         if table.handler().is_serializable() {
-            transaction.reads.rows(table, after.as_ref(), last.as_ref(), &page);
+            transaction.reads.lock().rows(table, after.as_ref(), last.as_ref(), &page);
         }
         // Rows that only this transaction writes belong between those of the store.
         let (low, high) = (after.as_ref().map(position), last.as_ref().map(position));

@@ -382,7 +382,7 @@ fn concurrent_rewiring_never_breaks_a_ring() {
     for handler in [ConflictHandler::WriteWriteByCell, ConflictHandler::SerializableByRow] {
         let world = world(Arc::new(MemoryStore::new()), handler, SweepStrategy::Conservative, 2);
         let (transactions, table) = world.client(world.store.clone()).unwrap();
-        let next = |tx: &mut Transaction, table: &Table, node: usize| -> Result<usize, Error> {
+        let next = |tx: &Transaction, table: &Table, node: usize| -> Result<usize, Error> {
             Ok(text(tx.get(table, node.to_string(), "next")?).unwrap().parse().unwrap())
         };
         let link = |tx: &mut Transaction, table: &Table, from: usize, to: usize| {
@@ -391,7 +391,7 @@ fn concurrent_rewiring_never_breaks_a_ring() {
         transactions
             .run(|tx| (0..NODES).try_for_each(|node| link(tx, &table, node, (node + 1) % NODES)))
             .unwrap();
-        let walk = |tx: &mut Transaction, table: &Table| -> Result<(), Error> {
+        let walk = |tx: &Transaction, table: &Table| -> Result<(), Error> {
             let (mut node, mut length) = (0, 0);
             loop {
                 node = next(tx, table, node)?;
@@ -413,10 +413,10 @@ fn concurrent_rewiring_never_breaks_a_ring() {
                         let a = random.random_range(0..NODES);
                         let swap = || -> Result<(), Error> {
                             let mut tx = transactions.start()?;
-                            walk(&mut tx, &table)?;
-                            let b = next(&mut tx, &table, a)?;
-                            let c = next(&mut tx, &table, b)?;
-                            let d = next(&mut tx, &table, c)?;
+                            walk(&tx, &table)?;
+                            let b = next(&tx, &table, a)?;
+                            let c = next(&tx, &table, b)?;
+                            let d = next(&tx, &table, c)?;
                             link(&mut tx, &table, a, c)?;
                             link(&mut tx, &table, c, b)?;
                             link(&mut tx, &table, b, d)?;

@@ -30,7 +30,7 @@ fn write(
 
 /// The value shared by all cells.
 fn read(transactions: &Transactions, table: &Table) -> String {
-    let mut tx = transactions.start_read_only().unwrap();
+    let tx = transactions.start_read_only().unwrap();
     let mut values: Vec<_> =
         CELLS.iter().map(|(row, column)| tx.get(table, row, column).unwrap().unwrap()).collect();
     values.dedup();

@@ -11,6 +11,7 @@ mod hosts;
 mod limits;
 mod lost_replies;
 mod migration;
+mod reads;
 mod replicated;
 mod retries;
 mod services;

@@ -60,7 +60,7 @@ fn transfer(transactions: &Transactions, from: usize, to: usize) -> Result<(Time
 
 fn sum(transactions: &Transactions) -> i64 {
     let table = transactions.table("accounts", ConflictHandler::WriteWriteByCell).unwrap();
-    let mut tx = transactions.start_read_only().unwrap();
+    let tx = transactions.start_read_only().unwrap();
     let balance = |a: usize| {
         let value = tx.get(&table, format!("a{a}"), "balance").unwrap().unwrap();
         std::str::from_utf8(&value).unwrap().parse::<i64>().unwrap()
@@ -146,7 +146,7 @@ fn migrate_under_load(store: Arc<dyn Store>) {
         })
         .unwrap();
     assert_eq!(found, committed.len() + 1, "those of all layouts, and the first one");
-    let mut tx = later.start_read_only().unwrap();
+    let tx = later.start_read_only().unwrap();
     let rows = tx.rows(&table, None, 1_000).unwrap();
     let logged: usize = rows.iter().filter(|row| row.row.starts_with(b"log")).map(|r| r.columns.len()).sum();
     let wanted: std::collections::BTreeSet<_> = committed.iter().map(|(start, _)| start).collect();

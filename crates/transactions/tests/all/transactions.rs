@@ -25,20 +25,20 @@ pub fn in_memory() -> Transactions {
     over(Arc::new(MemoryStore::new()), options)
 }
 
-fn text(value: Option<Bytes>) -> Option<String> {
+pub fn text(value: Option<Bytes>) -> Option<String> {
     value.map(|value| String::from_utf8(value.to_vec()).unwrap())
 }
 
-fn get(tx: &mut Transaction, table: &Table, cell: &str) -> Option<String> {
+pub fn get(tx: &Transaction, table: &Table, cell: &str) -> Option<String> {
     text(tx.get(table, "row", cell).unwrap())
 }
 
-fn put(tx: &mut Transaction, table: &Table, cell: &str, value: &str) {
+pub fn put(tx: &mut Transaction, table: &Table, cell: &str, value: &str) {
     tx.put(table, "row", cell, value).unwrap();
 }
 
 /// Commits one value.
-fn set(transactions: &Transactions, table: &Table, cell: &str, value: &str) {
+pub fn set(transactions: &Transactions, table: &Table, cell: &str, value: &str) {
     transactions.run(|tx| tx.put(table, "row", cell, value)).unwrap();
 }
 
@@ -51,20 +51,20 @@ fn a_transaction_sees_its_snapshot_and_its_own_writes() {
             let transactions = over(store, Options { layout, ..Options::default() });
             let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
             set(&transactions, &table, "a", "old");
-            let mut reader = transactions.start_read_only().unwrap();
+            let reader = transactions.start_read_only().unwrap();
             let mut writer = transactions.start().unwrap();
             put(&mut writer, &table, "a", "new");
             writer.delete(&table, "row", "b").unwrap();
-            assert_eq!(get(&mut writer, &table, "a").as_deref(), Some("new"));
-            let mut other = transactions.start().unwrap();
-            assert_eq!(get(&mut other, &table, "a").as_deref(), Some("old"), "not committed yet");
+            assert_eq!(get(&writer, &table, "a").as_deref(), Some("new"));
+            let other = transactions.start().unwrap();
+            assert_eq!(get(&other, &table, "a").as_deref(), Some("old"), "not committed yet");
             writer.commit().unwrap().unwrap();
-            assert_eq!(get(&mut reader, &table, "a").as_deref(), Some("old"), "committed after it began");
-            let mut later = transactions.start().unwrap();
-            assert_eq!(get(&mut later, &table, "a").as_deref(), Some("new"));
+            assert_eq!(get(&reader, &table, "a").as_deref(), Some("old"), "committed after it began");
+            let later = transactions.start().unwrap();
+            assert_eq!(get(&later, &table, "a").as_deref(), Some("new"));
             transactions.run(|tx| tx.delete(&table, "row", "a")).unwrap();
-            assert_eq!(get(&mut later, &table, "a").as_deref(), Some("new"));
-            assert_eq!(get(&mut transactions.start().unwrap(), &table, "a"), None);
+            assert_eq!(get(&later, &table, "a").as_deref(), Some("new"));
+            assert_eq!(get(&transactions.start().unwrap(), &table, "a"), None);
             drop(other);
         }
     }
@@ -159,7 +159,7 @@ fn an_update_is_not_lost() {
         let error = a.commit().unwrap_err();
         assert!(matches!(error, Error::WriteWriteConflict { .. }) && error.is_retriable(), "{error}");
         assert_eq!(error.outcome(), Outcome::NotCommitted);
-        assert_eq!(get(&mut transactions.start().unwrap(), &table, "n").as_deref(), Some("b"));
+        assert_eq!(get(&transactions.start().unwrap(), &table, "n").as_deref(), Some("b"));
     }
 }
 
@@ -172,7 +172,7 @@ fn without_conflict_checks_the_last_started_transaction_wins() {
     put(&mut last, &table, "n", "last");
     last.commit().unwrap();
     first.commit().unwrap();
-    assert_eq!(get(&mut transactions.start().unwrap(), &table, "n").as_deref(), Some("last"));
+    assert_eq!(get(&transactions.start().unwrap(), &table, "n").as_deref(), Some("last"));
 }
 
 /// Two doctors on call, each of whom leaves if the other one stays: possible for both with snapshot
@@ -240,10 +240,10 @@ fn a_reader_waits_for_a_committing_writer_and_sees_its_write() {
     writer
         .commit_if(|commit| {
             // It begins above the commit timestamp, so its snapshot includes the write.
-            let mut tx = transactions.start().unwrap();
+            let tx = transactions.start().unwrap();
             assert!(tx.start_timestamp() > commit.unwrap());
             let table = table.clone();
-            reader = Some(std::thread::spawn(move || get(&mut tx, &table, "a")));
+            reader = Some(std::thread::spawn(move || get(&tx, &table, "a")));
             Ok(())
         })
         .unwrap();
@@ -267,7 +267,7 @@ fn a_transaction_with_lost_locks_does_not_commit() {
         .unwrap_err();
     assert!(matches!(error, Error::LocksLost { .. }) && error.is_retriable(), "{error}");
     assert_eq!(transactions.service().get(start).unwrap(), Some(TransactionStatus::Aborted));
-    assert_eq!(get(&mut transactions.start().unwrap(), &table, "a"), None);
+    assert_eq!(get(&transactions.start().unwrap(), &table, "a"), None);
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn a_rolled_back_transaction_does_not_commit() {
     };
     let error = tx.commit_if(roll_back).unwrap_err();
     assert!(matches!(error, Error::RolledBack { .. }) && error.is_retriable(), "{error}");
-    assert_eq!(get(&mut transactions.start().unwrap(), &table, "a"), None);
+    assert_eq!(get(&transactions.start().unwrap(), &table, "a"), None);
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn reads_skip_and_remove_versions_of_aborted_transactions() {
         put(&mut tx, &table, "a", &format!("bad{n}"));
         tx.commit_if(|_| Err(Error::caller("no"))).unwrap_err();
     }
-    assert_eq!(get(&mut transactions.start().unwrap(), &table, "a").as_deref(), Some("good"));
+    assert_eq!(get(&transactions.start().unwrap(), &table, "a").as_deref(), Some("good"));
     let cell = Cell::new("row", "a");
     let newest = store.get("t", &[(&cell, cassette_transactions::Timestamp::MAX)]).unwrap().pop().unwrap();
     assert_eq!(newest.unwrap().value, "good");
@@ -319,7 +319,7 @@ fn reads_skip_any_number_of_versions_of_dead_transactions() {
         let put = Put { table: "t", cell: &cell, timestamp: at, value, write_time: at.0 };
         store.put(&[put]).unwrap();
     }
-    assert_eq!(get(&mut transactions.start().unwrap(), &table, "a").as_deref(), Some("good"));
+    assert_eq!(get(&transactions.start().unwrap(), &table, "a").as_deref(), Some("good"));
     let newest = store.get("t", &[(&cell, Timestamp::MAX)]).unwrap().pop().unwrap();
     assert_eq!(newest.unwrap().value, "good");
 }
@@ -340,7 +340,7 @@ fn a_read_behind_too_many_commits_fails_and_a_newer_one_succeeds() {
     let error = reader.get(&table, "row", "a").unwrap_err();
     assert!(matches!(error, Error::TooManyVersions { versions: 200, .. }), "{error}");
     assert!(error.to_string().contains("begin the transaction again"), "{error}");
-    assert_eq!(get(&mut transactions.start().unwrap(), &table, "a").as_deref(), Some("new 200"));
+    assert_eq!(get(&transactions.start().unwrap(), &table, "a").as_deref(), Some("new 200"));
 }
 
 #[test]
@@ -394,7 +394,7 @@ fn a_failing_condition_or_body_has_no_effect() {
         })
         .unwrap_err();
     assert_eq!(error.to_string(), "changed my mind");
-    assert_eq!(get(&mut transactions.start().unwrap(), &table, "a"), None);
+    assert_eq!(get(&transactions.start().unwrap(), &table, "a"), None);
 }
 
 #[test]
@@ -530,7 +530,7 @@ fn input_errors_report_no_commit_and_give_advice() {
     let mut reader = transactions.start_read_only().unwrap();
     let errors = [
         (tx.put(&table, "row", "c", "").unwrap_err(), "delete"),
-        (number.get(&mut tx, "row").unwrap_err(), "type"),
+        (number.get(&tx, "row").unwrap_err(), "type"),
         (reader.delete(&table, "row", "c").unwrap_err(), "Transactions::run"),
         (transactions.table("_x", ConflictHandler::Ignore).unwrap_err(), "underscore"),
         (transactions.table("t", ConflictHandler::Ignore).unwrap_err(), "handler"),
