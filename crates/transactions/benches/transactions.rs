@@ -74,13 +74,12 @@ impl Place {
     }
 
     fn client(&self, version: u32, residues: bool, sweeps: bool) -> (Transactions, Table) {
-        let options = Options {
-            layout: Layout::of_version(version),
-            residues: Some(residues),
-            cached_statuses: 100_000,
-            sweep_pause: sweeps.then_some(Duration::from_millis(100)),
-            ..Options::default()
-        };
+        let options = Options::new()
+            .layout(Layout::of_version(version))
+            .residues(Some(residues))
+            .cached_statuses(100_000);
+        let options =
+            if sweeps { options.sweep_every(Duration::from_millis(100)) } else { options.without_sweeping() };
         let transactions = Transactions::open(self.store.clone(), self.timelock.clone(), options);
         let transactions = transactions.expect("transactions");
         let table = transactions.table("t", HANDLER).expect("a table");

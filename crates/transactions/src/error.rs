@@ -323,7 +323,7 @@ impl Error {
     /// Returns whether the store or the timestamps did not respond in time, and the transaction
     /// failed before its commit point and so has not committed.
     /// [`Transactions::run`](crate::Transactions::run) runs it again for
-    /// [`Options::outage_max`](crate::Options::outage_max).
+    /// [`Retries::outage_max`](crate::Retries::outage_max).
     pub fn is_unavailable(&self) -> bool {
         match self {
             Self::Store(error) => error.is_transient,

@@ -39,5 +39,5 @@ mod typed;
 
 pub use error::{Error, Outcome, Result};
 pub use timestamp::{Timestamp, TransactionStatus};
-pub use transaction::{ConflictHandler, Options, RowOfCells, Table, Transaction, Transactions};
+pub use transaction::{ConflictHandler, Options, Retries, RowOfCells, Table, Transaction, Transactions};
 pub use typed::{Column, Columns, Field, Json};

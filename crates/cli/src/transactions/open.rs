@@ -169,7 +169,7 @@ fn on_cluster(
             "on a cluster this needs the timestamps and locks that all programs have: name the servers with --timelock"
         );
     };
-    let options = Options { any_layout, ..Options::default() };
+    let options = Options::new().without_sweeping().any_layout(any_layout);
     Ok(Transactions::open(store, Arc::new(remote), options)?)
 }
 

@@ -126,7 +126,7 @@ fn transactions_on_cassandra_keep_their_guarantees() {
     // Layout 1 is not safe with failing nodes.
     let layout = Layout::of_version(if nodes == 1 { 1 } else { 3 });
     // One node has no replicas that could disagree.
-    let options = Options { layout, any_layout: nodes == 1, ..Options::default() };
+    let options = Options::new().without_sweeping().layout(layout).any_layout(nodes == 1);
     let operator = connect(&[&one, &other]);
     let operator = again("open", || Transactions::open(store.clone(), operator.clone(), options.clone()));
     let counts = checker::run(&store, clients, |counts| {

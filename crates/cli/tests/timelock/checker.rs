@@ -165,7 +165,7 @@ pub type Client = Arc<dyn TimeLock>;
 /// ends. Panics at a violation.
 pub fn run(store: &Arc<dyn Store>, clients: Vec<Client>, during: impl FnOnce(&Counts)) -> Counts {
     let (counts, ended) = (Counts::default(), AtomicBool::new(false));
-    let options = Options { lock_timeout: Duration::from_secs(10), ..Options::default() };
+    let options = Options::new().without_sweeping().lock_timeout(Duration::from_secs(10));
     let open = |client: &Client| Transactions::open(store.clone(), client.clone(), options.clone()).unwrap();
     let timelock = clients[0].clone();
     let clients: Vec<Transactions> = clients.iter().map(open).collect();

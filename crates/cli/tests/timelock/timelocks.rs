@@ -146,7 +146,8 @@ fn a_store_on_a_cluster_is_migrated_backed_up_and_restored_with_the_timestamps_o
     let open = |keyspace: &str, server: &str| {
         let store = ClusterStore::connect(&ClusterOptions::new(&*cql, keyspace)).unwrap();
         let transactions =
-            Transactions::open(Arc::new(store), connect(&[server]), Options::default()).unwrap();
+            Transactions::open(Arc::new(store), connect(&[server]), Options::new().without_sweeping())
+                .unwrap();
         let table = transactions.table("accounts", ConflictHandler::WriteWriteByCell).unwrap();
         (transactions, table)
     };

@@ -8,10 +8,10 @@ use parking_lot::{Condvar, Mutex};
 
 use super::Sweeper;
 
-/// Sweeps until dropped. Dropping waits for the current step.
+/// Sweeps until stopped or dropped. Both wait for the current step.
 pub(crate) struct Background {
     stop: Arc<(Mutex<bool>, Condvar)>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Background {
@@ -25,7 +25,7 @@ impl Background {
         let run = move || {
             let (flag, woken) = &*stopped;
             while !*flag.lock() {
-                match sweeper.step() {
+                match sweeper.step_unless(|| *flag.lock()) {
                     Ok(swept) if !swept.is_done => continue,
                     Ok(_) => {}
                     Err(error) => tracing::warn!(%error, "sweeping failed; retrying"),
@@ -37,18 +37,25 @@ impl Background {
             }
         };
         let thread = std::thread::Builder::new().name("transactions-sweep".to_owned()).spawn(run)?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { stop, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Stops sweeping. When it returns, nothing is swept any more.
+    pub fn stop(&self) {
+        *self.stop.0.lock() = true;
+        self.stop.1.notify_all();
+        // Concurrent callers wait for the one that joins.
+        let mut thread = self.thread.lock();
+        if let Some(thread) = thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the sweeper's thread panicked");
+        }
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        *self.stop.0.lock() = true;
-        self.stop.1.notify_all();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the sweeper's thread panicked");
-        }
+        self.stop();
     }
 }

@@ -128,8 +128,13 @@ impl Sweeper {
     /// The error of the store, the service or the timestamps. Completed work stays completed; the
     /// rest is left to later steps.
     pub fn step(&self) -> Result<Swept> {
+        self.step_unless(|| false)
+    }
+
+    /// As [`step`](Self::step), but ends before the next shard when `is_stopped` returns true.
+    fn step_unless(&self, is_stopped: impl Fn() -> bool) -> Result<Swept> {
         let mut swept = Swept { is_done: true, ..Swept::default() };
-        for shard in Shard::all() {
+        for shard in Shard::all().take_while(|_| !is_stopped()) {
             swept.add(self.step_alone(shard, None, Duration::ZERO)?);
         }
         Ok(swept)

@@ -8,6 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
 use rand::RngExt;
 
+use super::options::{Options, Retries};
 use super::reads::remove_aborted;
 use super::reaper::Reaper;
 use super::table::{ConflictHandler, Table};
@@ -27,72 +28,12 @@ use crate::timelock::{LocalTimeLock, Started, TimeLock};
 use crate::timelock::{RemoteOptions, RemoteTimeLock};
 use crate::timestamp::Timestamp;
 
-/// Options of transactions.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Layout of the commit records of new transactions. `None`: the store's; a new store gets
-    /// layout 2, or 3 if it is not linearizable after failures. Any layout but the store's is
-    /// rejected: [`Transactions::migrate`] changes it.
-    pub layout: Option<Layout>,
-    /// Accepts layouts 1 and 2 also on stores that are not linearizable after failures, where
-    /// readers may disagree on whether a transaction with a failed commit has committed. For
-    /// comparisons, or for a single node.
-    pub any_layout: bool,
-    /// Uses only start timestamps of one residue modulo 16: the timelock's choice, or else a random
-    /// one. `None`: on stores where putting a commit record is a round of consensus on one of 16
-    /// partitions, so that up to 16 clients do not contend. It consumes 16 times as many
-    /// timestamps.
-    pub residues: Option<bool>,
-    /// Whether commit records are put in batches. `None`: on stores where each put is a round of
-    /// consensus.
-    pub batch_commit_records: Option<bool>,
-    /// Maximum number of cached commit records.
-    pub cached_statuses: usize,
-    /// How long to wait for a lock.
-    pub lock_timeout: Duration,
-    /// Maximum age of an open transaction. The data that it reads is not swept meanwhile; on a
-    /// cluster this requires a read at least every two hours.
-    pub age_max: Duration,
-    /// Maximum pause before a transaction is run again. Pauses are random, from 0 to a limit that
-    /// doubles from 1 ms.
-    pub retry_pause_max: Duration,
-    /// Sweeps in the background with pauses of this length when nothing is left to sweep. `None`:
-    /// not in this process.
-    pub sweep_pause: Option<Duration>,
-    /// Maximum number of times that a transaction is run again. `None`: until it succeeds.
-    pub retries_max: Option<u32>,
-    /// How long a transaction is run again while the store or the timestamps do not respond,
-    /// measured from the first of consecutive failures. Zero: not at all. Does not limit runs after
-    /// conflicts.
-    pub outage_max: Duration,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            layout: None,
-            any_layout: false,
-            residues: None,
-            batch_commit_records: None,
-            cached_statuses: Caching::<Arc<dyn TransactionService>>::ENTRIES,
-            lock_timeout: Duration::from_secs(60),
-            age_max: Duration::from_secs(3600),
-            retry_pause_max: Duration::from_secs(1),
-            sweep_pause: None,
-            retries_max: None,
-            outage_max: Duration::from_secs(30),
-        }
-    }
-}
-
 /// Table with the sweep strategy and the conflict handler of each table, by table name.
 pub(crate) const METADATA: &str = "_metadata";
 /// Column of the sweep strategy.
 const SWEEP: &[u8] = b"sweep";
 /// Column of the conflict handler; absent for tables created before it was stored.
 const HANDLER: &[u8] = b"handler";
-/// Pause of the sweeper of an embedded store.
-const EMBEDDED_SWEEP_PAUSE: Duration = Duration::from_secs(1);
 
 /// Transactions on a store. Cheap to clone; any thread may use it. Background work ends when the
 /// last clone is dropped.
@@ -121,7 +62,8 @@ impl WeakTransactions {
     /// transaction kept them alive.
     pub fn upgrade(&self) -> Option<Result<Transactions>> {
         let inner = self.0.upgrade()?;
-        let background = match (self.1.upgrade(), inner.options.sweep_pause) {
+        let pause = inner.options.sweep_pause(&*inner.store);
+        let background = match (self.1.upgrade(), pause) {
             (None, Some(pause)) => match sweep_in_background(&inner.sweeper, pause) {
                 Ok(background) => Some(background),
                 Err(error) => return Some(Err(error)),
@@ -189,8 +131,15 @@ impl Transactions {
     /// `AlreadyOpen` if the store is open with timestamps from another source; the error of
     /// creating the keyspace or the tables; or a lost bound of timestamps.
     pub fn embedded(database: cassette_database::Database, keyspace: &str) -> Result<Self> {
+        Self::open_embedded(database, keyspace, &Options::new())
+    }
+
+    pub(super) fn open_embedded(
+        database: cassette_database::Database,
+        keyspace: &str,
+        options: &Options,
+    ) -> Result<Self> {
         let store = Arc::new(EmbeddedStore::open(database, keyspace)?);
-        let options = Options { sweep_pause: Some(EMBEDDED_SWEEP_PAUSE), ..Options::default() };
         opened::share(store.clone(), || {
             let timelock = Arc::new(LocalTimeLock::open(store.clone())?);
             Self::open(store.clone(), timelock, options.clone())
@@ -224,9 +173,18 @@ impl Transactions {
         cluster: &ClusterOptions,
         timelocks: impl IntoIterator<Item = S>,
     ) -> Result<Self> {
+        Self::open_on_cluster(cluster, timelocks, Options::new())
+    }
+
+    #[cfg(feature = "cluster")]
+    pub(super) fn open_on_cluster<S: Into<String>>(
+        cluster: &ClusterOptions,
+        timelocks: impl IntoIterator<Item = S>,
+        options: Options,
+    ) -> Result<Self> {
         let store = Arc::new(ClusterStore::connect(cluster)?);
         let timelock = Arc::new(RemoteTimeLock::connect(RemoteOptions::new(timelocks))?);
-        Self::open(store, timelock, Options::default())
+        Self::open(store, timelock, options)
     }
 
     /// Opens transactions on a store with the specified timestamps and locks. All clients of a
@@ -265,7 +223,8 @@ impl Transactions {
         let queue = Arc::new(Queue::open(store.clone())?);
         let sweeper = Sweeper::new(store.clone(), service.clone(), timelock.clone(), queue.clone());
         let sweeper = Arc::new(sweeper);
-        let background = options.sweep_pause.map(|pause| sweep_in_background(&sweeper, pause)).transpose()?;
+        let pause = options.sweep_pause(&*store);
+        let background = pause.map(|pause| sweep_in_background(&sweeper, pause)).transpose()?;
         let residue = options.residues.unwrap_or(!linearizable).then(|| {
             let residues = Tickets::STANDARD.rows_per_quantum();
             timelock.next_residue(residues).unwrap_or_else(|| rand::rng().random_range(0..residues))
@@ -378,14 +337,34 @@ impl Transactions {
     }
 
     /// Runs a transaction and commits it. Repeats both, with pauses, while the transaction fails in
-    /// a [retriable](Error::is_retriable) way. `body` may therefore run several times and must have
-    /// no effects other than through the transaction.
+    /// a [retriable](Error::is_retriable) way, within the bounds of [`Options::retries`]. `body`
+    /// may therefore run several times and must have no effects other than through the transaction.
     ///
     /// # Errors
-    /// The first error that is not retriable; the last error after [`Options::retries_max`] more
-    /// runs, or when the store or the timestamps have not responded for [`Options::outage_max`].
-    pub fn run<T>(&self, mut body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
-        let options = &self.0.options;
+    /// The first error that is not retriable, or the last one when a bound is reached.
+    pub fn run<T>(&self, body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.run_with(self.0.options.retries, body)
+    }
+
+    /// As [`run`](Self::run), with the bounds of `retries` instead of those of the options.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use cassette_transactions::{Result, Retries, Table, Transactions};
+    /// # fn example(transactions: &Transactions, accounts: &Table) -> Result<()> {
+    /// let soon = Retries::new().max(5).within(Duration::from_secs(2));
+    /// transactions.run_with(soon, |tx| tx.put(accounts, "alice", "balance", "70"))
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_with<T>(
+        &self,
+        retries: Retries,
+        mut body: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<T> {
+        let began = Instant::now();
         let mut limit = Duration::from_millis(1);
         let mut runs = 0;
         let mut unavailable_since: Option<Instant> = None;
@@ -395,14 +374,12 @@ impl Transactions {
                 transaction.commit().map(|_| value)
             });
             let error = match result {
-                Err(error) if error.is_retriable() && options.retries_max.is_none_or(|max| runs < max) => {
-                    error
-                }
+                Err(error) if error.is_retriable() && retries.max.is_none_or(|max| runs < max) => error,
                 result => return result,
             };
             if error.is_unavailable() {
                 let since = *unavailable_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= options.outage_max {
+                if since.elapsed() >= retries.outage_max {
                     return Err(error);
                 }
             } else {
@@ -410,8 +387,12 @@ impl Transactions {
             }
             tracing::debug!(%error, runs, "running a transaction again");
             runs += 1;
-            limit = limit.min(options.retry_pause_max);
-            std::thread::sleep(limit.mul_f64(rand::rng().random::<f64>()));
+            limit = limit.min(retries.pause_max);
+            let pause = limit.mul_f64(rand::rng().random::<f64>());
+            if retries.within.is_some_and(|time| began.elapsed().saturating_add(pause) >= time) {
+                return Err(error);
+            }
+            std::thread::sleep(pause);
             limit = limit.saturating_mul(2);
         }
     }
@@ -432,6 +413,14 @@ impl Transactions {
     /// As [`Sweeper::sweep_all`].
     pub fn sweep(&self) -> Result<Swept> {
         self.0.sweeper.sweep_all()
+    }
+
+    /// Stops sweeping in the background, for all clones and until the store is closed and opened
+    /// again. Blocks until the current step ends. Without background sweeping, it does nothing.
+    pub fn stop_sweeping(&self) {
+        if let Some(background) = &self.1 {
+            background.stop();
+        }
     }
 
     /// Returns the sweeper, which sweeps step by step and reports its progress.

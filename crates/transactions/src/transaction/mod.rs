@@ -3,6 +3,7 @@
 mod commit;
 mod manager;
 mod opened;
+mod options;
 mod reads;
 mod reaper;
 mod scans;
@@ -24,7 +25,8 @@ use crate::sweep::SweepStrategy;
 use crate::timelock::Started;
 use crate::timestamp::Timestamp;
 
-pub use manager::{Options, Transactions};
+pub use manager::Transactions;
+pub use options::{Options, Retries};
 pub use scans::RowOfCells;
 pub use table::{ConflictHandler, Table};
 

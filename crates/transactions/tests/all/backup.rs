@@ -8,10 +8,10 @@ use cassette_transactions::store::{
     Cell, ColumnRange, EmbeddedStore, FailingStore, Fault, MemoryStore, Put, Store,
 };
 use cassette_transactions::timelock::LocalTimeLock;
-use cassette_transactions::{Column, ConflictHandler, Error, Options, Timestamp, Transactions};
+use cassette_transactions::{Column, ConflictHandler, Error, Timestamp, Transactions};
 
 use super::conformance::database;
-use super::transactions::{in_memory, over};
+use super::transactions::{in_memory, options, over};
 
 const ACCOUNTS: i64 = 8;
 
@@ -65,7 +65,7 @@ fn a_restore_renews_its_locks_and_fails_without_them() {
     assert!(bytes.len() > 3_000_000, "{}", bytes.len());
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
-    let target = Transactions::open(store, timelock.clone(), Options::default()).unwrap();
+    let target = Transactions::open(store, timelock.clone(), options()).unwrap();
     let mut input = Revoking { bytes: &bytes, timelock: &timelock };
     let error = target.restore(&mut input).unwrap_err();
     assert!(matches!(error, BackupError::Transaction(Error::LocksLost { .. })), "{error}");
@@ -88,7 +88,7 @@ fn a_file_with_two_backups_is_rejected_without_effect() {
 #[test]
 fn a_backup_under_load_is_a_consistent_snapshot() {
     let embedded = Arc::new(EmbeddedStore::open(database(), "bank").unwrap());
-    let transactions = over(embedded, Options::default());
+    let transactions = over(embedded, options());
     let balance = accounts(&transactions);
     transactions.run(|tx| (0..ACCOUNTS).try_for_each(|a| balance.put(tx, a, 100))).unwrap();
     let done = AtomicBool::new(false);
@@ -134,7 +134,7 @@ fn a_backup_under_load_is_a_consistent_snapshot() {
 #[test]
 fn uncommitted_transactions_are_not_in_a_backup() {
     let store = Arc::new(MemoryStore::new());
-    let transactions = over(store.clone(), Options::default());
+    let transactions = over(store.clone(), options());
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     let value = table.column::<String, String>("c");
     transactions.run(|tx| value.put(tx, "kept", "old")).unwrap();
@@ -209,7 +209,7 @@ fn a_failed_restore_undoes_its_writes() {
     let bytes = backup(&bank());
     for store in stores() {
         let failing = Arc::new(FailingStore::new(store.clone()));
-        let restored = over(failing.clone(), Options::default());
+        let restored = over(failing.clone(), options());
         let mut failed = 0;
         loop {
             failing.fail_at(failed + 1, Fault::Lost);
@@ -230,7 +230,7 @@ fn the_next_restore_removes_leftovers_of_a_dead_one() {
     let bytes = backup(&bank());
     for store in stores() {
         let failing = Arc::new(FailingStore::new(store.clone()));
-        let dying = over(failing.clone(), Options::default());
+        let dying = over(failing.clone(), options());
         // Until it dies with versions stored.
         for n in 1.. {
             failing.die_at(n, Fault::Lost);
@@ -240,7 +240,7 @@ fn the_next_restore_removes_leftovers_of_a_dead_one() {
                 break;
             }
         }
-        let restored = over(store.clone(), Options::default());
+        let restored = over(store.clone(), options());
         assert_eq!(sum(&restored), 0);
         assert_eq!(restored.restore(&bytes[..]).unwrap().cells, ACCOUNTS as u64);
         assert_eq!((sum(&restored), versions(&*store)), (100 * ACCOUNTS, ACCOUNTS as usize));
@@ -255,7 +255,7 @@ fn a_restore_is_atomic_at_every_failure_point() {
     for fault in [Fault::Lost, Fault::Half, Fault::Unanswered] {
         for n in 1.. {
             let store = Arc::new(FailingStore::new(MemoryStore::new()));
-            let restored = over(store.clone(), Options::default());
+            let restored = over(store.clone(), options());
             let before = store.calls();
             store.fail_at(n, fault);
             let result = restored.restore(&bytes[..]);

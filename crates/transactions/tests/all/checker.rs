@@ -18,13 +18,14 @@ use cassette_transactions::store::{EmbeddedStore, FailingStore, MemoryStore, Sto
 use cassette_transactions::sweep::SweepStrategy;
 use cassette_transactions::timelock::{LocalTimeLock, TimeLock};
 use cassette_transactions::{
-    ConflictHandler, Error, Options, Outcome, Table, Timestamp, Transaction, TransactionStatus, Transactions,
+    ConflictHandler, Error, Outcome, Table, Timestamp, Transaction, TransactionStatus, Transactions,
 };
 use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::conformance::database;
+use super::transactions::options;
 
 const CELLS: u8 = 8;
 const CLIENTS: usize = 4;
@@ -57,8 +58,7 @@ type Failing = Arc<FailingStore<Arc<dyn Store>>>;
 
 impl World {
     fn client(&self, store: Arc<dyn Store>) -> Result<(Transactions, Table), Error> {
-        let options =
-            Options { lock_timeout: Duration::from_millis(200), cached_statuses: 50, ..Options::default() };
+        let options = options().lock_timeout(Duration::from_millis(200)).cached_statuses(50);
         let transactions = Transactions::open(store, self.timelock.clone(), options)?;
         let table = transactions.table_swept("t", self.handler, self.strategy)?;
         Ok((transactions, table))
@@ -307,7 +307,7 @@ fn run(world: &World, seed: u64, one_in: u64, migrates: bool) -> usize {
 
 fn world(store: Arc<dyn Store>, handler: ConflictHandler, strategy: SweepStrategy, layout: u32) -> World {
     let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
-    let options = Options { layout: Layout::of_version(layout), ..Options::default() };
+    let options = options().layout(Layout::of_version(layout));
     Transactions::open(store.clone(), timelock.clone(), options).unwrap();
     World { store, timelock, handler, strategy }
 }

@@ -10,8 +10,10 @@ use cassette_engine::commitlog::SyncMode;
 use cassette_transactions::service::Layout;
 use cassette_transactions::store::{EmbeddedStore, FailingStore, Fault, MemoryStore, Store};
 use cassette_transactions::timelock::LocalTimeLock;
-use cassette_transactions::{ConflictHandler, Options, Outcome, Table, Transactions};
+use cassette_transactions::{ConflictHandler, Outcome, Table, Transactions};
 use cassette_vfs::{FakeFileSystem, OperationKind};
+
+use super::transactions::options;
 
 const CELLS: [(&str, &str); 4] = [("r1", "a"), ("r1", "b"), ("r2", "a"), ("r3", "c")];
 
@@ -46,8 +48,7 @@ fn a_client_dying_at_any_call_leaves_all_or_nothing() {
                 for n in 1.. {
                     let below: Arc<dyn Store> = Arc::new(MemoryStore::new());
                     let timelock = Arc::new(LocalTimeLock::open(below.clone()).unwrap());
-                    let options =
-                        Options { layout, lock_timeout: Duration::from_secs(5), ..Options::default() };
+                    let options = options().layout(layout).lock_timeout(Duration::from_secs(5));
                     let client = |store: Arc<dyn Store>| {
                         Transactions::open(store, timelock.clone(), options.clone()).unwrap()
                     };
@@ -97,7 +98,7 @@ fn embedded_commits_survive_a_kill_at_any_time() {
     let open = |file_system: &FakeFileSystem| {
         let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(database(file_system, sync), "tx").unwrap());
         let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
-        Transactions::open(store, timelock, Options::default()).unwrap()
+        Transactions::open(store, timelock, options()).unwrap()
     };
     let transactions = open(&file_system);
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
@@ -129,7 +130,7 @@ fn an_embedded_commit_syncs_once() {
     let database = database(&file_system, SyncMode::Batch);
     let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(database, "tx").unwrap());
     let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
-    let transactions = Transactions::open(store, timelock, Options::default()).unwrap();
+    let transactions = Transactions::open(store, timelock, options()).unwrap();
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     write(&transactions, &table, "before").unwrap();
     let syncs = Arc::new(AtomicUsize::new(0));

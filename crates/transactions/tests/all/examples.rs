@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use cassette_transactions::store::{EmbeddedStore, MemoryStore, Store};
-use cassette_transactions::{Options, Result, Transactions};
+use cassette_transactions::{Result, Transactions};
 
 use super::conformance::database;
-use super::transactions::over;
+use super::transactions::{options, over};
 
 #[path = "../../examples/bank.rs"]
 #[expect(dead_code, reason = "its main opens a database in a directory")]
@@ -22,7 +22,7 @@ fn on_every_store(example: fn(Transactions) -> Result<()>) {
     let stores: [Arc<dyn Store>; 2] =
         [Arc::new(MemoryStore::new()), Arc::new(EmbeddedStore::open(database(), "example").unwrap())];
     for store in stores {
-        example(over(store, Options::default())).unwrap();
+        example(over(store, options())).unwrap();
     }
 }
 

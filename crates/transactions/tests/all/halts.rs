@@ -7,9 +7,10 @@ use cassette_transactions::store::{Cell, CheckOutcome, MemoryStore, Store};
 use cassette_transactions::timelock::{
     LocalTimeLock, TimeLock, TimeLockError, Timestamps, clear_halt, stored_bound,
 };
-use cassette_transactions::{Options, Timestamp, Transactions};
+use cassette_transactions::{Timestamp, Transactions};
 
 use super::timelock::{Served, connect, runtime};
+use super::transactions::options;
 
 fn stored(store: &dyn Store) -> Bytes {
     let name = Bytes::from_static(b"ts");
@@ -61,7 +62,7 @@ fn a_regressed_bound_stops_every_server_until_an_operator_clears_it() {
     let served = Served::start(&runtime, store.clone());
     let client = Arc::new(connect(&[&served]));
     assert!(client.timestamp().unwrap() > last);
-    let transactions = Transactions::open(store, client, Options::default()).unwrap();
+    let transactions = Transactions::open(store, client, options()).unwrap();
     assert!(transactions.start().unwrap().start_timestamp() > cleared.bound);
     drop(transactions);
     served.stop(&runtime);

@@ -6,11 +6,11 @@ use cassette_database::Database;
 use cassette_engine::commitlog::SyncMode;
 use cassette_server::{Server, ServerConfig};
 use cassette_transactions::store::{ClusterOptions, ClusterStore, EmbeddedStore, Store};
-use cassette_transactions::{ConflictHandler, Error, Options, Outcome};
+use cassette_transactions::{ConflictHandler, Error, Outcome};
 use cassette_vfs::FakeFileSystem;
 
 use super::conformance::database;
-use super::transactions::over;
+use super::transactions::{options, over};
 
 /// Opens a database whose commit log accepts records of half the specified size.
 fn with_segments(bytes: u32, sync: SyncMode) -> Database {
@@ -25,7 +25,7 @@ fn with_segments(bytes: u32, sync: SyncMode) -> Database {
 /// Writes the longest value, one that is too long, and many writes that are too long together.
 fn check(store: Arc<dyn Store>) {
     let max = store.version_max().unwrap();
-    let transactions = over(store, Options::default());
+    let transactions = over(store, options());
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     let names = "row".len() + "column".len();
     let mut tx = transactions.start().unwrap();

@@ -9,12 +9,11 @@ use cassette_transactions::encoding::tickets::Tickets;
 use cassette_transactions::service::{CommitRecords, Layout, ServiceError, TransactionService};
 use cassette_transactions::store::{EmbeddedStore, FailingStore, Fault, MemoryStore, Store};
 use cassette_transactions::timelock::{LocalTimeLock, TimeLock};
-use cassette_transactions::{
-    ConflictHandler, Error, Options, Outcome, Timestamp, TransactionStatus, Transactions,
-};
+use cassette_transactions::{ConflictHandler, Error, Outcome, Timestamp, TransactionStatus, Transactions};
 use parking_lot::Mutex;
 
 use super::conformance::database;
+use super::transactions::options;
 
 const ACCOUNTS: usize = 8;
 
@@ -34,7 +33,7 @@ fn client(
 ) -> Result<Transactions, Error> {
     let layout = layout.and_then(Layout::of_version);
     // A tiny cache, so that commit records are looked up.
-    let options = Options { layout, cached_statuses: 1, ..Options::default() };
+    let options = options().layout(layout).cached_statuses(1);
     Transactions::open(store.clone(), timelock.clone(), options)
 }
 
@@ -182,7 +181,7 @@ fn a_transaction_open_during_migration_keeps_its_layout() {
 fn a_commit_without_a_known_layout_has_not_committed() {
     let (store, timelock) = shared(Arc::new(MemoryStore::new()));
     let failing = Arc::new(FailingStore::new(store.clone()));
-    let dying = Transactions::open(failing.clone(), timelock.clone(), Options::default()).unwrap();
+    let dying = Transactions::open(failing.clone(), timelock.clone(), options()).unwrap();
     let table = dying.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     // Above the bound of the coordination row, which this commit must extend.
     let far = timelock.timestamp().unwrap().0 + 20_000_000;
@@ -217,7 +216,7 @@ fn a_layout_mismatch_is_rejected_with_advice() {
     assert!(error.to_string().contains("cassette transactions migrate"), "{error}");
     client(&store, &timelock, None).unwrap().migrate(3).unwrap();
     client(&store, &timelock, Some(3)).unwrap();
-    let odd = Options { layout: Some(Layout::Tickets(Tickets::new(100, 4).unwrap())), ..Options::default() };
+    let odd = options().layout(Some(Layout::Tickets(Tickets::new(100, 4).unwrap())));
     let error = Transactions::open(store, timelock, odd).err().unwrap();
     assert!(matches!(error, Error::Service(ServiceError::OddTickets)), "{error}");
 }

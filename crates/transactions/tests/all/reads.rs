@@ -3,10 +3,10 @@
 use std::sync::{Arc, Barrier};
 
 use cassette_transactions::store::{EmbeddedStore, MemoryStore, Store};
-use cassette_transactions::{ConflictHandler, Error, Options};
+use cassette_transactions::{ConflictHandler, Error};
 
 use super::conformance::database;
-use super::transactions::{get, over};
+use super::transactions::{get, options, over};
 
 #[test]
 fn threads_read_concurrently_in_one_transaction() {
@@ -14,7 +14,7 @@ fn threads_read_concurrently_in_one_transaction() {
         Arc::new(MemoryStore::new()) as Arc<dyn Store>,
         Arc::new(EmbeddedStore::open(database(), "tx").unwrap()),
     ] {
-        let transactions = over(store, Options::default());
+        let transactions = over(store, options());
         let table = transactions.table("t", ConflictHandler::SerializableByCell).unwrap();
         let name = |n: usize| format!("c{n}");
         transactions.run(|tx| (0..8).try_for_each(|n| tx.put(&table, "row", name(n), name(n)))).unwrap();
@@ -48,7 +48,7 @@ fn whole_rows_are_read_together_with_own_writes_merged() {
         Arc::new(MemoryStore::new()) as Arc<dyn Store>,
         Arc::new(EmbeddedStore::open(database(), "tx").unwrap()),
     ] {
-        let transactions = over(store, Options::default());
+        let transactions = over(store, options());
         let table = transactions.table("t", ConflictHandler::SerializableByRow).unwrap();
         // One row of several pages, and more rows than one read loads together.
         transactions

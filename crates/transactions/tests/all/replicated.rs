@@ -12,7 +12,9 @@ use cassette_transactions::store::{
     TableKind, Version,
 };
 use cassette_transactions::timelock::LocalTimeLock;
-use cassette_transactions::{Error, Options, Timestamp, TransactionStatus, Transactions};
+use cassette_transactions::{Error, Timestamp, TransactionStatus, Transactions};
+
+use super::transactions::options;
 
 const REPLICAS: usize = 5;
 const QUORUM: usize = 3;
@@ -261,7 +263,7 @@ fn unsafe_layouts_are_rejected_unless_forced() {
     let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
     let open = |version: Option<u32>, any_layout: bool| {
         let layout = version.and_then(Layout::of_version);
-        let options = Options { layout, any_layout, ..Options::default() };
+        let options = options().layout(layout).any_layout(any_layout);
         Transactions::open(store.clone(), timelock.clone(), options)
     };
     let is_refused = |error: &Error| matches!(error, Error::Service(ServiceError::UnsafeLayout { .. }));

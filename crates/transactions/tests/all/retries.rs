@@ -8,9 +8,12 @@ use cassette_transactions::service::{Layout, ServiceError};
 use cassette_transactions::store::{Effect, FailingStore, Fault, MemoryStore, Store, StoreError};
 use cassette_transactions::timelock::messages::{Refusal, RefusalKind};
 use cassette_transactions::timelock::{LocalTimeLock, TimeLockError};
-use cassette_transactions::{ConflictHandler, Error, Options, Outcome, Table, Timestamp, Transactions};
+use cassette_transactions::{
+    ConflictHandler, Error, Outcome, Retries, Table, Timestamp, Transaction, Transactions,
+};
 
 use super::timelock::Counting;
+use super::transactions::options;
 
 const AT: Timestamp = Timestamp(5);
 
@@ -89,7 +92,7 @@ type Failing = Arc<FailingStore<Arc<dyn Store>>>;
 fn over(below: Arc<dyn Store>, layout: u32, outage_max: Duration) -> (Failing, Transactions, Transactions) {
     let timelock = Arc::new(LocalTimeLock::open(below.clone()).unwrap());
     let layout = Layout::of_version(layout);
-    let options = Options { layout, outage_max, ..Options::default() };
+    let options = options().layout(layout).retries(Retries::new().outage_max(outage_max));
     let failing = Arc::new(FailingStore::new(below.clone()));
     let ours = Transactions::open(failing.clone(), timelock.clone(), options.clone()).unwrap();
     (failing, ours, Transactions::open(below, timelock, options).unwrap())
@@ -168,4 +171,31 @@ fn run_returns_the_last_error_when_an_outage_lasts_too_long() {
     assert!(error.is_unavailable() && error.outcome() == Outcome::NotCommitted, "{error}");
     failing.settle();
     assert_eq!(count(&others, &table), 0);
+}
+
+#[test]
+fn run_with_bounds_the_number_of_runs_and_returns_the_last_error() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let transactions = super::transactions::over(store, options().retries(Retries::new().max(2)));
+    let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
+    let runs_of = |retries: Option<Retries>| {
+        let mut runs = 0;
+        let body = |tx: &mut Transaction| {
+            runs += 1;
+            // A conflict in each run.
+            transactions.run(|other| other.put(&table, "row", "count", [1]))?;
+            tx.put(&table, "row", "count", [2])
+        };
+        let result = match retries {
+            Some(retries) => transactions.run_with(retries, body),
+            None => transactions.run(body),
+        };
+        assert!(matches!(result, Err(Error::WriteWriteConflict { .. })), "{result:?}");
+        runs
+    };
+    assert_eq!(runs_of(None), 3, "as the options say");
+    assert_eq!(runs_of(Some(Retries::none())), 1);
+    assert_eq!(runs_of(Some(Retries::new().max(5).pause_max(Duration::ZERO))), 6);
+    assert_eq!(runs_of(Some(Retries::new().unlimited().within(Duration::ZERO))), 1);
+    assert_eq!(count(&transactions, &table), 1);
 }

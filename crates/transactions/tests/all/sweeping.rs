@@ -13,7 +13,7 @@ use cassette_transactions::timelock::{LocalTimeLock, TimeLock};
 use cassette_transactions::{ConflictHandler, Error, Options, Table, Timestamp, Transactions};
 
 use super::conformance::database;
-use super::transactions::over;
+use super::transactions::{options, over};
 
 const HANDLER: ConflictHandler = ConflictHandler::WriteWriteByCell;
 
@@ -26,7 +26,7 @@ struct Client {
 
 fn client(store: Arc<dyn Store>, strategy: SweepStrategy) -> Client {
     let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
-    let transactions = Transactions::open(store.clone(), timelock.clone(), Options::default()).unwrap();
+    let transactions = Transactions::open(store.clone(), timelock.clone(), options()).unwrap();
     let table = transactions.table_swept("t", HANDLER, strategy).unwrap();
     Client { store, timelock, transactions, table }
 }
@@ -196,7 +196,7 @@ fn sweeping_removes_versions_of_aborted_and_dead_writers() {
         tx.put(&c.table, "r", "c", "bad").unwrap();
         tx.commit_if(|_| Err(Error::caller("no"))).unwrap_err();
         let failing = Arc::new(FailingStore::new(c.store.clone()));
-        let options = Options::default();
+        let options = options();
         let dying = Transactions::open(failing.clone(), c.timelock.clone(), options).unwrap();
         let table = dying.table_swept("t", HANDLER, c.table.sweep()).unwrap();
         let mut tx = dying.start().unwrap();
@@ -294,8 +294,7 @@ fn the_next_sweep_completes_one_that_died_at_any_call() {
                 c.timelock.fast_forward(Timestamp(now.0 + 10_000_000)).unwrap();
                 let mut open = c.transactions.start_read_only().unwrap();
                 let failing = Arc::new(FailingStore::new(c.store.clone()));
-                let dying =
-                    Transactions::open(failing.clone(), c.timelock.clone(), Options::default()).unwrap();
+                let dying = Transactions::open(failing.clone(), c.timelock.clone(), options()).unwrap();
                 failing.die_at(n, fault);
                 let died = dying.sweep().is_err();
                 let check = |tx: &mut cassette_transactions::Transaction| {
@@ -334,7 +333,7 @@ fn the_next_sweep_completes_one_that_died_at_any_call() {
 #[test]
 fn writes_are_swept_in_the_background() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let options = Options { sweep_pause: Some(Duration::from_millis(1)), ..Options::default() };
+    let options = Options::new().sweep_every(Duration::from_millis(1));
     let transactions = over(store.clone(), options);
     let table = transactions.table("t", HANDLER).unwrap();
     for n in 0..20 {
@@ -355,6 +354,35 @@ fn writes_are_swept_in_the_background() {
 }
 
 #[test]
+fn stores_sweep_by_default_until_sweeping_is_stopped() {
+    let default = Transactions::embedded(database(), "swept").unwrap();
+    let hasty = Options::new().sweep_every(Duration::from_millis(1)).embedded(database(), "swept").unwrap();
+    for transactions in [default, hasty] {
+        let table = transactions.table("t", HANDLER).unwrap();
+        let write = || {
+            for n in 0..3 {
+                transactions.run(|tx| tx.put(&table, "r", "c", n.to_string())).unwrap();
+            }
+        };
+        let progress = || transactions.sweeper().progress().unwrap();
+        let unswept = || progress().iter().any(|shard| shard.unswept.is_some());
+        write();
+        while unswept() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // A clone stops it for all; nothing is swept after that.
+        transactions.clone().stop_sweeping();
+        transactions.stop_sweeping();
+        write();
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(unswept());
+        let swept: Vec<Timestamp> = progress().iter().map(|shard| shard.swept).collect();
+        assert!(transactions.sweep().unwrap().entries >= 3, "on request it is swept nevertheless");
+        assert!(!unswept() && progress().iter().zip(swept).any(|(shard, before)| shard.swept > before));
+    }
+}
+
+#[test]
 fn sweeping_neither_recreates_nor_waits_for_a_dropped_table() {
     for strategy in [SweepStrategy::Conservative, SweepStrategy::Thorough] {
         let database = database();
@@ -369,7 +397,7 @@ fn sweeping_neither_recreates_nor_waits_for_a_dropped_table() {
             c.transactions.run(|tx| tx.put(&other, "r", "c", value)).unwrap();
         }
         database.session().execute("DROP TABLE swept.t", ()).unwrap();
-        let other_client = Transactions::open(embedded(), c.timelock.clone(), Options::default()).unwrap();
+        let other_client = Transactions::open(embedded(), c.timelock.clone(), options()).unwrap();
         // By a process that had it open, and by one that never had.
         for transactions in [&c.transactions, &other_client] {
             assert!(transactions.sweep().unwrap().is_done);
@@ -385,7 +413,7 @@ fn sweeping_neither_recreates_nor_waits_for_a_dropped_table() {
 #[test]
 fn a_table_keeps_its_strategy() {
     let c = in_memory(SweepStrategy::Thorough);
-    for transactions in [&c.transactions, &over(c.store.clone(), Options::default())] {
+    for transactions in [&c.transactions, &over(c.store.clone(), options())] {
         let error = transactions.table("t", HANDLER).unwrap_err();
         assert!(matches!(error, Error::OtherSweep { .. }), "{error}");
         assert!(error.to_string().contains("expected conservative, found thorough"), "{error}");

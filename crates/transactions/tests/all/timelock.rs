@@ -14,10 +14,12 @@ use cassette_transactions::timelock::{
     Hold, LocalTimeLock, LockToken, Operator, RemoteOptions, RemoteTimeLock, ServerOptions, Started,
     TimeLock, TimeLockError, TimeLockServer, Timestamps, known_timestamp,
 };
-use cassette_transactions::{ConflictHandler, Error, Options, Outcome, Timestamp, Transactions};
+use cassette_transactions::{ConflictHandler, Error, Outcome, Timestamp, Transactions};
 use cassette_vfs::ManualClock;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+
+use super::transactions::options;
 
 pub const LONG: Duration = Duration::from_secs(60);
 
@@ -85,8 +87,7 @@ fn concurrent_transactions_through_a_server_lose_no_update() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
     let served = Served::start(&runtime, store.clone());
     {
-        let transactions =
-            Transactions::open(store, Arc::new(connect(&[&served])), Options::default()).unwrap();
+        let transactions = Transactions::open(store, Arc::new(connect(&[&served])), options()).unwrap();
         let table = transactions.table("counts", ConflictHandler::WriteWriteByCell).unwrap();
         let increment = || {
             transactions.run(|tx| {
@@ -113,7 +114,7 @@ fn timestamps_of_another_store_are_rejected() {
         stores[..2].iter().map(|store| Served::start(&runtime, store.clone())).collect();
     let open = |store: usize, server: usize| {
         let timelock = Arc::new(connect(&[&served[server]]));
-        Transactions::open(stores[store].clone(), timelock, Options::default()).map(drop)
+        Transactions::open(stores[store].clone(), timelock, options()).map(drop)
     };
     open(0, 0).unwrap();
     open(1, 1).unwrap();
@@ -200,7 +201,7 @@ fn a_standby_continues_above_all_timestamps_and_old_locks_are_lost() {
     let second = Served::start(&runtime, below.clone());
     {
         let timelock = Arc::new(connect(&[&first, &second]));
-        let transactions = Transactions::open(below, timelock.clone(), Options::default()).unwrap();
+        let transactions = Transactions::open(below, timelock.clone(), options()).unwrap();
         let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
         let mut caught = transactions.start().unwrap();
         caught.put(&table, "row", "a", "caught").unwrap();
@@ -293,7 +294,7 @@ fn lose_bound(store: &dyn Store) {
 #[test]
 fn without_a_bound_no_timestamps_are_given_out_until_recovery() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
-    let transactions = super::transactions::over(store.clone(), Options::default());
+    let transactions = super::transactions::over(store.clone(), options());
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     transactions.run(|tx| tx.put(&table, "row", "a", "1")).unwrap();
     lose_bound(&*store);
@@ -535,7 +536,7 @@ fn a_transaction_of_four_writes_needs_four_sequential_round_trips_each() {
     {
         let timelock = Arc::new(Counting { below: connect(&[&served]), calls: AtomicU64::new(0) });
         let store = Arc::new(Counting { below, calls: AtomicU64::new(0) });
-        let transactions = Transactions::open(store.clone(), timelock.clone(), Options::default()).unwrap();
+        let transactions = Transactions::open(store.clone(), timelock.clone(), options()).unwrap();
         let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
         for run in 0..3 {
             let before = (timelock.calls.load(Ordering::Relaxed), store.calls.load(Ordering::Relaxed));

@@ -13,6 +13,11 @@ use cassette_transactions::{
 
 use super::conformance::database;
 
+/// Options without a background sweeper, whose requests would change the order of the tests'.
+pub fn options() -> Options {
+    Options::new().without_sweeping()
+}
+
 /// Opens transactions over a store with local timestamps.
 pub fn over(store: Arc<dyn Store>, options: Options) -> Transactions {
     let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
@@ -21,7 +26,7 @@ pub fn over(store: Arc<dyn Store>, options: Options) -> Transactions {
 
 /// Opens transactions in memory with a short lock timeout.
 pub fn in_memory() -> Transactions {
-    let options = Options { lock_timeout: Duration::from_millis(50), ..Options::default() };
+    let options = options().lock_timeout(Duration::from_millis(50));
     over(Arc::new(MemoryStore::new()), options)
 }
 
@@ -48,7 +53,7 @@ fn a_transaction_sees_its_snapshot_and_its_own_writes() {
         let embedded = Arc::new(EmbeddedStore::open(database(), "tx").unwrap());
         let stores: [Arc<dyn Store>; 2] = [Arc::new(MemoryStore::new()), embedded];
         for store in stores {
-            let transactions = over(store, Options { layout, ..Options::default() });
+            let transactions = over(store, options().layout(layout));
             let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
             set(&transactions, &table, "a", "old");
             let reader = transactions.start_read_only().unwrap();
@@ -76,7 +81,7 @@ fn column_ranges_page_with_own_writes_merged() {
         Arc::new(MemoryStore::new()) as Arc<dyn Store>,
         Arc::new(EmbeddedStore::open(database(), "tx").unwrap()),
     ] {
-        let transactions = over(store, Options::default());
+        let transactions = over(store, options());
         let table = transactions.table("t", ConflictHandler::WriteWriteByRow).unwrap();
         transactions
             .run(|tx| (10..30).try_for_each(|n| tx.put(&table, "row", format!("c{n}"), format!("v{n}"))))
@@ -232,7 +237,7 @@ fn phantoms_are_conflicts_in_serializable_tables() {
 
 #[test]
 fn a_reader_waits_for_a_committing_writer_and_sees_its_write() {
-    let transactions = over(Arc::new(MemoryStore::new()), Options::default());
+    let transactions = over(Arc::new(MemoryStore::new()), options());
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     let mut writer = transactions.start().unwrap();
     put(&mut writer, &table, "a", "1");
@@ -254,7 +259,7 @@ fn a_reader_waits_for_a_committing_writer_and_sees_its_write() {
 fn a_transaction_with_lost_locks_does_not_commit() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let timelock = Arc::new(LocalTimeLock::open(store.clone()).unwrap());
-    let transactions = Transactions::open(store, timelock.clone(), Options::default()).unwrap();
+    let transactions = Transactions::open(store, timelock.clone(), options()).unwrap();
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     let mut tx = transactions.start().unwrap();
     put(&mut tx, &table, "a", "1");
@@ -292,7 +297,7 @@ fn a_rolled_back_transaction_does_not_commit() {
 #[test]
 fn reads_skip_and_remove_versions_of_aborted_transactions() {
     let store = Arc::new(MemoryStore::new());
-    let transactions = over(store.clone(), Options::default());
+    let transactions = over(store.clone(), options());
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     set(&transactions, &table, "a", "good");
     for n in 0..5 {
@@ -309,7 +314,7 @@ fn reads_skip_and_remove_versions_of_aborted_transactions() {
 #[test]
 fn reads_skip_any_number_of_versions_of_dead_transactions() {
     let store = Arc::new(MemoryStore::new());
-    let transactions = over(store.clone(), Options::default());
+    let transactions = over(store.clone(), options());
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     set(&transactions, &table, "a", "good");
     let cell = Cell::new("row", "a");
@@ -411,7 +416,7 @@ fn invalid_operations_are_rejected_with_their_error() {
     ));
     assert!(matches!(transactions.table("t", ConflictHandler::Ignore), Err(Error::OtherHandler { .. })));
     assert!(matches!(transactions.table("no name", ConflictHandler::Ignore), Err(Error::Store(_))));
-    let hasty = Options { age_max: Duration::ZERO, ..Options::default() };
+    let hasty = options().age_max(Duration::ZERO);
     let transactions = over(Arc::new(MemoryStore::new()), hasty);
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     let error = transactions.start().unwrap().get(&table, "row", "c").unwrap_err();
@@ -422,7 +427,7 @@ fn invalid_operations_are_rejected_with_their_error() {
 fn invalid_cell_names_are_rejected_when_written() {
     let embedded = Arc::new(EmbeddedStore::open(database(), "tx").unwrap());
     for store in [Arc::new(MemoryStore::new()) as Arc<dyn Store>, embedded] {
-        let transactions = over(store.clone(), Options::default());
+        let transactions = over(store.clone(), options());
         let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
         let long = |length: usize| vec![b'n'; length];
         let mut tx = transactions.start().unwrap();
@@ -505,7 +510,7 @@ fn opening_an_embedded_store_twice_shares_its_timestamps() {
 #[test]
 fn a_table_keeps_its_conflict_handler_across_processes() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-    let open = || over(store.clone(), Options::default());
+    let open = || over(store.clone(), options());
     open().table("t", ConflictHandler::WriteWriteByCell).unwrap();
     let other = open();
     let error = other.table("t", ConflictHandler::SerializableByRow).unwrap_err();
@@ -557,7 +562,7 @@ fn concurrent_transfers_preserve_the_total() {
     ] {
         let layout = Layout::of_version(layout);
         let batch_commit_records = Some(layout == Layout::of_version(3));
-        let transactions = over(store, Options { layout, batch_commit_records, ..Options::default() });
+        let transactions = over(store, options().layout(layout).batch_commit_records(batch_commit_records));
         let table = transactions.table("accounts", ConflictHandler::WriteWriteByCell).unwrap();
         let balance = |tx: &mut Transaction, account: usize| -> Result<i64, Error> {
             let value = text(tx.get(&table, format!("a{account}"), "balance")?);
