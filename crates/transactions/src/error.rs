@@ -8,6 +8,7 @@ use crate::timestamp::{Timestamp, TransactionStatus};
 
 /// Why a transaction, or a step of it, failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// A concurrent transaction wrote a cell that this one writes.
     #[error(
@@ -99,6 +100,34 @@ pub enum Error {
     ReadOnly {
         /// Start timestamp.
         start: Timestamp,
+    },
+    /// A read for update, or an update, in a table without conflict checks.
+    #[error(
+        "no conflict checks: table {table} has ConflictHandler::Ignore, so nothing protects a cell \
+         that is read for update. Create the table with another handler"
+    )]
+    NoConflictChecks {
+        /// Table of the read.
+        table: String,
+    },
+    /// A savepoint that has ended, or that belongs to another transaction.
+    #[error(
+        "unknown savepoint: the transaction that began at {start} has none like it. It was made in \
+         another transaction, was released, or was made after a point that was rolled back to"
+    )]
+    NoSavepoint {
+        /// Start timestamp.
+        start: Timestamp,
+    },
+    /// A sum is outside of the range of its type.
+    #[error(
+        "number overflow in table {table} at {cell}: the sum is outside of the range of its type. Nothing was written"
+    )]
+    Overflow {
+        /// Table of the cell.
+        table: String,
+        /// Cell with shortened names.
+        cell: String,
     },
     /// A write of an empty value, which would be a deletion.
     #[error("empty value: table {table} cannot store one, delete the cell instead")]
@@ -288,6 +317,9 @@ impl Error {
             Self::Service(ServiceError::NotGivenOut { .. } | ServiceError::WentBackwards { .. }) => {
                 "stop all writers, and fast-forward the timestamps above every one in the store"
             }
+            Self::NoConflictChecks { .. } => "create the table with a handler that detects conflicts",
+            Self::NoSavepoint { .. } => "use a savepoint of this transaction that has not ended",
+            Self::Overflow { .. } => "use a type with a greater range, or smaller numbers",
             Self::ReadOnly { .. } => "write in Transactions::run or Transactions::start",
             Self::OtherType { .. } => "read the column with the type that it was written with",
             Self::OpenTooLong { .. } => {
@@ -337,6 +369,9 @@ impl Error {
             | Self::OpenTooLong { .. }
             | Self::TooManyVersions { .. }
             | Self::ReadOnly { .. }
+            | Self::NoConflictChecks { .. }
+            | Self::NoSavepoint { .. }
+            | Self::Overflow { .. }
             | Self::EmptyValue { .. }
             | Self::OtherType { .. }
             | Self::ReservedTable(_)

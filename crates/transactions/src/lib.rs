@@ -29,6 +29,7 @@
 pub mod backup;
 pub mod encoding;
 mod error;
+mod numbers;
 pub mod service;
 pub mod store;
 pub mod sweep;
@@ -38,6 +39,9 @@ mod transaction;
 mod typed;
 
 pub use error::{Error, Outcome, Result};
+pub use numbers::Number;
 pub use timestamp::{Timestamp, TransactionStatus};
-pub use transaction::{ConflictHandler, Options, Retries, RowOfCells, Table, Transaction, Transactions};
+pub use transaction::{
+    ConflictHandler, Options, Retries, RowOfCells, Savepoint, Table, Transaction, Transactions,
+};
 pub use typed::{Column, Columns, Field, Json};

@@ -153,8 +153,8 @@ impl<T: Serialize + DeserializeOwned + 'static> Field for Json<T> {
 /// ```
 #[derive(Debug)]
 pub struct Column<R, V> {
-    table: Table,
-    name: Bytes,
+    pub(crate) table: Table,
+    pub(crate) name: Bytes,
     types: PhantomData<fn(R) -> V>,
 }
 
@@ -173,7 +173,7 @@ pub struct Column<R, V> {
 /// ```
 #[derive(Debug)]
 pub struct Columns<R, C, V> {
-    table: Table,
+    pub(crate) table: Table,
     types: PhantomData<fn(R, C) -> V>,
 }
 
@@ -202,7 +202,7 @@ impl Table {
 }
 
 /// Decodes bytes of a table.
-fn decode<T: Field>(table: &Table, bytes: &Bytes) -> Result<T> {
+pub(crate) fn decode<T: Field>(table: &Table, bytes: &Bytes) -> Result<T> {
     T::decode(bytes).map_err(|error| Error::OtherType { table: table.name().to_owned(), error })
 }
 
@@ -234,6 +234,15 @@ impl<R: Field, V: Field> Column<R, V> {
         values.into_iter().map(|value| decode_option(&self.table, value)).collect()
     }
 
+    /// Returns the value of a row, and lets the commit fail if another transaction changes it:
+    /// [`Transaction::get_for_update`].
+    ///
+    /// # Errors
+    /// The errors of [`Transaction::get_for_update`], and `OtherType`.
+    pub fn get_for_update(&self, tx: &Transaction, row: R::Ref<'_>) -> Result<Option<V>> {
+        decode_option(&self.table, tx.get_for_update(&self.table, R::encode(row), &self.name)?)
+    }
+
     /// Buffers the write of a row's value until the commit.
     ///
     /// # Errors
@@ -255,6 +264,15 @@ impl<R: Field, C: Field, V: Field> Columns<R, C, V> {
     /// The errors of [`Transaction::get`], and `OtherType`.
     pub fn get(&self, tx: &Transaction, row: R::Ref<'_>, column: C::Ref<'_>) -> Result<Option<V>> {
         decode_option(&self.table, tx.get(&self.table, R::encode(row), C::encode(column))?)
+    }
+
+    /// Returns the value of a row in a column, and lets the commit fail if another transaction
+    /// changes it: [`Transaction::get_for_update`].
+    ///
+    /// # Errors
+    /// The errors of [`Transaction::get_for_update`], and `OtherType`.
+    pub fn get_for_update(&self, tx: &Transaction, row: R::Ref<'_>, column: C::Ref<'_>) -> Result<Option<V>> {
+        decode_option(&self.table, tx.get_for_update(&self.table, R::encode(row), C::encode(column))?)
     }
 
     /// Returns the values of several columns of a row, in order, with one read.

@@ -1,6 +1,6 @@
 //! The commit: steps C1 to C11 of the protocol.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::manager::{Inner, start_lock};
 use super::reads::Snapshot;
@@ -14,6 +14,9 @@ use crate::sweep::{Additions, SweepStrategy};
 use crate::timelock::LockToken;
 use crate::timestamp::{Timestamp, TransactionStatus};
 
+/// A table, and cells of it that the transaction read for update and does not write.
+type ReadForUpdate = (Table, BTreeSet<Cell>);
+
 pub(super) fn commit(
     transaction: &mut Transaction,
     condition: impl FnOnce(Option<Timestamp>) -> Result<()>,
@@ -26,13 +29,17 @@ pub(super) fn commit(
         return Ok(None);
     }
     let inner = transaction.inner.clone();
+    let read = transaction.reads.get_mut().only_read_for_update(&transaction.writes);
     // C2.
     let mut names = vec![start_lock(transaction.start)];
+    for (table, cells) in &read {
+        names.extend(cells.iter().filter_map(|cell| table.lock_name(cell)));
+    }
     for (table, cells) in transaction.writes.tables() {
         names.extend(cells.keys().filter_map(|cell| table.lock_name(cell)));
     }
     let locks = inner.timelock.lock(names, inner.options.lock_timeout)?;
-    let committed = with_locks(transaction, &inner, &locks, condition);
+    let committed = with_locks(transaction, &inner, &read, &locks, condition);
     // C11.
     inner.timelock.unlock(locks);
     committed.map(Some)
@@ -41,11 +48,12 @@ pub(super) fn commit(
 fn with_locks(
     transaction: &Transaction,
     inner: &Inner,
+    read: &[ReadForUpdate],
     locks: &LockToken,
     condition: impl FnOnce(Option<Timestamp>) -> Result<()>,
 ) -> Result<Timestamp> {
     let start = transaction.start;
-    let check = || check_all(transaction, inner);
+    let check = || check_all(transaction, inner, read);
     // Before anything is written. The writes themselves were checked when they were made.
     let fits = |additions: &Additions| {
         additions
@@ -161,11 +169,25 @@ fn prepare(
     if held { Ok(commit) } else { Err(Error::LocksLost { start }) }
 }
 
-/// Checks the writes (C3). Returns the cells without a version of any age, in order.
-fn check_all<'a>(transaction: &'a Transaction, inner: &Inner) -> Result<Vec<&'a Cell>> {
+/// Checks the writes, and the cells that were only read for update (C3). Returns the written cells
+/// without a version of any age, in order.
+fn check_all<'a>(
+    transaction: &'a Transaction,
+    inner: &Inner,
+    read: &[ReadForUpdate],
+) -> Result<Vec<&'a Cell>> {
     let mut firsts = Vec::new();
     for (table, cells) in transaction.writes.tables().filter(|(table, _)| table.handler().checks_writes()) {
         check_writes(inner, transaction.start, table, cells.keys().collect(), &mut firsts)?;
+    }
+    for (table, cells) in read {
+        let checked = check_writes(inner, transaction.start, table, cells.iter().collect(), &mut Vec::new());
+        checked.map_err(|error| match error {
+            Error::WriteWriteConflict { table, cell, .. } => {
+                Error::ReadWriteConflict { table, what: format!("{cell:02x?}") }
+            }
+            error => error,
+        })?;
     }
     Ok(firsts)
 }

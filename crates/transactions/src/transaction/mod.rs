@@ -29,6 +29,7 @@ pub use manager::Transactions;
 pub use options::{Options, Retries};
 pub use scans::RowOfCells;
 pub use table::{ConflictHandler, Table};
+pub use writes::Savepoint;
 
 use manager::Inner;
 pub(crate) use manager::{METADATA, start_lock};
@@ -133,6 +134,58 @@ impl Transaction {
         Ok(own.into_iter().map(value).collect())
     }
 
+    /// Returns the value of a cell, and lets the commit fail if another transaction changes the
+    /// cell after this one began.
+    ///
+    /// A value that was read with [`get`](Self::get) may have changed when the transaction commits:
+    /// snapshot isolation permits write skew. A transaction whose writes depend on a cell that it
+    /// does not write itself reads it for update. The commit then locks the cell as if it were
+    /// written, and succeeds only if the cell has not changed: what was read for update is what the
+    /// cell contains at the commit timestamp. Nothing is locked before the commit, and nothing is
+    /// written. A rollback to a savepoint does not undo it. A transaction without writes commits
+    /// without the check, because its snapshot is consistent.
+    ///
+    /// ```
+    /// # use cassette_transactions::{Error, Result, Table, Transactions};
+    /// # fn example(transactions: &Transactions, on_call: &Table) -> Result<()> {
+    /// // Two doctors on call may not both leave at the same time.
+    /// transactions.run(|tx| {
+    ///     if tx.get_for_update(on_call, "bob", "is on call")?.is_none() {
+    ///         return Err(Error::caller("bob is not on call"));
+    ///     }
+    ///     tx.delete(on_call, "alice", "is on call")
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); `NoConflictChecks` for a table without conflict checks; `ReadOnly`.
+    /// The commit fails with `ReadWriteConflict`.
+    pub fn get_for_update(
+        &self,
+        table: &Table,
+        row: impl AsRef<[u8]>,
+        column: impl AsRef<[u8]>,
+    ) -> Result<Option<Bytes>> {
+        Ok(self.get_many_for_update(table, &[cell(row, column)])?.pop().flatten())
+    }
+
+    /// Returns the values of several cells, in order, as [`get_for_update`](Self::get_for_update).
+    ///
+    /// # Errors
+    /// As [`get_for_update`](Self::get_for_update).
+    pub fn get_many_for_update(&self, table: &Table, cells: &[Cell]) -> Result<Vec<Option<Bytes>>> {
+        if self.read_only {
+            return Err(Error::ReadOnly { start: self.start });
+        }
+        if !table.handler().checks_writes() {
+            return Err(Error::NoConflictChecks { table: table.name().to_owned() });
+        }
+        let values = self.get_many(table, cells)?;
+        self.reads.lock().for_update(table, cells.iter().cloned());
+        Ok(values)
+    }
+
     /// Returns up to `limit` columns of a row in order, with their values. To continue, read the
     /// columns after the last one.
     pub fn columns<B: AsRef<[u8]>>(
@@ -196,6 +249,92 @@ impl Transaction {
     /// Buffers the deletion of a cell until the commit.
     pub fn delete(&mut self, table: &Table, row: impl AsRef<[u8]>, column: impl AsRef<[u8]>) -> Result<()> {
         self.write(table, cell(row, column), Bytes::new())
+    }
+
+    /// Replaces the value of a cell by a function of it, and returns the new value. `None` is an
+    /// absent value. The cell is read for update: of two concurrent transactions that change it,
+    /// one fails at its commit with a conflict, so that no change is lost. Writes nothing if the
+    /// value stays the same.
+    ///
+    /// ```
+    /// # use bytes::Bytes;
+    /// # use cassette_transactions::{Result, Table, Transactions};
+    /// # fn example(transactions: &Transactions, log: &Table) -> Result<()> {
+    /// transactions.run(|tx| {
+    ///     tx.update(log, "today", "visitors", |seen| {
+    ///         let seen = seen.unwrap_or_default();
+    ///         Ok(Some([&seen[..], &b"alice "[..]].concat().into()))
+    ///     })
+    /// })?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`get_for_update`](Self::get_for_update) and [`put`](Self::put); the error of `change`.
+    pub fn update(
+        &mut self,
+        table: &Table,
+        row: impl AsRef<[u8]>,
+        column: impl AsRef<[u8]>,
+        change: impl FnOnce(Option<Bytes>) -> Result<Option<Bytes>>,
+    ) -> Result<Option<Bytes>> {
+        let cell = cell(row, column);
+        let before = self.get_many_for_update(table, std::slice::from_ref(&cell))?.pop().flatten();
+        let after = change(before.clone())?;
+        if after != before {
+            if after.as_ref().is_some_and(Bytes::is_empty) {
+                return Err(Error::EmptyValue { table: table.name().to_owned() });
+            }
+            self.write(table, cell, after.clone().unwrap_or_default())?;
+        }
+        Ok(after)
+    }
+
+    /// Makes a savepoint, to which later writes can be [rolled back](Self::roll_back_to). As long
+    /// as there is one, the transaction remembers what each write replaces.
+    ///
+    /// ```
+    /// # use cassette_transactions::{Result, Table, Transactions};
+    /// # fn import(_: &mut cassette_transactions::Transaction, _: &str) -> Result<()> { Ok(()) }
+    /// # fn example(transactions: &Transactions, files: &[&str]) -> Result<()> {
+    /// // Imports the files that can be imported, all of them in one transaction.
+    /// transactions.run(|tx| {
+    ///     for file in files {
+    ///         let before = tx.savepoint();
+    ///         if import(tx, file).is_err() {
+    ///             tx.roll_back_to(before)?;
+    ///         }
+    ///         tx.release(before)?;
+    ///     }
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.writes.savepoint()
+    }
+
+    /// Undoes all writes since `savepoint`. It can be rolled back to again; savepoints made after
+    /// it end. Reads are not undone: in serializable tables they are validated at the commit, as
+    /// are reads for update.
+    ///
+    /// # Errors
+    /// `NoSavepoint` if it has ended or belongs to another transaction. Nothing is undone then.
+    pub fn roll_back_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        if self.writes.roll_back_to(savepoint) {
+            Ok(())
+        } else {
+            Err(Error::NoSavepoint { start: self.start })
+        }
+    }
+
+    /// Ends a savepoint, and those made after it. The writes stay.
+    ///
+    /// # Errors
+    /// As [`roll_back_to`](Self::roll_back_to).
+    pub fn release(&mut self, savepoint: Savepoint) -> Result<()> {
+        if self.writes.release(savepoint) { Ok(()) } else { Err(Error::NoSavepoint { start: self.start }) }
     }
 
     fn write(&mut self, table: &Table, cell: Cell, value: Bytes) -> Result<()> {
@@ -302,7 +441,7 @@ fn check_length(table: &str, cell: &Cell, value: usize, max: Option<usize>) -> R
 }
 
 /// Returns the names of a cell, shortened for an error message.
-fn shortened(cell: &Cell) -> String {
+pub(crate) fn shortened(cell: &Cell) -> String {
     let part = |name: &[u8]| {
         let end = name.len().min(NAME_SHOWN_MAX);
         let more = if end < name.len() { "..." } else { "" };

@@ -1,5 +1,7 @@
 //! Validates the reads of serializable tables at the commit: C7 of the protocol.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use cassette_rows::DecoratedKey;
 
@@ -23,6 +25,8 @@ pub(super) struct Reads {
     cells: Vec<(Table, Cell, Option<Timestamp>)>,
     columns: Vec<ColumnsRead>,
     rows: Vec<RowsRead>,
+    /// Cells that were read for update, by table.
+    for_update: Vec<(Table, BTreeSet<Cell>)>,
 }
 
 struct ColumnsRead {
@@ -90,6 +94,26 @@ impl Reads {
         });
     }
 
+    /// Records cells that must not have changed when the transaction commits, whatever the conflict
+    /// handler of the table is.
+    pub fn for_update(&mut self, table: &Table, cells: impl Iterator<Item = Cell>) {
+        match self.for_update.iter_mut().find(|(known, _)| known.name() == table.name()) {
+            Some((_, known)) => known.extend(cells),
+            None => self.for_update.push((table.clone(), cells.collect())),
+        }
+    }
+
+    /// Returns the cells that were read for update and are not in `writes`, whose check covers
+    /// them.
+    pub fn only_read_for_update(&self, writes: &Writes) -> Vec<(Table, BTreeSet<Cell>)> {
+        let unwritten = |(table, cells): &(Table, BTreeSet<Cell>)| {
+            let cells = cells.iter().filter(|cell| writes.get(table, cell).is_none());
+            (table.clone(), cells.cloned().collect())
+        };
+        self.for_update.iter().map(unwritten).collect()
+    }
+
+    /// Returns whether no reads are to be repeated at the commit timestamp.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty() && self.columns.is_empty() && self.rows.is_empty()
     }

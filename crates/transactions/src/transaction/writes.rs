@@ -1,29 +1,95 @@
-//! Buffered writes of a transaction.
+//! Buffered writes of a transaction, and its savepoints.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
 use super::table::Table;
 use crate::store::Cell;
 
+/// A point of a transaction to which its writes can be rolled back:
+/// [`Transaction::savepoint`](super::Transaction::savepoint).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Savepoint(u64);
+
 /// Writes by table and cell; the last write of a cell counts. Empty values are deletions.
 #[derive(Default)]
 pub(super) struct Writes {
     tables: Vec<(Table, BTreeMap<Cell, Bytes>)>,
+    /// What the writes since the oldest savepoint replaced, oldest first.
+    undo: Vec<Undo>,
+    /// Savepoints, and the length of `undo` at each.
+    savepoints: Vec<(Savepoint, usize)>,
+}
+
+struct Undo {
+    /// Index in `tables`.
+    table: usize,
+    cell: Cell,
+    before: Option<Bytes>,
 }
 
 impl Writes {
     pub fn put(&mut self, table: &Table, cell: Cell, value: Bytes) {
-        match self.tables.iter_mut().find(|(known, _)| known.name() == table.name()) {
-            Some((_, cells)) => drop(cells.insert(cell, value)),
-            None => self.tables.push((table.clone(), BTreeMap::from([(cell, value)]))),
+        let known = self.tables.iter().position(|(known, _)| known.name() == table.name());
+        let index = known.unwrap_or_else(|| {
+            self.tables.push((table.clone(), BTreeMap::new()));
+            self.tables.len() - 1
+        });
+        let cells = &mut self.tables[index].1;
+        if self.savepoints.is_empty() {
+            cells.insert(cell, value);
+        } else {
+            let before = cells.insert(cell.clone(), value);
+            self.undo.push(Undo { table: index, cell, before });
         }
     }
 
+    pub fn savepoint(&mut self) -> Savepoint {
+        // Unique in the process, so that a savepoint of another transaction is detected.
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let savepoint = Savepoint(NEXT.fetch_add(1, Ordering::Relaxed));
+        self.savepoints.push((savepoint, self.undo.len()));
+        savepoint
+    }
+
+    /// Undoes all writes since a savepoint, which stays, and ends later savepoints. Returns false
+    /// if there is no such savepoint.
+    pub fn roll_back_to(&mut self, savepoint: Savepoint) -> bool {
+        let Some(index) = self.position(savepoint) else { return false };
+        let length = self.savepoints[index].1;
+        self.savepoints.truncate(index + 1);
+        for Undo { table, cell, before } in self.undo.drain(length..).rev() {
+            match (self.tables[table].1.entry(cell), before) {
+                (Entry::Occupied(mut entry), Some(before)) => drop(entry.insert(before)),
+                (Entry::Occupied(entry), None) => drop(entry.remove()),
+                (Entry::Vacant(entry), Some(before)) => drop(entry.insert(before)),
+                (Entry::Vacant(_), None) => {}
+            }
+        }
+        true
+    }
+
+    /// Ends a savepoint and later ones, and keeps the writes. Returns false if there is no such
+    /// savepoint.
+    pub fn release(&mut self, savepoint: Savepoint) -> bool {
+        let Some(index) = self.position(savepoint) else { return false };
+        self.savepoints.truncate(index);
+        if self.savepoints.is_empty() {
+            self.undo.clear();
+        }
+        true
+    }
+
+    fn position(&self, savepoint: Savepoint) -> Option<usize> {
+        self.savepoints.iter().position(|(known, _)| *known == savepoint)
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.tables.is_empty()
+        self.tables.iter().all(|(_, cells)| cells.is_empty())
     }
 
     fn of(&self, table: &Table) -> Option<&BTreeMap<Cell, Bytes>> {

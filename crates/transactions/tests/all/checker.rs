@@ -36,6 +36,8 @@ struct Record {
     start: Timestamp,
     /// A read before its own write; `None` if the cell was empty.
     reads: Vec<(u8, Option<String>)>,
+    /// Those of `reads` that were for update, by index.
+    for_update: Vec<usize>,
     writes: BTreeMap<u8, Option<String>>,
     outcome: Told,
 }
@@ -80,16 +82,24 @@ fn text(value: Option<bytes::Bytes>) -> Option<String> {
 fn attempt(transactions: &Transactions, table: &Table, random: &mut StdRng) -> Option<Record> {
     let mut tx = transactions.start().ok()?;
     let start = tx.start_timestamp();
-    let (mut reads, mut writes) = (Vec::new(), BTreeMap::new());
+    let (mut reads, mut for_update, mut writes) = (Vec::new(), Vec::new(), BTreeMap::new());
     let mut body = |tx: &mut Transaction| -> Result<(), Error> {
         for step in 0..random.random_range(1..7) {
             let cell = random.random_range(0..CELLS);
             let row = format!("r{}", cell / 2);
             match random.random_range(0..10) {
                 0..5 => {
-                    let value = text(tx.get(table, &row, [cell])?);
+                    let is_for_update = random.random_range(0..3) == 0;
+                    let value = if is_for_update {
+                        tx.get_for_update(table, &row, [cell])?
+                    } else {
+                        tx.get(table, &row, [cell])?
+                    };
                     if !writes.contains_key(&cell) {
-                        reads.push((cell, value));
+                        if is_for_update {
+                            for_update.push(reads.len());
+                        }
+                        reads.push((cell, text(value)));
                     }
                 }
                 5 => {
@@ -129,7 +139,7 @@ fn attempt(transactions: &Transactions, table: &Table, random: &mut StdRng) -> O
             }
         },
     };
-    Some(Record { start, reads, writes, outcome })
+    Some(Record { start, reads, for_update, writes, outcome })
 }
 
 /// The final status of each start timestamp, as read by unrelated clients.
@@ -194,12 +204,12 @@ fn check(
     };
     for record in records {
         let commit = standing.get(&record.start).and_then(|found| found.commit());
-        for (cell, value) in &record.reads {
+        for (index, (cell, value)) in record.reads.iter().enumerate() {
             let expected = at(*cell, record.start);
             if *value != expected {
                 wrong.push(format!("{} read {value:?} of {cell}, where {expected:?} was", record.start));
             }
-            if serializable
+            if (serializable || record.for_update.contains(&index))
                 && let Some(commit) = commit
                 && *value != at(*cell, commit)
                 && !record.writes.contains_key(cell)
@@ -286,6 +296,7 @@ fn run(world: &World, seed: u64, one_in: u64, migrates: bool) -> usize {
     let mut last = Record {
         start: later.timelock().timestamp().unwrap(),
         reads: Vec::new(),
+        for_update: Vec::new(),
         writes: BTreeMap::new(),
         outcome: Told::NotCommitted,
     };
@@ -346,6 +357,7 @@ fn the_checker_detects_violations() {
         Record {
             start: Timestamp(start),
             reads: reads.iter().map(owned).collect(),
+            for_update: Vec::new(),
             writes: writes.iter().map(owned).collect(),
             outcome: Told::Committed(Timestamp(commit)),
         }
@@ -372,6 +384,9 @@ fn the_checker_detects_violations() {
         record(4, &[(1, Some("a"))], &[(0, Some("c"))], 6),
     ];
     assert_eq!((count(&skew, false), count(&skew, true)), (0, 1));
+    let [first, second, mut third] = skew;
+    third.for_update.push(0);
+    assert_eq!(count(&[first, second, third], false), 1, "read for update");
 }
 
 /// Nodes in a ring that store the name of the next one; transactions swap neighbours. The ring

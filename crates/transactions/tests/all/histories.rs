@@ -4,21 +4,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cassette_transactions::sweep::SweepStrategy;
-use cassette_transactions::{ConflictHandler, Error, Transaction};
+use cassette_transactions::{ConflictHandler, Error, Savepoint, Transaction};
 use proptest::prelude::*;
 
 use super::transactions::in_memory;
 
 type Cells = BTreeMap<(u8, u8), String>;
+type Writes = BTreeMap<(u8, u8), Option<String>>;
 
 #[derive(Debug, Clone)]
 enum Step {
     Begin,
     Get(u8, u8),
+    GetForUpdate(u8, u8),
     Put(u8, u8),
     Delete(u8, u8),
     Columns(u8),
     Rows,
+    WholeRows,
+    Append(u8, u8),
+    Savepoint,
+    RollBack(u8),
+    Release(u8),
     Commit,
     Sweep,
     Migrate(u32),
@@ -29,10 +36,16 @@ fn step() -> impl Strategy<Value = (usize, Step)> {
     let step = prop_oneof![
         2 => Just(Step::Begin),
         4 => cell().prop_map(|(row, column)| Step::Get(row, column)),
+        2 => cell().prop_map(|(row, column)| Step::GetForUpdate(row, column)),
         4 => cell().prop_map(|(row, column)| Step::Put(row, column)),
         1 => cell().prop_map(|(row, column)| Step::Delete(row, column)),
         1 => (0..3u8).prop_map(Step::Columns),
         1 => Just(Step::Rows),
+        1 => Just(Step::WholeRows),
+        2 => cell().prop_map(|(row, column)| Step::Append(row, column)),
+        2 => Just(Step::Savepoint),
+        2 => (0..4u8).prop_map(Step::RollBack),
+        1 => (0..4u8).prop_map(Step::Release),
         3 => Just(Step::Commit),
         2 => Just(Step::Sweep),
         1 => (1..4u32).prop_map(Step::Migrate),
@@ -45,8 +58,11 @@ struct Open {
     tx: Transaction,
     snapshot: Cells,
     began: usize,
-    writes: BTreeMap<(u8, u8), Option<String>>,
+    writes: Writes,
     reads: BTreeSet<(u8, u8)>,
+    for_update: BTreeSet<(u8, u8)>,
+    /// Every savepoint, and the writes at each that has not ended.
+    savepoints: Vec<(Savepoint, Option<Writes>)>,
 }
 
 impl Open {
@@ -109,6 +125,8 @@ proptest! {
                         began: log.len(),
                         writes: BTreeMap::new(),
                         reads: BTreeSet::new(),
+                        for_update: BTreeSet::new(),
+                        savepoints: Vec::new(),
                     });
                 }
                 continue;
@@ -121,6 +139,53 @@ proptest! {
                     prop_assert_eq!(found, expected);
                     if !current.writes.contains_key(&(row, column)) {
                         current.reads.insert((row, column));
+                    }
+                }
+                Step::GetForUpdate(row, column) => {
+                    let found = current.tx.get_for_update(&table, name(row), name(column)).unwrap();
+                    let expected = current.sees().remove(&(row, column)).map(bytes::Bytes::from);
+                    prop_assert_eq!(found, expected);
+                    if !current.writes.contains_key(&(row, column)) {
+                        current.reads.insert((row, column));
+                    }
+                    current.for_update.insert((row, column));
+                }
+                Step::Append(row, column) => {
+                    let before = current.sees().remove(&(row, column));
+                    let after = format!("{}+{number}", before.unwrap_or_default());
+                    let append = |before: Option<bytes::Bytes>| {
+                        let before = String::from_utf8(before.unwrap_or_default().to_vec()).unwrap();
+                        Ok(Some(format!("{before}+{number}").into()))
+                    };
+                    let found = current.tx.update(&table, name(row), name(column), append).unwrap();
+                    prop_assert_eq!(found, Some(after.clone().into()));
+                    if !current.writes.contains_key(&(row, column)) {
+                        current.reads.insert((row, column));
+                    }
+                    current.for_update.insert((row, column));
+                    current.writes.insert((row, column), Some(after));
+                }
+                Step::Savepoint => {
+                    let savepoint = current.tx.savepoint();
+                    current.savepoints.push((savepoint, Some(current.writes.clone())));
+                }
+                Step::RollBack(which) | Step::Release(which) => {
+                    let Some((savepoint, before)) = current.savepoints.get(usize::from(which)).cloned() else {
+                        continue;
+                    };
+                    let is_release = matches!(step, Step::Release(_));
+                    let done = if is_release {
+                        current.tx.release(savepoint)
+                    } else {
+                        current.tx.roll_back_to(savepoint)
+                    };
+                    prop_assert_eq!(done.is_ok(), before.is_some());
+                    if let Some(before) = before {
+                        let kept = usize::from(which) + usize::from(!is_release);
+                        current.savepoints[kept..].iter_mut().for_each(|(_, writes)| *writes = None);
+                        if !is_release {
+                            current.writes = before;
+                        }
                     }
                 }
                 Step::Put(row, column) => {
@@ -155,14 +220,28 @@ proptest! {
                     prop_assert_eq!(found, current.sees());
                     current.reads.extend((0..9).map(|n| (n / 3, n % 3)));
                 }
+                Step::WholeRows => {
+                    let rows = current.tx.get_rows(&table, ["2", "0", "1"]).unwrap();
+                    let mut found = Cells::new();
+                    for (row, cells) in [2, 0, 1].into_iter().zip(rows) {
+                        for (column, value) in cells.columns {
+                            let column = std::str::from_utf8(&column).unwrap().parse().unwrap();
+                            found.insert((row, column), String::from_utf8(value.to_vec()).unwrap());
+                        }
+                    }
+                    prop_assert_eq!(found, current.sees());
+                    current.reads.extend((0..9).map(|n| (n / 3, n % 3)));
+                }
                 Step::Commit => {
                     let Some(ended) = open[slot].take() else { continue };
                     let since: BTreeSet<_> = log[ended.began..].iter().flatten().copied().collect();
                     let writes = ended.writes.keys().any(|cell| since.contains(cell));
                     // Values are never repeated; deleting nothing changes nothing.
                     let is_changed = |c: &(u8, u8)| ended.snapshot.get(c) != committed.get(c);
-                    let reads = serializable
-                        && ended.reads.iter().any(|c| !ended.writes.contains_key(c) && is_changed(c));
+                    let others = |c: &&(u8, u8)| !ended.writes.contains_key(*c);
+                    let reads = serializable && ended.reads.iter().filter(others).any(is_changed);
+                    // Also a deletion of nothing is a write.
+                    let reads = reads || ended.for_update.iter().filter(others).any(|c| since.contains(c));
                     let expected = match (ended.writes.is_empty(), writes, reads) {
                         (true, ..) | (_, false, false) => "committed",
                         (_, true, _) => "write-write",

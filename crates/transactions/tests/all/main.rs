@@ -5,6 +5,7 @@ mod checker;
 mod conformance;
 mod crashes;
 mod examples;
+mod for_update;
 mod halts;
 mod histories;
 mod hosts;
