@@ -42,6 +42,6 @@ pub use error::{Error, Outcome, Result};
 pub use numbers::Number;
 pub use timestamp::{Timestamp, TransactionStatus};
 pub use transaction::{
-    ConflictHandler, Options, Retries, RowOfCells, Savepoint, Table, Transaction, Transactions,
+    Cells, ConflictHandler, Options, Range, Retries, RowOfCells, Savepoint, Table, Transaction, Transactions,
 };
 pub use typed::{Column, Columns, Field, Json};

@@ -257,7 +257,51 @@ impl<R: Field, V: Field> Column<R, V> {
     }
 }
 
+impl<R: Field, V: Field> Columns<R, String, V> {
+    /// Returns the columns of a row whose names begin with `prefix`, as [`iter`](Self::iter).
+    pub fn prefix<'t>(
+        &'t self,
+        tx: &'t Transaction,
+        row: R::Ref<'_>,
+        prefix: &str,
+    ) -> impl DoubleEndedIterator<Item = Result<(String, V)>> + use<'t, R, V> {
+        let found = tx.prefix(&self.table, R::encode(row), prefix);
+        found.map(|column| self.typed(column?))
+    }
+}
+
 impl<R: Field, C: Field, V: Field> Columns<R, C, V> {
+    /// Returns the columns of a row within bounds, with their values, as an iterator in order that
+    /// reads page by page and can be reversed: [`Transaction::range`].
+    ///
+    /// ```
+    /// # use cassette_transactions::{ConflictHandler, Result, Transactions};
+    /// # fn example(transactions: &Transactions) -> Result<()> {
+    /// let readings = transactions.table("readings", ConflictHandler::WriteWriteByCell)?.columns::<String, u64, i64>();
+    /// let newest = transactions.read(|tx| readings.iter(tx, "kitchen", ..).next_back().transpose())?;
+    /// # drop(newest);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Each item: the errors of [`Transaction::columns`], and `OtherType`.
+    pub fn iter<'t, 'c, B: RangeBounds<C::Ref<'c>>>(
+        &'t self,
+        tx: &'t Transaction,
+        row: R::Ref<'_>,
+        columns: B,
+    ) -> impl DoubleEndedIterator<Item = Result<(C, V)>> + use<'t, R, C, V, B> {
+        let encode = |bound: Bound<&C::Ref<'c>>| bound.map(|column| C::encode(*column));
+        let bounds = (encode(columns.start_bound()), encode(columns.end_bound()));
+        let found = tx.range(&self.table, R::encode(row), bounds);
+        found.map(|column| self.typed(column?))
+    }
+
+    fn typed(&self, (column, value): (Bytes, Bytes)) -> Result<(C, V)> {
+        Ok((decode(&self.table, &column)?, decode(&self.table, &value)?))
+    }
+
     /// Returns the value of a row in a column.
     ///
     /// # Errors
@@ -306,10 +350,7 @@ impl<R: Field, C: Field, V: Field> Columns<R, C, V> {
         let encode = |bound: Bound<&C::Ref<'c>>| bound.map(|column| C::encode(*column));
         let bounds = (encode(columns.start_bound()), encode(columns.end_bound()));
         let found = tx.columns(&self.table, R::encode(row), bounds, limit)?;
-        let typed = |(column, value): (Bytes, Bytes)| {
-            Ok((decode(&self.table, &column)?, decode(&self.table, &value)?))
-        };
-        found.into_iter().map(typed).collect()
+        found.into_iter().map(|column| self.typed(column)).collect()
     }
 
     /// Buffers the write of a value until the commit.

@@ -201,7 +201,13 @@ fn versions_to_be_swept(store: &dyn Store) -> Vec<(String, Bytes, Vec<Timestamp>
     let mut found = Vec::new();
     for table in ["accounts", "ring", "pair", "counter"] {
         for row in again("rows", || store.rows(table, None, 100)) {
-            let range = ColumnRange { row: row.clone(), start: Bytes::new(), end: None, limit: 1 };
+            let range = ColumnRange {
+                row: row.clone(),
+                start: Bytes::new(),
+                end: None,
+                limit: 1,
+                is_reversed: false,
+            };
             let mut versions = Vec::new();
             let mut below = Timestamp::MAX;
             while below > Timestamp::SENTINEL {

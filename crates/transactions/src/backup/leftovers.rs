@@ -134,7 +134,8 @@ impl Transactions {
         let mut removed = 0;
         let mut from = Bytes::new();
         loop {
-            let range = ColumnRange { row: row.clone(), start: from, end: None, limit: PAGE };
+            let range =
+                ColumnRange { row: row.clone(), start: from, end: None, limit: PAGE, is_reversed: false };
             let page =
                 self.store().columns(table, &[range], Timestamp(start.0 + 1))?.pop().unwrap_or_default();
             let is_last = page.len() < PAGE;

@@ -212,7 +212,8 @@ impl Transactions {
                 let rows = store.rows(&table, after.as_deref(), ROWS)?;
                 after = rows.last().cloned();
                 let is_last = rows.len() < ROWS;
-                let range = |row| ColumnRange { row, start: Bytes::new(), end: None, limit: 1 };
+                let range =
+                    |row| ColumnRange { row, start: Bytes::new(), end: None, limit: 1, is_reversed: false };
                 let ranges: Vec<ColumnRange> = rows.into_iter().map(range).collect();
                 if store.columns(&table, &ranges, Timestamp::MAX)?.iter().any(|found| !found.is_empty()) {
                     return Ok(Some(table));

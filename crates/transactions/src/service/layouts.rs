@@ -180,7 +180,8 @@ impl<S: Store> CommitRecords<S> {
         let below = Timestamp(Timestamp::ATOMIC.0 + 1);
         let mut from = Bytes::new();
         loop {
-            let range = ColumnRange { row: row.clone(), start: from, end: None, limit: PAGE };
+            let range =
+                ColumnRange { row: row.clone(), start: from, end: None, limit: PAGE, is_reversed: false };
             let page = self.store.columns(self.layout.table(), &[range], below)?.pop().unwrap_or_default();
             let last = page.last().map(|(column, _)| [column, &[0][..]].concat());
             let is_last = page.len() < PAGE;

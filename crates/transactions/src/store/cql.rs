@@ -109,6 +109,48 @@ impl<C: Cql> CqlStore<C> {
         Ok(())
     }
 
+    /// Reads the names of columns in descending order, then their newest versions: in descending
+    /// order, the first version of a column is its oldest.
+    fn columns_reversed(
+        &self,
+        attempted: Attempted<'_>,
+        table: &str,
+        statements: &Statements<C::Statement>,
+        range: &ColumnRange,
+        below: Timestamp,
+    ) -> StoreResult<Vec<(Bytes, Version)>> {
+        let ColumnRange { row, start, limit, .. } = range;
+        let reversed = statements.reversed(&self.cql, table)?;
+        let mut found = Vec::new();
+        let mut end = range.end.clone();
+        loop {
+            let wanted = limit.saturating_sub(found.len());
+            let (row, start, below_column2) = (row.clone(), start.clone(), bigint(column2(below)));
+            let request = match end {
+                None => (reversed.names.clone(), vec![row, start, below_column2, int(wanted)]),
+                Some(end) => {
+                    (reversed.names_until.clone(), vec![row, start, end, below_column2, int(wanted)])
+                }
+            };
+            let names = self.cql.read(attempted, vec![request])?.into_iter().flatten();
+            let cell = |name: Row| match name.into_iter().next().flatten() {
+                Some(column) => Ok(Cell::new(range.row.clone(), column)),
+                None => Err(StoreError::refused(attempted, "a row without a column name")),
+            };
+            let cells: Vec<Cell> = names.map(cell).collect::<StoreResult<_>>()?;
+            let versions = self.get(table, &cells.iter().map(|cell| (cell, below)).collect::<Vec<_>>())?;
+            let is_last = cells.len() < wanted;
+            end = cells.last().map(|cell| cell.column.clone());
+            let columns = cells.into_iter().zip(versions);
+            found.extend(columns.filter_map(|(cell, version)| Some((cell.column, version?))));
+            // Versions may be removed between the two reads. Fewer than requested would mean that
+            // there are no more, so continue.
+            if is_last || found.len() >= *limit {
+                return Ok(found);
+            }
+        }
+    }
+
     fn put_with_durability(&self, puts: &[Put<'_>], durability: Durability) -> StoreResult<()> {
         check_puts(puts)?;
         let attempted = format_args!("put {} versions", puts.len());
@@ -208,9 +250,19 @@ impl<C: Cql> Store for CqlStore<C> {
     ) -> StoreResult<Vec<Vec<(Bytes, Version)>>> {
         let attempted = format_args!("read columns of {} rows of {table}", ranges.len());
         let statements = self.statements(table)?;
+        if let [range @ ColumnRange { is_reversed: true, .. }] = ranges {
+            return Ok(vec![self.columns_reversed(attempted, table, &statements, range, below)?]);
+        }
+        if ranges.iter().any(|range| range.is_reversed) {
+            let one = |range: &ColumnRange| {
+                let mut page = self.columns(table, std::slice::from_ref(range), below)?;
+                Ok(page.pop().unwrap_or_default())
+            };
+            return ranges.iter().map(one).collect();
+        }
         let below = bigint(column2(below));
         let mut requests = Vec::with_capacity(ranges.len());
-        for ColumnRange { row, start, end, limit } in ranges {
+        for ColumnRange { row, start, end, limit, .. } in ranges {
             let (row, start, limit) = (row.clone(), start.clone(), int(*limit));
             requests.push(match end {
                 None => (statements.columns.clone(), vec![row, start, below.clone(), limit]),

@@ -106,6 +106,10 @@ pub struct Texts {
     pub columns: String,
     /// key, first column1, last column1 (exclusive), column2, limit.
     pub columns_until: String,
+    /// key, first column1, column2, limit: names only, the last ones first.
+    pub names_reversed: String,
+    /// key, first column1, last column1 (exclusive), column2, limit: as `names_reversed`.
+    pub names_until_reversed: String,
     /// limit.
     pub rows: String,
     /// key, limit. Begins with the rows that share the key's token.
@@ -128,6 +132,8 @@ impl Texts {
     /// Returns the statements of a table whose name was checked.
     pub fn new(keyspace: &str, table: &str) -> Self {
         let table = format!("\"{keyspace}\".\"{table}\"");
+        let names = format!("SELECT column1 FROM {table} WHERE key = ? AND column1 >= ?");
+        let reversed = "AND column2 > ? GROUP BY key, column1 ORDER BY column1 DESC, column2 DESC LIMIT ? ALLOW FILTERING";
         let newest = format!("SELECT column1, column2, value FROM {table} WHERE key = ?");
         Self {
             get: format!("{newest} AND column1 = ? AND column2 > ? LIMIT 1"),
@@ -142,6 +148,8 @@ impl Texts {
             columns_until: format!(
                 "{newest} AND column1 >= ? AND column1 < ? AND column2 > ? GROUP BY key, column1 LIMIT ? ALLOW FILTERING"
             ),
+            names_reversed: format!("{names} {reversed}"),
+            names_until_reversed: format!("{names} AND column1 < ? {reversed}"),
             rows: format!("SELECT DISTINCT key FROM {table} LIMIT ?"),
             rows_from: format!("SELECT DISTINCT key FROM {table} WHERE token(key) >= token(?) LIMIT ?"),
             put: format!(

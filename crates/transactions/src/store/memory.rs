@@ -95,6 +95,9 @@ impl Store for MemoryStore {
                     .take_while(|column| range.end.as_ref().is_none_or(|end| *column < end))
                     .collect();
                 names.dedup();
+                if range.is_reversed {
+                    names.reverse();
+                }
                 let versions = names.into_iter().filter_map(|column| {
                     newest(columns, column, below).map(|version| (column.clone(), version))
                 });

@@ -136,6 +136,9 @@ pub struct ColumnRange {
     pub end: Option<Bytes>,
     /// Maximum number of columns; at least 1.
     pub limit: usize,
+    /// Whether the last columns are read, in descending order, instead of the first ones in
+    /// ascending order.
+    pub is_reversed: bool,
 }
 
 /// Columns to put in one row atomically.
@@ -278,7 +281,7 @@ pub trait Store: Send + Sync {
     fn get(&self, table: &str, cells: &[(&Cell, Timestamp)]) -> StoreResult<Vec<Option<Version>>>;
 
     /// Returns the newest version of each column below `below`, in parts of rows: for each range
-    /// its columns in order. Fewer than the range's limit mean that there are no more.
+    /// its columns in the range's order. Fewer than the range's limit mean that there are no more.
     fn columns(
         &self,
         table: &str,

@@ -252,6 +252,7 @@ impl Queue {
             start: if coarse == coarse_of(from) { sweep::index_column(from) } else { Bytes::new() },
             end: None,
             limit: 1,
+            is_reversed: false,
         };
         let ranges: Vec<_> = (coarse_of(from)..=last).map(range).collect();
         let found = self.store.columns(INDEX, &ranges, Timestamp::MAX)?;
@@ -277,7 +278,7 @@ impl Queue {
         let fine = first / FINE;
         let end = (last % FINE + 1 < FINE).then(|| sweep::entry_column(last + 1));
         let start = sweep::entry_column(first);
-        let range = ColumnRange { row: shard.entries(fine), start, end, limit };
+        let range = ColumnRange { row: shard.entries(fine), start, end, limit, is_reversed: false };
         let page = self.store.columns(QUEUE, &[range], Timestamp::MAX)?.pop().unwrap_or_default();
         let decode = |(column, version): (Bytes, Version)| -> Result<_, DecodeError> {
             Ok((sweep::entry_start(fine, &column)?, sweep::decode_entry(&version.value)?))
@@ -297,7 +298,7 @@ impl Queue {
             let mut from = Bytes::new();
             loop {
                 let row = shard.dedicated(start, number);
-                let range = ColumnRange { row, start: from, end: None, limit: PAGE };
+                let range = ColumnRange { row, start: from, end: None, limit: PAGE, is_reversed: false };
                 let page = self.store.columns(QUEUE, &[range], Timestamp::MAX)?.pop().unwrap_or_default();
                 let next = page.last().map(|(column, _)| Bytes::from([column, &[0][..]].concat()));
                 let is_last = page.len() < PAGE;

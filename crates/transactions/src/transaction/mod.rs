@@ -4,6 +4,7 @@ mod commit;
 mod manager;
 mod opened;
 mod options;
+mod range;
 mod reads;
 mod reaper;
 mod scans;
@@ -27,6 +28,7 @@ use crate::timestamp::Timestamp;
 
 pub use manager::Transactions;
 pub use options::{Options, Retries};
+pub use range::{Cells, Range};
 pub use scans::RowOfCells;
 pub use table::{ConflictHandler, Table};
 pub use writes::Savepoint;
@@ -186,8 +188,43 @@ impl Transaction {
         Ok(values)
     }
 
+    /// Returns the columns of a row within bounds, with their values, as an iterator in order that
+    /// reads page by page. It can be reversed.
+    ///
+    /// ```
+    /// # use cassette_transactions::{Result, Table, Transaction};
+    /// # fn example(tx: &Transaction, log: &Table) -> Result<()> {
+    /// for column in tx.range(log, "today", "09:00".."17:00").rev().take(10) {
+    ///     let (time, what) = column?;
+    ///     # drop((time, what));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn range<B: AsRef<[u8]>>(
+        &self,
+        table: &Table,
+        row: impl AsRef<[u8]>,
+        range: impl RangeBounds<B>,
+    ) -> Range<'_> {
+        Range::new(self, table, Bytes::copy_from_slice(row.as_ref()), scans::Span::of(&range))
+    }
+
+    /// Returns the columns of a row whose names begin with `prefix`, as [`range`](Self::range). The
+    /// empty prefix returns all columns.
+    pub fn prefix(&self, table: &Table, row: impl AsRef<[u8]>, prefix: impl AsRef<[u8]>) -> Range<'_> {
+        let span = scans::Span::of_prefix(prefix.as_ref());
+        Range::new(self, table, Bytes::copy_from_slice(row.as_ref()), span)
+    }
+
+    /// Returns all cells of a table with their values, as an iterator that reads page by page. Rows
+    /// are in the order of the store, which is not that of their names.
+    pub fn cells(&self, table: &Table) -> Cells<'_> {
+        Cells::new(self, table)
+    }
+
     /// Returns up to `limit` columns of a row in order, with their values. To continue, read the
-    /// columns after the last one.
+    /// columns after the last one, or use [`range`](Self::range).
     pub fn columns<B: AsRef<[u8]>>(
         &self,
         table: &Table,
@@ -197,7 +234,7 @@ impl Transaction {
     ) -> Result<Vec<(Bytes, Bytes)>> {
         self.check_age()?;
         let row = Bytes::copy_from_slice(row.as_ref());
-        let columns = scans::columns(self, table, row, &range, limit)?;
+        let columns = scans::columns(self, table, &row, scans::Span::of(&range), limit)?;
         self.check_hold(table)?;
         Ok(columns)
     }

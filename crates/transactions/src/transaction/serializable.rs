@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cassette_rows::DecoratedKey;
 
 use super::reads::Snapshot;
-use super::scans::SeenRow;
+use super::scans::{SeenRow, Span};
 use super::table::Table;
 use super::writes::Writes;
 use crate::error::{Error, Result};
@@ -32,8 +32,7 @@ pub(super) struct Reads {
 struct ColumnsRead {
     table: Table,
     row: Bytes,
-    start: Bytes,
-    end: Option<Bytes>,
+    span: Span,
     seen: Vec<(Bytes, Timestamp)>,
 }
 
@@ -68,24 +67,27 @@ impl Reads {
         self.cells.extend(cells.map(|(cell, version)| (table.clone(), cell, version)));
     }
 
-    pub fn columns(
-        &mut self,
-        table: &Table,
-        row: &Bytes,
-        start: &Bytes,
-        end: Option<&Bytes>,
-        seen: &[(Bytes, Version)],
-    ) {
+    /// Records columns with their visible versions, in ascending order.
+    pub fn columns(&mut self, table: &Table, row: &Bytes, span: &Span, seen: &[(Bytes, Version)]) {
         self.columns.push(ColumnsRead {
             table: table.clone(),
             row: row.clone(),
-            start: start.clone(),
-            end: end.cloned(),
+            span: span.clone(),
             seen: timestamps(seen),
         });
     }
 
     pub fn rows(&mut self, table: &Table, after: Option<&Bytes>, last: Option<&Bytes>, rows: &[SeenRow]) {
+        // Consecutive pages are validated as one, with one scan.
+        if let Some(before) = self.rows.last_mut()
+            && before.table == *table
+            && before.last.is_some()
+            && before.last.as_ref() == after
+        {
+            before.last = last.cloned();
+            before.seen.extend(cells_of(rows));
+            return;
+        }
         self.rows.push(RowsRead {
             table: table.clone(),
             after: after.cloned(),
@@ -161,17 +163,14 @@ fn check_cells(
 }
 
 fn check_columns(read: &ColumnsRead, now: &Snapshot<'_>, writes: &Writes) -> Result<()> {
-    let ColumnsRead { table, row, start, end, seen } = read;
+    let ColumnsRead { table, row, span, seen } = read;
     let is_others = |column: &Bytes| writes.get(table, &Cell::new(row.clone(), column.clone())).is_none();
     let mut again = Vec::new();
-    let mut from = start.clone();
-    loop {
-        let page = now.columns(table, row, &from, end.as_ref(), PAGE)?;
+    let mut rest = Some(span.clone());
+    while let Some(span) = rest {
+        let page = now.columns(table, row, &span, PAGE, false)?;
         again.extend(timestamps(&page.seen));
-        match page.next {
-            Some(next) => from = next,
-            None => break,
-        }
+        rest = page.rest;
     }
     again.retain(|(column, _)| is_others(column));
     if again.iter().eq(seen.iter().filter(|(column, _)| is_others(column))) {
@@ -187,9 +186,13 @@ fn check_rows(read: &RowsRead, now: &Snapshot<'_>, writes: &Writes) -> Result<()
     let is_others = |cell: &Cell| writes.get(table, cell).is_none();
     let mut again = Vec::new();
     let mut from = after.clone();
+    // As many rows as were read and the one after them, so that a short read is not validated by a
+    // long one.
+    let rows = seen.chunk_by(|(a, _), (b, _)| a.row == b.row).count();
+    let page_size = (rows + 1).clamp(16, PAGE);
     loop {
-        let page = now.rows(table, from.as_deref(), PAGE)?;
-        let is_last = page.len() < PAGE;
+        let page = now.rows(table, from.as_deref(), page_size)?;
+        let is_last = page.len() < page_size;
         from = page.last().map(|(row, _)| row.clone());
         let within = page
             .iter()

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
+use super::scans::Span;
 use super::table::Table;
 use crate::store::Cell;
 
@@ -105,21 +106,15 @@ impl Writes {
         self.tables.iter().map(|(table, cells)| (table, cells))
     }
 
-    /// Returns the writes to columns of a row from `start`, before `end`, in order.
-    pub fn columns(
-        &self,
-        table: &Table,
-        row: &Bytes,
-        start: &Bytes,
-        end: Option<&Bytes>,
-    ) -> impl Iterator<Item = (Bytes, Bytes)> {
-        let from = Cell { row: row.clone(), column: start.clone() };
-        let to = match end {
+    /// Returns the writes to columns of a row in order.
+    pub fn columns(&self, table: &Table, row: &Bytes, span: &Span) -> impl Iterator<Item = (Bytes, Bytes)> {
+        let from = Cell { row: row.clone(), column: span.start.clone() };
+        let to = match &span.end {
             Some(end) => Bound::Excluded(Cell { row: row.clone(), column: end.clone() }),
             None => Bound::Unbounded,
         };
-        let empty = end.is_some_and(|end| end <= start);
-        let cells = self.of(table).filter(|_| !empty).map(|cells| cells.range((Bound::Included(from), to)));
+        let cells =
+            self.of(table).filter(|_| !span.is_empty()).map(|cells| cells.range((Bound::Included(from), to)));
         let row = row.clone();
         cells
             .into_iter()

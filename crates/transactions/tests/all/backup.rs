@@ -195,7 +195,7 @@ fn nothing_of_a_damaged_backup_is_visible() {
 
 fn versions(store: &dyn Store) -> usize {
     let rows = store.rows("accounts", None, 100).unwrap_or_default();
-    let range = |row| ColumnRange { row, start: "".into(), end: None, limit: 100 };
+    let range = |row| ColumnRange { row, start: "".into(), end: None, limit: 100, is_reversed: false };
     let ranges: Vec<_> = rows.into_iter().map(range).collect();
     store.columns("accounts", &ranges, Timestamp::MAX).map_or(0, |found| found.concat().len())
 }

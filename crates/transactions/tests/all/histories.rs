@@ -23,6 +23,9 @@ enum Step {
     Rows,
     WholeRows,
     Append(u8, u8),
+    /// Reads from both ends, in the order of the bits.
+    Range(u8, u8, u8),
+    Cells,
     Savepoint,
     RollBack(u8),
     Release(u8),
@@ -42,6 +45,8 @@ fn step() -> impl Strategy<Value = (usize, Step)> {
         1 => (0..3u8).prop_map(Step::Columns),
         1 => Just(Step::Rows),
         1 => Just(Step::WholeRows),
+        1 => (0..3u8, 0..4u8, any::<u8>()).prop_map(|(row, from, ends)| Step::Range(row, from, ends)),
+        1 => Just(Step::Cells),
         2 => cell().prop_map(|(row, column)| Step::Append(row, column)),
         2 => Just(Step::Savepoint),
         2 => (0..4u8).prop_map(Step::RollBack),
@@ -216,6 +221,37 @@ proptest! {
                             let value = String::from_utf8(value.to_vec()).unwrap();
                             found.insert((number(&row.row), number(&column)), value);
                         }
+                    }
+                    prop_assert_eq!(found, current.sees());
+                    current.reads.extend((0..9).map(|n| (n / 3, n % 3)));
+                }
+                Step::Range(row, from, ends) => {
+                    let mut range = current.tx.range(&table, name(row), name(from)..);
+                    let (mut first, mut last) = (Vec::new(), Vec::new());
+                    for bit in (0..8).cycle() {
+                        let is_last = ends >> bit & 1 == 1;
+                        let column = if is_last { range.next_back() } else { range.next() };
+                        let Some(column) = column else { break };
+                        if is_last { &mut last } else { &mut first }.push(column.unwrap());
+                    }
+                    prop_assert!(range.next().is_none() && range.next_back().is_none());
+                    first.extend(last.into_iter().rev());
+                    let sees = current.sees();
+                    let expected: Vec<(bytes::Bytes, bytes::Bytes)> = sees
+                        .iter()
+                        .filter(|((r, column), _)| *r == row && *column >= from)
+                        .map(|((_, column), value)| (name(*column).into(), value.clone().into()))
+                        .collect();
+                    prop_assert_eq!(first, expected);
+                    current.reads.extend((from..3).map(|column| (row, column)));
+                }
+                Step::Cells => {
+                    let mut found = Cells::new();
+                    for cell in current.tx.cells(&table) {
+                        let (cell, value) = cell.unwrap();
+                        let number = |b: &[u8]| std::str::from_utf8(b).unwrap().parse().unwrap();
+                        let value = String::from_utf8(value.to_vec()).unwrap();
+                        found.insert((number(&cell.row), number(&cell.column)), value);
                     }
                     prop_assert_eq!(found, current.sees());
                     current.reads.extend((0..9).map(|n| (n / 3, n % 3)));

@@ -9,6 +9,7 @@ mod for_update;
 mod halts;
 mod histories;
 mod hosts;
+mod iterators;
 mod limits;
 mod lost_replies;
 mod migration;

@@ -12,7 +12,7 @@ use cassette_transactions::{
     ConflictHandler, Error, Outcome, Retries, Table, Timestamp, Transaction, Transactions,
 };
 
-use super::timelock::Counting;
+use super::timelock::{Counting, Pages};
 use super::transactions::options;
 
 const AT: Timestamp = Timestamp(5);
@@ -81,7 +81,7 @@ fn count(transactions: &Transactions, table: &Table) -> u8 {
 
 /// Stores that preserve and that do not preserve the order of puts, each with its default layout.
 fn stores() -> [(Arc<dyn Store>, u32); 2] {
-    let unordered = Counting { below: MemoryStore::new(), calls: AtomicU64::new(0) };
+    let unordered = Counting { below: MemoryStore::new(), calls: AtomicU64::new(0), pages: Pages::default() };
     [(Arc::new(MemoryStore::new()), 2), (Arc::new(unordered), 3)]
 }
 

@@ -55,7 +55,13 @@ impl Table<'_> {
         below: i64,
         limit: usize,
     ) -> Vec<(Bytes, Version)> {
-        let range = ColumnRange { row: bytes(row), start: bytes(start), end: end.map(bytes), limit };
+        let range = ColumnRange {
+            row: bytes(row),
+            start: bytes(start),
+            end: end.map(bytes),
+            limit,
+            is_reversed: false,
+        };
         self.store.columns(&self.name, &[range], Timestamp(below)).unwrap().pop().unwrap()
     }
 
@@ -79,6 +85,7 @@ pub fn suite(store: &dyn Store) {
     the_newest_version_below_is_read(&table(TableKind::Data));
     many_cells_with_bounds_of_their_own_come_in_order(&table(TableKind::Data));
     columns_come_in_order_each_in_its_newest_version(&table(TableKind::Data));
+    columns_come_in_reverse_order(&table(TableKind::Data));
     all_rows_are_paged_through_once(&table(TableKind::SmallPartitions));
     the_greatest_write_time_wins(&table(TableKind::Data));
     exactly_the_named_versions_are_deleted(&table(TableKind::Data));
@@ -152,10 +159,50 @@ fn columns_come_in_order_each_in_its_newest_version(t: &Table<'_>) {
     assert_eq!(names(t.columns("r", "c8", None, 100, 10)), [pair("c8", 18), pair("c9", 19)]);
     assert_eq!(names(t.columns("r", "", None, 5, 10)), []);
     assert_eq!(names(t.columns("none", "", None, 5, 10)), []);
-    let ranges =
-        ["none", "r"].map(|row| ColumnRange { row: bytes(row), start: bytes("c9"), end: None, limit: 5 });
+    let ranges = ["none", "r"].map(|row| ColumnRange {
+        row: bytes(row),
+        start: bytes("c9"),
+        end: None,
+        limit: 5,
+        is_reversed: false,
+    });
     let pages = t.store.columns(&t.name, &ranges, Timestamp(100)).unwrap();
     assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1]);
+}
+
+fn columns_come_in_reverse_order(t: &Table<'_>) {
+    for n in 0..10 {
+        let column = format!("c{n}");
+        t.put("r", &column, 5, "old");
+        t.put("r", &column, 10 + n, "new");
+        t.put("r", &column, -1, "");
+    }
+    t.put("r", "", 7, "nameless");
+    let page = |start: &str, end: Option<&str>, below: i64, limit: usize| {
+        let (row, start, end) = (bytes("r"), bytes(start), end.map(bytes));
+        let range = ColumnRange { row, start, end, limit, is_reversed: true };
+        let page = t.store.columns(&t.name, &[range], Timestamp(below)).unwrap().pop().unwrap();
+        let name = |c: Bytes| String::from_utf8(c.to_vec()).unwrap();
+        page.into_iter().map(|(column, version)| (name(column), version.timestamp.0)).collect::<Vec<_>>()
+    };
+    let pair = |name: &str, at: i64| (name.to_owned(), at);
+    assert_eq!(page("", None, 100, 2), [pair("c9", 19), pair("c8", 18)]);
+    assert_eq!(page("c2", Some("c8"), 16, 4), [pair("c7", 5), pair("c6", 5), pair("c5", 15), pair("c4", 14)]);
+    assert_eq!(page("", Some("c1"), 100, 9), [pair("c0", 10), pair("", 7)]);
+    assert_eq!(page("", Some("c1"), 5, 9), [pair("c0", -1)], "a sentinel is a version");
+    assert_eq!(page("x", None, 100, 9), []);
+    // Ranges of both directions in one call.
+    let range = |is_reversed| ColumnRange {
+        row: bytes("r"),
+        start: bytes("c3"),
+        end: Some(bytes("c6")),
+        limit: 2,
+        is_reversed,
+    };
+    let pages = t.store.columns(&t.name, &[range(false), range(true)], Timestamp(100)).unwrap();
+    let names = |page: &[(Bytes, Version)]| page.iter().map(|(column, _)| column.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&pages[0]), [bytes("c3"), bytes("c4")]);
+    assert_eq!(names(&pages[1]), [bytes("c5"), bytes("c4")]);
 }
 
 fn all_rows_are_paged_through_once(t: &Table<'_>) {

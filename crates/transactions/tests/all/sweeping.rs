@@ -143,7 +143,7 @@ fn the_queue_records_first_writes_of_cells() {
         c.delete("never");
         let mut kinds = Vec::new();
         for row in c.store.rows("_sweep_queue", None, 100).unwrap() {
-            let range = ColumnRange { row, start: Bytes::new(), end: None, limit: 100 };
+            let range = ColumnRange { row, start: Bytes::new(), end: None, limit: 100, is_reversed: false };
             let entries = c.store.columns("_sweep_queue", &[range], Timestamp::MAX).unwrap().remove(0);
             for (_, version) in entries {
                 let Entry::Inline(writes) = decode_entry(&version.value).unwrap() else {
@@ -171,7 +171,7 @@ fn tables_that_are_not_swept_keep_every_version() {
 fn sweeping_preserves_what_open_transactions_see() {
     for c in both() {
         c.set("r", "old");
-        let mut open = c.transactions.start_read_only().unwrap();
+        let open = c.transactions.start_read_only().unwrap();
         c.set("r", "new");
         c.delete("r");
         c.transactions.sweep().unwrap();
@@ -218,7 +218,7 @@ fn sweeping_removes_versions_of_aborted_and_dead_writers() {
 fn a_reader_without_a_valid_hold_fails() {
     for c in both() {
         c.set("r", "old");
-        let mut lost = c.transactions.start_read_only().unwrap();
+        let lost = c.transactions.start_read_only().unwrap();
         c.timelock.revoke_all();
         c.set("r", "new");
         c.transactions.sweep().unwrap();
@@ -315,6 +315,7 @@ fn the_next_sweep_completes_one_that_died_at_any_call() {
                     start: Bytes::new(),
                     end: None,
                     limit: 2_000,
+                    is_reversed: false,
                 };
                 let newest =
                     c.store.columns("t", std::slice::from_ref(&older), Timestamp::MAX).unwrap().remove(0);

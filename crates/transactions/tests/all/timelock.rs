@@ -403,6 +403,16 @@ fn malformed_requests_and_web_pages_are_rejected() {
 pub struct Counting<S> {
     pub below: S,
     pub calls: AtomicU64,
+    pub pages: Pages,
+}
+
+/// Pages of columns that were read.
+#[derive(Default)]
+pub struct Pages {
+    /// Number of columns in all of them.
+    pub columns: AtomicU64,
+    /// Length of the values in the largest one.
+    pub bytes_max: AtomicU64,
 }
 
 impl<S> Counting<S> {
@@ -435,7 +445,11 @@ impl<S: Store> Store for Counting<S> {
         ranges: &[ColumnRange],
         below: Timestamp,
     ) -> StoreResult<Vec<Vec<(Bytes, Version)>>> {
-        self.count().columns(table, ranges, below)
+        let pages = self.count().columns(table, ranges, below)?;
+        let values = pages.iter().flatten().map(|(_, version)| version.value.len() as u64);
+        self.pages.columns.fetch_add(values.clone().count() as u64, Ordering::Relaxed);
+        self.pages.bytes_max.fetch_max(values.sum(), Ordering::Relaxed);
+        Ok(pages)
     }
 
     fn rows(&self, table: &str, after: Option<&[u8]>, limit: usize) -> StoreResult<Vec<Bytes>> {
@@ -534,8 +548,12 @@ fn a_transaction_of_four_writes_needs_four_sequential_round_trips_each() {
     let (runtime, below) = (runtime(), Arc::new(MemoryStore::new()));
     let served = Served::start(&runtime, below.clone());
     {
-        let timelock = Arc::new(Counting { below: connect(&[&served]), calls: AtomicU64::new(0) });
-        let store = Arc::new(Counting { below, calls: AtomicU64::new(0) });
+        let timelock = Arc::new(Counting {
+            below: connect(&[&served]),
+            calls: AtomicU64::new(0),
+            pages: Pages::default(),
+        });
+        let store = Arc::new(Counting { below, calls: AtomicU64::new(0), pages: Pages::default() });
         let transactions = Transactions::open(store.clone(), timelock.clone(), options()).unwrap();
         let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
         for run in 0..3 {

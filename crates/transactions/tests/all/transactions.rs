@@ -337,7 +337,7 @@ fn a_read_behind_too_many_commits_fails_and_a_newer_one_succeeds() {
     let table = transactions.table("t", ConflictHandler::Ignore).unwrap();
     set(&transactions, &table, "a", "old");
     let mut writers: Vec<Transaction> = (0..201).map(|_| transactions.start().unwrap()).collect();
-    let mut reader = transactions.start_read_only().unwrap();
+    let reader = transactions.start_read_only().unwrap();
     for (n, tx) in writers.iter_mut().enumerate() {
         put(tx, &table, "a", &format!("new {n}"));
     }
@@ -460,7 +460,7 @@ fn invalid_cell_names_are_rejected_when_written() {
         tx.put(&table, &row, &column, "longest").unwrap();
         tx.put(&table, "row", "", "no name").unwrap();
         tx.commit().unwrap();
-        let mut tx = transactions.start().unwrap();
+        let tx = transactions.start().unwrap();
         assert_eq!(text(tx.get(&table, &row, &column).unwrap()).as_deref(), Some("longest"));
         assert_eq!(text(tx.get(&table, "row", "").unwrap()).as_deref(), Some("no name"));
     }

@@ -1,5 +1,7 @@
 //! Prepared statements of a table.
 
+use std::sync::OnceLock;
+
 use super::{Cql, StatementKind};
 use crate::store::StoreResult;
 use crate::store::layout::Texts;
@@ -20,6 +22,13 @@ pub(super) struct Statements<P> {
     pub delete: P,
     pub delete_older: P,
     pub delete_row: P,
+    reversed: OnceLock<Reversed<P>>,
+}
+
+/// Statements `names_reversed` and `names_until_reversed`.
+pub(super) struct Reversed<P> {
+    pub names: P,
+    pub names_until: P,
 }
 
 impl<P> Statements<P> {
@@ -42,6 +51,19 @@ impl<P> Statements<P> {
             delete: cql.prepare(&texts.delete, StatementKind::Delete)?,
             delete_older: cql.prepare(&texts.delete_older, StatementKind::Delete)?,
             delete_row: cql.prepare(&texts.delete_row, StatementKind::Delete)?,
+            reversed: OnceLock::new(),
         })
+    }
+
+    /// Returns the statements of reversed reads, which most tables never need, and prepares them
+    /// first if they are not.
+    pub fn reversed<C: Cql<Statement = P>>(&self, cql: &C, table: &str) -> StoreResult<&Reversed<P>> {
+        if let Some(reversed) = self.reversed.get() {
+            return Ok(reversed);
+        }
+        let texts = Texts::new(cql.keyspace(), table);
+        let names = cql.prepare(&texts.names_reversed, StatementKind::Read)?;
+        let names_until = cql.prepare(&texts.names_until_reversed, StatementKind::Read)?;
+        Ok(self.reversed.get_or_init(|| Reversed { names, names_until }))
     }
 }
