@@ -110,6 +110,20 @@ pub enum Error {
         /// Table of the read.
         table: String,
     },
+    /// A snapshot at a timestamp that cannot be read.
+    #[error(
+        "no snapshot at {asked}: expected a timestamp from {oldest}, the oldest that the \
+         transaction preserves, to {newest}, the last one issued. Keep a read-only transaction open \
+         from before the first timestamp to read at"
+    )]
+    NoSnapshot {
+        /// Requested timestamp.
+        asked: Timestamp,
+        /// The oldest timestamp at which the transaction can read.
+        oldest: Timestamp,
+        /// The last timestamp that was issued.
+        newest: Timestamp,
+    },
     /// A savepoint that has ended, or that belongs to another transaction.
     #[error(
         "unknown savepoint: the transaction that began at {start} has none like it. It was made in \
@@ -318,6 +332,9 @@ impl Error {
                 "stop all writers, and fast-forward the timestamps above every one in the store"
             }
             Self::NoConflictChecks { .. } => "create the table with a handler that detects conflicts",
+            Self::NoSnapshot { .. } => {
+                "keep a read-only transaction open from before the first timestamp to read at"
+            }
             Self::NoSavepoint { .. } => "use a savepoint of this transaction that has not ended",
             Self::Overflow { .. } => "use a type with a greater range, or smaller numbers",
             Self::ReadOnly { .. } => "write in Transactions::run or Transactions::start",
@@ -371,6 +388,7 @@ impl Error {
             | Self::ReadOnly { .. }
             | Self::NoConflictChecks { .. }
             | Self::NoSavepoint { .. }
+            | Self::NoSnapshot { .. }
             | Self::Overflow { .. }
             | Self::EmptyValue { .. }
             | Self::OtherType { .. }

@@ -162,11 +162,11 @@ fn prepare(
     // C8.
     condition(Some(commit))?;
     // C9.
-    let held = match &transaction.started {
-        Some(started) => inner.timelock.is_held(Some(locks), started.hold)?,
-        None => false,
-    };
-    if held { Ok(commit) } else { Err(Error::LocksLost { start }) }
+    if inner.timelock.is_held(Some(locks), transaction.held.hold)? {
+        Ok(commit)
+    } else {
+        Err(Error::LocksLost { start })
+    }
 }
 
 /// Checks the writes, and the cells that were only read for update (C3). Returns the written cells

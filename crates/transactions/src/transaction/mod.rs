@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::store::Cell;
 use crate::sweep::SweepStrategy;
-use crate::timelock::Started;
+use crate::timelock::{Hold, Started};
 use crate::timestamp::Timestamp;
 
 pub use manager::Transactions;
@@ -67,8 +67,8 @@ const NAME_SHOWN_MAX: usize = 64;
 /// ```
 pub struct Transaction {
     inner: Arc<Inner>,
-    /// `None` after the hold was released.
-    started: Option<Started>,
+    /// Shared by the snapshots that it preserves.
+    held: Arc<Held>,
     start: Timestamp,
     immutable: Timestamp,
     began: Instant,
@@ -80,14 +80,26 @@ pub struct Transaction {
     reads: Mutex<Reads>,
 }
 
+/// A hold, which is released when dropped.
+struct Held {
+    inner: Arc<Inner>,
+    hold: Hold,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.inner.timelock.release(self.hold);
+    }
+}
+
 impl Transaction {
     fn new(inner: Arc<Inner>, started: Started, read_only: bool) -> Self {
         Self {
             age_max: inner.options.age_max,
+            held: Arc::new(Held { inner: inner.clone(), hold: started.hold }),
             inner,
             start: started.start,
             immutable: started.immutable,
-            started: Some(started),
             began: Instant::now(),
             renew_at: AtomicU64::new(milliseconds(RENEWAL)),
             read_only,
@@ -99,6 +111,55 @@ impl Transaction {
     /// Returns the start timestamp, at which it reads.
     pub fn start_timestamp(&self) -> Timestamp {
         self.start
+    }
+
+    /// Begins a read-only transaction that reads at `timestamp`: it sees what was committed below
+    /// it, without the writes of this transaction.
+    ///
+    /// Old versions are removed when no open transaction needs them, so this transaction preserves
+    /// what can be read: from about the time at which it began. The new one shares that, and may
+    /// outlive it. To read at earlier timestamps again and again, keep a read-only transaction
+    /// open; the store grows meanwhile by what is written.
+    ///
+    /// ```
+    /// # use cassette_transactions::{Result, Table, Timestamp, Transactions};
+    /// # fn example(transactions: &Transactions, accounts: &Table) -> Result<()> {
+    /// let preserved = transactions.start_read_only()?;
+    /// let mut tx = transactions.start()?;
+    /// tx.put(accounts, "alice", "balance", "50")?;
+    /// let committed = tx.commit()?.expect("it has written");
+    /// transactions.run(|tx| tx.put(accounts, "alice", "balance", "0"))?;
+    /// // The state right after the first commit.
+    /// let then = preserved.snapshot_at(Timestamp(committed.0 + 1))?;
+    /// assert_eq!(then.get(accounts, "alice", "balance")?.as_deref(), Some(&b"50"[..]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NoSnapshot` for a timestamp below those that this transaction preserves, or above the last
+    /// one that was issued; `LocksLost` if this transaction preserves nothing any more.
+    pub fn snapshot_at(&self, timestamp: Timestamp) -> Result<Self> {
+        self.check_held()?;
+        let oldest = self.held.hold.timestamp;
+        // Transactions that commit below a timestamp that was issued have stored their versions, so
+        // the snapshot is complete.
+        let newest = self.inner.timelock.timestamp()?;
+        if !(oldest..=newest).contains(&timestamp) {
+            return Err(Error::NoSnapshot { asked: timestamp, oldest, newest });
+        }
+        Ok(Self {
+            inner: self.inner.clone(),
+            held: self.held.clone(),
+            start: timestamp,
+            immutable: self.immutable,
+            began: Instant::now(),
+            age_max: self.age_max,
+            renew_at: AtomicU64::new(milliseconds(RENEWAL)),
+            read_only: true,
+            writes: Writes::default(),
+            reads: Mutex::default(),
+        })
     }
 
     /// Returns the value of a cell.
@@ -423,11 +484,11 @@ impl Transaction {
     }
 
     fn check_held(&self) -> Result<()> {
-        let held = match &self.started {
-            Some(started) => self.inner.timelock.is_held(None, started.hold)?,
-            None => false,
-        };
-        if held { Ok(()) } else { Err(Error::LocksLost { start: self.start }) }
+        if self.inner.timelock.is_held(None, self.held.hold)? {
+            Ok(())
+        } else {
+            Err(Error::LocksLost { start: self.start })
+        }
     }
 
     /// Called before each read and the commit. A hold lasts as long as it is renewed.
@@ -445,14 +506,6 @@ impl Transaction {
             })
         } else {
             Ok(())
-        }
-    }
-}
-
-impl Drop for Transaction {
-    fn drop(&mut self) {
-        if let Some(started) = self.started.take() {
-            self.inner.timelock.release(started.hold);
         }
     }
 }

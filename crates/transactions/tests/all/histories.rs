@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cassette_transactions::sweep::SweepStrategy;
-use cassette_transactions::{ConflictHandler, Error, Savepoint, Transaction};
+use cassette_transactions::{ConflictHandler, Error, Savepoint, Timestamp, Transaction};
 use proptest::prelude::*;
 
 use super::transactions::in_memory;
@@ -26,6 +26,8 @@ enum Step {
     /// Reads from both ends, in the order of the bits.
     Range(u8, u8, u8),
     Cells,
+    /// Reads the state after one of the commits since the beginning.
+    Snapshot(u8),
     Savepoint,
     RollBack(u8),
     Release(u8),
@@ -47,6 +49,7 @@ fn step() -> impl Strategy<Value = (usize, Step)> {
         1 => Just(Step::WholeRows),
         1 => (0..3u8, 0..4u8, any::<u8>()).prop_map(|(row, from, ends)| Step::Range(row, from, ends)),
         1 => Just(Step::Cells),
+        2 => any::<u8>().prop_map(Step::Snapshot),
         2 => cell().prop_map(|(row, column)| Step::Append(row, column)),
         2 => Just(Step::Savepoint),
         2 => (0..4u8).prop_map(Step::RollBack),
@@ -110,6 +113,8 @@ proptest! {
         let mut committed: Cells = Cells::new();
         // Cells written by each commit, in order.
         let mut log: Vec<BTreeSet<(u8, u8)>> = Vec::new();
+        // The commit timestamp of each, and the state after it.
+        let mut states: Vec<(Timestamp, Cells)> = Vec::new();
         for (number, (slot, step)) in steps.into_iter().enumerate() {
             match step {
                 Step::Sweep => {
@@ -245,6 +250,25 @@ proptest! {
                     prop_assert_eq!(first, expected);
                     current.reads.extend((from..3).map(|column| (row, column)));
                 }
+                Step::Snapshot(which) => {
+                    let since = &states[current.began..];
+                    let (at, expected) = match since.len() {
+                        0 => (current.tx.start_timestamp(), &current.snapshot),
+                        commits => {
+                            let (commit, state) = &since[usize::from(which) % commits];
+                            (Timestamp(commit.0 + 1), state)
+                        }
+                    };
+                    let snapshot = current.tx.snapshot_at(at).unwrap();
+                    let mut found = Cells::new();
+                    for cell in snapshot.cells(&table) {
+                        let (cell, value) = cell.unwrap();
+                        let number = |b: &[u8]| std::str::from_utf8(b).unwrap().parse().unwrap();
+                        let value = String::from_utf8(value.to_vec()).unwrap();
+                        found.insert((number(&cell.row), number(&cell.column)), value);
+                    }
+                    prop_assert_eq!(&found, expected);
+                }
                 Step::Cells => {
                     let mut found = Cells::new();
                     for cell in current.tx.cells(&table) {
@@ -284,8 +308,12 @@ proptest! {
                         _ => "read-write",
                     };
                     let after = ended.sees();
+                    let mut committed_at = None;
                     let found = match ended.tx.commit() {
-                        Ok(_) => "committed",
+                        Ok(commit) => {
+                            committed_at = commit;
+                            "committed"
+                        }
                         Err(Error::WriteWriteConflict { .. }) => "write-write",
                         Err(Error::ReadWriteConflict { .. }) => "read-write",
                         Err(error) => return Err(TestCaseError::fail(error.to_string())),
@@ -298,7 +326,11 @@ proptest! {
                                 None => drop(committed.remove(cell)),
                             }
                         }
-                        log.push(ended.writes.into_keys().collect());
+                        // Transactions without writes commit at no timestamp.
+                        if let Some(commit) = committed_at {
+                            log.push(ended.writes.into_keys().collect());
+                            states.push((commit, committed.clone()));
+                        }
                     }
                 }
             }

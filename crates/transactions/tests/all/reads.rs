@@ -3,10 +3,11 @@
 use std::sync::{Arc, Barrier};
 
 use cassette_transactions::store::{EmbeddedStore, MemoryStore, Store};
-use cassette_transactions::{ConflictHandler, Error};
+use cassette_transactions::sweep::SweepStrategy;
+use cassette_transactions::{ConflictHandler, Error, Timestamp, Transaction};
 
 use super::conformance::database;
-use super::transactions::{get, options, over};
+use super::transactions::{get, in_memory, options, over, put, set};
 
 #[test]
 fn threads_read_concurrently_in_one_transaction() {
@@ -78,5 +79,52 @@ fn whole_rows_are_read_together_with_own_writes_merged() {
         transactions.run(|other| other.put(&table, "absent", "c", "v")).unwrap();
         let error = tx.commit().unwrap_err();
         assert!(matches!(error, Error::ReadWriteConflict { .. }), "{error}");
+    }
+}
+
+#[test]
+fn snapshots_are_read_at_any_timestamp_that_an_open_transaction_preserves() {
+    for strategy in [SweepStrategy::Conservative, SweepStrategy::Thorough] {
+        let transactions = in_memory();
+        let table = transactions.table_swept("t", ConflictHandler::WriteWriteByCell, strategy).unwrap();
+        set(&transactions, &table, "n", "before");
+        let mut preserved = transactions.start().unwrap();
+        let commits: Vec<Timestamp> = (0..5)
+            .map(|n| {
+                let mut tx = transactions.start().unwrap();
+                put(&mut tx, &table, "n", &n.to_string());
+                tx.commit().unwrap().unwrap()
+            })
+            .collect();
+        transactions.run(|tx| tx.delete(&table, "row", "n")).unwrap();
+        transactions.sweep().unwrap();
+        put(&mut preserved, &table, "n", "own");
+        let at = |from: &Transaction, at: Timestamp| get(&from.snapshot_at(at).unwrap(), &table, "n");
+        for (n, commit) in commits.iter().enumerate() {
+            assert_eq!(at(&preserved, Timestamp(commit.0 + 1)), Some(n.to_string()));
+            let before = n.checked_sub(1).map_or("before".to_owned(), |before| before.to_string());
+            assert_eq!(at(&preserved, *commit), Some(before), "a commit is visible above its timestamp");
+        }
+        assert_eq!(at(&preserved, preserved.start_timestamp()).as_deref(), Some("before"));
+        let now = transactions.timelock().timestamp().unwrap();
+        assert_eq!(at(&preserved, now), None);
+
+        // Below what it preserves, and in the future.
+        let newer = transactions.start_read_only().unwrap();
+        for (from, asked) in [(&newer, commits[0]), (&preserved, Timestamp(now.0 + 1_000_000_000))] {
+            let Err(error) = from.snapshot_at(asked) else { panic!("a snapshot at {asked}") };
+            assert!(matches!(error, Error::NoSnapshot { .. }) && !error.is_retriable(), "{error}");
+        }
+
+        // A snapshot preserves what it reads after the transaction has ended, and is read-only.
+        let mut snapshot = preserved.snapshot_at(Timestamp(commits[2].0 + 1)).unwrap();
+        drop((preserved, newer));
+        transactions.sweep().unwrap();
+        assert_eq!(get(&snapshot, &table, "n").as_deref(), Some("2"));
+        assert!(matches!(snapshot.put(&table, "row", "n", "x"), Err(Error::ReadOnly { .. })));
+        drop(snapshot);
+        transactions.sweep().unwrap();
+        let next = transactions.start_read_only().unwrap();
+        assert!(next.snapshot_at(commits[2]).is_err());
     }
 }
