@@ -145,3 +145,8 @@ struct Tutorial;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/embedding.md")]
 struct Guide;
+
+/// Compiles and runs the code of the guide to transactions.
+#[cfg(all(doctest, feature = "transactions"))]
+#[doc = include_str!("../../../docs/transactions-guide.md")]
+struct TransactionsGuide;

@@ -182,7 +182,7 @@ impl Transaction {
             cells.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(cell, _)| cell).collect();
         let found = self.snapshot().get(table, &asked)?;
         self.check_hold(table)?;
-        if table.handler().is_serializable() {
+        if self.validates_reads(table) {
             let versions = found.iter().map(|version| serializable::seen(version.as_ref()));
             self.reads.lock().cells(table, asked.iter().map(|cell| (*cell).clone()).zip(versions));
         }
@@ -472,6 +472,11 @@ impl Transaction {
 
     fn snapshot(&self) -> Snapshot<'_> {
         Snapshot::new(&self.inner, self.start, self.immutable)
+    }
+
+    /// Returns whether the commit repeats the reads of a table (C7).
+    fn validates_reads(&self, table: &Table) -> bool {
+        table.handler().is_serializable() && !self.read_only
     }
 
     /// Checks the hold after a read of a thoroughly swept table: without the hold, the read may

@@ -176,7 +176,7 @@ impl<'t> Cells<'t> {
 
     fn read(&mut self) -> Result<()> {
         let transaction = self.transaction;
-        if self.table.handler().is_serializable() {
+        if transaction.validates_reads(&self.table) {
             // Whole rows: which rows there are is validated together with their columns.
             let rows = transaction.rows(&self.table, self.after.as_deref(), ROWS)?;
             self.is_last = rows.len() < ROWS;

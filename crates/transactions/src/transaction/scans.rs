@@ -207,7 +207,7 @@ pub(super) fn page(
 ) -> Result<MergedPage> {
     let ColumnPage { seen, covered, rest } =
         transaction.snapshot().columns(table, row, span, limit, is_reversed)?;
-    if table.handler().is_serializable() {
+    if transaction.validates_reads(table) {
         transaction.reads.lock().columns(table, row, &covered, &seen);
     }
     let mut merged: BTreeMap<Bytes, Bytes> =
@@ -271,7 +271,7 @@ pub(super) fn whole_rows(
 ) -> Result<Vec<RowOfCells>> {
     let found = transaction.snapshot().whole_rows(table, rows)?;
     let merge = |(row, seen): (&Bytes, Vec<(Bytes, Version)>)| {
-        if table.handler().is_serializable() {
+        if transaction.validates_reads(table) {
             transaction.reads.lock().columns(table, row, &Span::ALL, &seen);
         }
         let mut columns: BTreeMap<Bytes, Bytes> =
@@ -301,7 +301,7 @@ pub(super) fn rows(
         let page = transaction.snapshot().rows(table, after.as_deref(), page_size)?;
         let is_last = page.len() < page_size;
         let last = page.last().map(|(row, _)| row.clone()).filter(|_| !is_last);
-        if table.handler().is_serializable() {
+        if transaction.validates_reads(table) {
             transaction.reads.lock().rows(table, after.as_ref(), last.as_ref(), &page);
         }
         // Rows that only this transaction writes belong between those of the store.
