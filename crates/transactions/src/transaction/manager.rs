@@ -35,8 +35,26 @@ const SWEEP: &[u8] = b"sweep";
 /// Column of the conflict handler; absent for tables created before it was stored.
 const HANDLER: &[u8] = b"handler";
 
-/// Transactions on a store. Cheap to clone; any thread may use it. Background work ends when the
-/// last clone is dropped.
+/// Transactions on a store. Cheap to clone; any thread may use it, and calls block.
+///
+/// Open it with [`embedded`](Self::embedded) or `on_cluster`, or with [`Options`]. Programs then
+/// open their [tables](Self::table) once, [`run`](Self::run) what writes and [`read`](Self::read)
+/// the rest:
+///
+/// ```
+/// # use cassette_database::Database;
+/// # use cassette_transactions::{ConflictHandler, Transactions};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let transactions = Transactions::embedded(Database::in_memory()?, "shop")?;
+/// let stock = transactions.table("stock", ConflictHandler::WriteWriteByCell)?;
+/// let pieces = stock.column::<String, u32>("pieces");
+/// transactions.run(|tx| pieces.put(tx, "chair", 4))?;
+/// assert_eq!(transactions.read(|tx| pieces.get(tx, "chair"))?, Some(4));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Background work ends when the last clone is dropped. Open transactions keep the store open.
 #[derive(Clone)]
 pub struct Transactions(
     Arc<Inner>,
@@ -312,12 +330,19 @@ impl Transactions {
             .map(|stored| String::from_utf8_lossy(&stored).into_owned()))
     }
 
-    /// Begins a transaction.
+    /// Begins a transaction, which ends with [`Transaction::commit`] or when it is dropped. `run`
+    /// also repeats it after conflicts.
+    ///
+    /// # Errors
+    /// If no timestamp is available.
     pub fn start(&self) -> Result<Transaction> {
         Ok(Transaction::new(self.0.clone(), self.0.started()?, false))
     }
 
-    /// Begins a read-only transaction.
+    /// Begins a read-only transaction. It preserves what it reads until it is dropped.
+    ///
+    /// # Errors
+    /// If no timestamp is available.
     pub fn start_read_only(&self) -> Result<Transaction> {
         Ok(Transaction::new(self.0.clone(), self.0.timelock.start()?, true))
     }
@@ -397,7 +422,10 @@ impl Transactions {
         }
     }
 
-    /// Runs a read-only transaction.
+    /// Runs a read-only transaction, once.
+    ///
+    /// # Errors
+    /// The error of `body`, or if no timestamp is available.
     pub fn read<T>(&self, body: impl FnOnce(&Transaction) -> Result<T>) -> Result<T> {
         body(&self.start_read_only()?)
     }

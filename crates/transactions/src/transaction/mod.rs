@@ -162,7 +162,11 @@ impl Transaction {
         })
     }
 
-    /// Returns the value of a cell.
+    /// Returns the value of a cell as it was when the transaction began, or as it has written it.
+    ///
+    /// # Errors
+    /// `Name` for a row or a column that no store can represent; `OpenTooLong`; `SnapshotTooOld` or
+    /// `LocksLost` if the hold was lost; an error of the store, the commit records or the locks.
     pub fn get(
         &self,
         table: &Table,
@@ -172,7 +176,10 @@ impl Transaction {
         Ok(self.get_many(table, &[cell(row, column)])?.pop().flatten())
     }
 
-    /// Returns the values of several cells, in order.
+    /// Returns the values of several cells, in order, with one read of the store.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
     pub fn get_many(&self, table: &Table, cells: &[Cell]) -> Result<Vec<Option<Bytes>>> {
         self.check_age()?;
         cells.iter().try_for_each(|cell| check_name(table, cell))?;

@@ -8,7 +8,10 @@ use crate::store::Cell;
 use crate::sweep::SweepStrategy;
 
 /// What two concurrent transactions may not both do in a table. Conflicts are detected by cell;
-/// rows or cells are locked.
+/// rows or cells are locked. A table keeps its handler permanently.
+///
+/// Two transactions are concurrent if each began before the other one committed. The one that
+/// commits first succeeds. [`WriteWriteByCell`](Self::WriteWriteByCell) suits most tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConflictHandler {
     /// No conflicts: of two writes of a cell, that of the transaction with the greater start
@@ -45,7 +48,11 @@ impl ConflictHandler {
     }
 }
 
-/// A table used by transactions. Cheap to clone.
+/// A table used by transactions, from [`Transactions::table`](crate::Transactions::table). Cheap to
+/// clone.
+///
+/// It gives access to cells of bytes by the methods of [`Transaction`](crate::Transaction), and of
+/// typed ones by [`column`](Self::column) and [`columns`](Self::columns).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     name: Arc<str>,
