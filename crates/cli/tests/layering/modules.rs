@@ -120,12 +120,15 @@ fn without_tests(tokens: &[String]) -> Vec<String> {
             i += 1;
             continue;
         }
-        // The item ends with its first braces, or with a semicolon before them.
+        // The item ends with its first braces, with a semicolon before them, or with what contains
+        // it.
         i += CFG_TEST.len();
         let mut depth = 0_usize;
         while i < tokens.len() {
             match tokens[i].as_str() {
                 "{" => depth += 1,
+                // The end of what contains the item: a field or a variant without a brace.
+                "}" if depth == 0 => break,
                 "}" => depth -= 1,
                 _ => {}
             }
@@ -249,6 +252,7 @@ fn an_import_of_a_higher_layer_is_found_in_every_form() {
         "use crate::Exported;",
         "macro_rules! m { () => { $crate::top::x() } }",
         "fn f<'a>(c: char) { if c == '\"' { crate::top::g() } }",
+        "struct S { #[cfg(test)] a: u8, } fn f() { crate::top::g() }",
     ];
     for text in up {
         let files = [root.clone(), file("low::inner", text)];
@@ -259,6 +263,7 @@ fn an_import_of_a_higher_layer_is_found_in_every_form() {
         "// crate::top::x\n/* crate::top::y */ const S: &str = \"crate::top::z\";",
         "#[cfg(test)] mod checks { use crate::top::Other; } use super::a;",
         "#[cfg(test)]\nuse crate::top::Other;\nfn f() {}",
+        "struct S { a: u8, #[cfg(test)] b: crate::top::Other }",
     ];
     for text in allowed {
         let files = [root.clone(), file("low::inner", text)];
