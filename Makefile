@@ -92,6 +92,10 @@ bench-laboratory: ## latency added by cassette lab (ROUNDS, OPERATIONS)
 bench-same-twice: build ## verdicts of cassette lab where the truth is known: the same twice, and a tenth more (RUNS, REPEATS, FOUND_RUNS)
 	benches/same_twice.py
 
+.PHONY: bench-two-builds
+bench-two-builds: ## YCSB on two builds in turns, embedded and served (BEFORE=binary AFTER=binary)
+	benches/two_builds.py $(BEFORE) $(AFTER)
+
 .PHONY: bench-embedded
 bench-embedded: ## YCSB on the embedded engine and on LevelDB, RocksDB and fjall (RECORDS, OPERATIONS, SCANS, ROUNDS, ENGINES)
 	cargo build --release --package cassette-cli --features leveldb,rocksdb,fjall
