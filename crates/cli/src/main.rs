@@ -1,5 +1,6 @@
 //! The `cassette` command.
 
+mod address;
 mod config;
 mod demo;
 mod logging;

@@ -23,6 +23,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
+use crate::address::{cannot_listen, listen_address};
 use crate::config::{AdminAddress, Config, duration};
 use crate::{logging, memory, parent};
 
@@ -52,8 +53,9 @@ pub struct ServeArguments {
     #[arg(long, value_name = "DIR", default_value = "cassette-data")]
     data: PathBuf,
 
-    /// Address to listen on; port 0 selects a free port [default: 127.0.0.1:9042]
-    #[arg(long, value_name = "ADDRESS")]
+    /// Address to listen on: HOST:PORT, or a port of 127.0.0.1; port 0 selects a free port
+    /// [default: 127.0.0.1:9042]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     listen: Option<SocketAddr>,
 
     /// Start with a damaged commit log and skip its unreadable parts: acknowledged writes and
@@ -151,7 +153,11 @@ async fn serve(
 ) -> anyhow::Result<Served> {
     let (wanted, stop_timeout) = (server.listen_address, server.stop_timeout);
     let connections_max = server.max_concurrent_connections;
-    let listener = TcpListener::bind(wanted).await.with_context(|| format!("cannot listen on {wanted}"))?;
+    let listener = TcpListener::bind(wanted).await;
+    let listener = listener.map_err(|error| {
+        let context = cannot_listen(wanted, "--listen", &error);
+        anyhow::Error::from(error).context(context)
+    })?;
     let address = listener.local_addr()?;
     let admin_listener = listen_for_admin(arguments.admin.or(config.admin()?)).await?;
     warn_of_exposure("CQL", address);
@@ -251,7 +257,8 @@ async fn listen_for_admin(asked: Option<AdminAddress>) -> anyhow::Result<Option<
             Ok(None)
         }
         Err(error) => {
-            Err(error).with_context(|| format!("cannot listen on {address} for the admin endpoint"))
+            let context = cannot_listen(address, "--admin", &error);
+            Err(anyhow::Error::from(error).context(context).context("cannot start the admin endpoint"))
         }
     }
 }

@@ -18,6 +18,7 @@ use clap::{Args, Subcommand};
 use tokio::net::TcpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::address::{cannot_listen, listen_address};
 use crate::serve::warn_of_exposure;
 use crate::transactions::password_in;
 use crate::{logging, memory};
@@ -125,8 +126,8 @@ pub struct StartArguments {
     #[command(flatten)]
     store: StoreArguments,
 
-    /// Address to listen on for clients; port 0 selects a free port
-    #[arg(long, value_name = "ADDRESS", default_value = ADDRESS_DEFAULT)]
+    /// Address to listen on for clients: HOST:PORT, or a port of 127.0.0.1; port 0 selects a free port
+    #[arg(long, value_name = "ADDRESS", default_value = ADDRESS_DEFAULT, value_parser = listen_address)]
     listen: SocketAddr,
 
     /// The address for clients, if it is not the listening address
@@ -284,7 +285,10 @@ fn start(arguments: &StartArguments) -> anyhow::Result<()> {
     memory::return_periodically()?;
     let runtime = runtime()?;
     let wanted = arguments.listen;
-    let socket = bind(wanted).with_context(|| format!("cannot listen on {wanted}"))?;
+    let socket = bind(wanted).map_err(|error| {
+        let context = cannot_listen(wanted, "--listen", &error);
+        anyhow::Error::from(error).context(context)
+    })?;
     let address = socket.local_addr()?;
     warn_of_exposure("the timelock", address);
     let advertised = arguments.advertise.clone().unwrap_or_else(|| address.to_string());

@@ -75,7 +75,10 @@ fn a_port_in_use_is_refused_by_its_number() {
     let (_directory, data) = data_directory();
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap();
-    assert_says(&Launch::new(&data).listen(address).refused(), &["cannot listen on", &address.to_string()]);
+    assert_says(
+        &Launch::new(&data).listen(address).refused(),
+        &["cannot listen on", &address.to_string(), "choose another with --listen"],
+    );
 }
 
 /// Writes rows 0..`count` of `ks.t`, each identifiable in the files by [`needle`], and kills the

@@ -22,6 +22,7 @@ use cassette_server::ServerConfig;
 use cassette_vfs::FileAccess;
 use serde::Deserialize;
 
+use crate::address::listen_address;
 pub use cassette_tools::units::duration;
 use cassette_tools::units::{bytes, bytes_per_second};
 
@@ -64,9 +65,7 @@ impl std::str::FromStr for AdminAddress {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "off" => Ok(Self::Off),
-            text => text.parse().map(Self::At).map_err(|_| {
-                format!("{text} is neither an address with a port, such as 127.0.0.1:7199, nor off")
-            }),
+            text => listen_address(text).map(Self::At).map_err(|error| format!("{text}: {error}, or off")),
         }
     }
 }
