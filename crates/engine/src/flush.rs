@@ -13,12 +13,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::basics::error::Result;
+use crate::basics::error::{EngineError, Result};
 use crate::basics::key_range::KeyRange;
 use crate::log::commitlog::Position;
 use crate::memory::memtable::{Memtable, MemtableScan};
+use crate::store::compression::flush_compression;
+use crate::store::contents::Contents;
 use crate::store::core::{Core, Phase};
-use crate::store::sstable_writer::{Contents, Job, flush_compression};
+use crate::store::outputs::OutputSet;
 use crate::store::table::{FrozenMemtable, Table};
 use crate::store::transaction::OperationType;
 use crate::strategies::cut::Cutter;
@@ -95,22 +97,37 @@ impl Core {
         let metadata = table.metadata();
         // What was written to a column after it was dropped stays, and is seen again when the column is added again.
         let metadata = metadata.with_dropped_columns().map_or(metadata, Arc::new);
-        let job = Job {
-            is_gentle: false,
-            operation: OperationType::Flush,
-            contents: Contents::of_memtable(&frozen.memtable),
-            compression: flush_compression(&metadata.params.compression, self.options.flush_compression),
-            removed: &[],
-            inputs: &[],
-            cutter: Cutter::never(),
-            running: None,
-            yields: false,
-        };
         let selection = Arc::new(Selection::all());
         let memtable = frozen.memtable.clone();
         let scan = MemtableScan::new(memtable, metadata.clone(), KeyRange::ALL.bounds(), selection);
         let mut scan = scan.of_whole_rows();
-        let written = self.replace_sstables(table, &metadata, job, &mut scan, |view| {
+        let compression = flush_compression(&metadata.params.compression, self.options.flush_compression);
+        let contents = Contents::of_memtable(&frozen.memtable);
+        let outputs = OutputSet::begin(
+            self,
+            table,
+            &metadata,
+            OperationType::Flush,
+            &compression,
+            contents,
+            Cutter::never(),
+        )?;
+        // Compactions use several processors by being several; of flushes there are few.
+        let mut outputs = outputs.pipelined();
+        let mut units = 0_u32;
+        outputs.write(&mut scan, || {
+            units = units.wrapping_add(1);
+            if units.is_multiple_of(64) && table.is_dropped() { Err(EngineError::Cancelled) } else { Ok(()) }
+        })?;
+        if !outputs.is_empty()
+            && let Some(log) = &*self.log.load()
+            && let Err(error) = log.sync()
+        {
+            // A batch must not be durable in one table and lost in another. If the log has failed, this
+            // SSTable is all that remains.
+            tracing::error!(%error, "flushing although the commit log cannot be synced");
+        }
+        let written = outputs.publish(&[], |view| {
             view.flushing.retain(|other| !Arc::ptr_eq(other, frozen));
         })?;
         let written = written.iter().map(|sstable| sstable.bytes_on_disk).sum();

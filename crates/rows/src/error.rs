@@ -15,6 +15,15 @@ pub enum StorageError {
         /// Offset, expected and found values.
         detail: String,
     },
+    /// Content that the file format cannot hold, such as partitions out of order or a value of
+    /// another width. Nothing on disk is damaged.
+    #[error("{}: cannot be written: {detail}", path.display())]
+    Unwritable {
+        /// The file that was to be written.
+        path: PathBuf,
+        /// What does not fit, and what would.
+        detail: String,
+    },
     /// The operating system returned an error.
     #[error("{}: cannot {action}: {source}", path.display())]
     Io {

@@ -225,6 +225,21 @@ fn what_a_write_has_failed_in_is_never_finished() {
     }
 }
 
+#[test]
+fn misuse_of_the_writer_is_not_reported_as_corruption() {
+    let disk = disk();
+    let options = WriterOptions::new(&table(), 2).unwrap();
+    let mut writer = SSTableWriter::create(disk.clone(), descriptor(), table(), options).unwrap();
+    let mut write = |partition: &PartitionUpdate| {
+        writer.write_all(&mut partition.clone().into_stream(table(), &Selection::all()))
+    };
+    let partitions = partitions();
+    write(&partitions[1]).unwrap();
+    let error = write(&partitions[0]).unwrap_err();
+    assert!(matches!(error, StorageError::Unwritable { .. }), "{error}");
+    assert!(error.to_string().contains("cannot be written: partition"), "{error}");
+}
+
 /// As if the second thread had panicked.
 #[test]
 fn a_panic_reaches_who_writes() {

@@ -7,6 +7,7 @@
 mod commands;
 mod garbage;
 mod inputs;
+mod pace;
 mod purge;
 mod run;
 mod schedule;

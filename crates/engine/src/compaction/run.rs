@@ -11,14 +11,16 @@ use hashbrown::HashSet;
 
 use super::garbage::IfShadowed;
 use super::inputs;
+use super::pace::{Pace, Priority};
 use super::purge::{self, Purge};
 use super::shadow::{Plan, Sources};
 use crate::basics::error::{EngineError, Result};
 use crate::basics::options::OverlappingTombstones;
+use crate::store::contents::Contents;
 use crate::store::core::Core;
+use crate::store::outputs::OutputSet;
 use crate::store::progress::CompactionKind;
 use crate::store::sstable_handle::SSTable;
-use crate::store::sstable_writer::{Contents, Job};
 use crate::store::table::Table;
 use crate::store::transaction::OperationType;
 use crate::strategies::cut::Cutter;
@@ -177,19 +179,22 @@ impl Core {
         let mut stream =
             PurgingStream::new(stream, policy, now).with_strict_liveness(metadata.strict_liveness);
         let removed: Vec<_> = current.iter().map(|sstable| sstable.reader.descriptor().clone()).collect();
-        let job = Job {
-            operation: OperationType::Compaction,
-            contents: Contents::of_sstables(&read, &metadata),
-            compression: std::borrow::Cow::Borrowed(&metadata.params.compression),
-            removed: &removed,
-            inputs: &current,
+        let outputs = OutputSet::begin(
+            self,
+            table,
+            &metadata,
+            OperationType::Compaction,
+            &metadata.params.compression,
+            Contents::of_sstables(&read, &metadata),
             cutter,
-            running: Some(&registered.running),
-            yields: work.yields,
-            is_gentle: work.if_shadowed.is_some() && self.options.concurrent_compactors > 1,
-        };
-        let written = self.replace_sstables(table, &metadata, job, &mut stream, |_| {});
-        let written = written.inspect_err(|error| doubt(&table.view().sstables, &read, error))?;
+        )?;
+        let mut outputs = outputs.migrate_keys_of(&current);
+        let is_low = work.if_shadowed.is_some() && self.options.concurrent_compactors > 1;
+        let priority = Priority { yields: work.yields, is_low };
+        let mut pace = Pace::new(self, table, &registered.running, priority);
+        let written = outputs.write(&mut stream, || pace.step());
+        written.inspect_err(|error| suspect_inputs(&read, error))?;
+        let written = outputs.publish(&removed, |view| view.purges += 1)?;
         drop(stream);
         let from = current.iter().map(|sstable| sstable.level()).min().unwrap_or(0);
         if let Some(last) = written.last() {
@@ -230,14 +235,11 @@ impl Core {
     }
 }
 
-/// After an error that says that what was read cannot be written: it is not known which input it comes from, and all of them are left
-/// alone until the next start rather than read again and again. One of the table's SSTables that cannot be read, an input or another
-/// that was asked what it shadows, is suspect already, and no other.
-fn doubt(of_table: &[Arc<SSTable>], inputs: &[Arc<SSTable>], error: &EngineError) {
-    let EngineError::Storage(StorageError::Corrupt { path, .. }) = error else { return };
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let is_of = |sstable: &Arc<SSTable>| name.starts_with(&sstable.reader.descriptor().file_prefix());
-    if !of_table.iter().chain(inputs).any(is_of) {
+/// Marks all inputs as suspect after an error that means that rows of one of them cannot be written:
+/// it is unknown which, and without that they would be compacted again and again until the next
+/// start. An SSTable that cannot be read has marked itself, and no other.
+fn suspect_inputs(inputs: &[Arc<SSTable>], error: &EngineError) {
+    if let EngineError::Storage(StorageError::Unwritable { .. }) = error {
         inputs.iter().for_each(|sstable| sstable.mark_suspect());
     }
 }

@@ -10,10 +10,12 @@ use cassette_rows::{PartitionHeader, PartitionStream, StorageError, TableMetadat
 use cassette_sstable::scrub::{Salvage, Scrub, ScrubOptions, ScrubReport};
 use cassette_sstable::{Component, Descriptor};
 
+use super::pace::{Pace, Priority};
 use crate::basics::error::{EngineError, Result};
+use crate::store::contents::Contents;
 use crate::store::core::{Core, Phase};
+use crate::store::outputs::OutputSet;
 use crate::store::progress::{CompactionKind, Running};
-use crate::store::sstable_writer::{Contents, Job};
 use crate::store::table::Table;
 use crate::store::transaction::OperationType;
 use crate::strategies::cut::Cutter;
@@ -181,18 +183,35 @@ impl Core {
         let mut stream =
             Watched { scrub, running: registered.running.clone(), ratio, at: 0, is_kept, has_any: false };
         let removed = [descriptor];
-        let job = Job {
-            is_gentle: false,
-            operation: OperationType::Scrub,
+        let mut outputs = OutputSet::begin(
+            self,
+            table,
+            &read_as,
+            OperationType::Scrub,
+            &metadata.params.compression,
             contents,
-            compression: std::borrow::Cow::Borrowed(&metadata.params.compression),
-            removed: &removed,
-            inputs: &[],
-            cutter: Cutter::new(level, Cut::Never),
-            running: Some(&registered.running),
-            yields: false,
-        };
-        let written = self.replace_sstables(table, &read_as, job, &mut stream, |_| {})?;
+            Cutter::new(level, Cut::Never),
+        )?;
+        let priority = Priority { yields: false, is_low: false };
+        let mut pace = Pace::new(self, table, &registered.running, priority);
+        while let Some(header) = stream.next_partition()? {
+            pace.step()?;
+            // Partitions that were out of order come last, and begin another SSTable.
+            if outputs.last_key().is_some_and(|last| *last >= header.key) {
+                outputs.end_output()?;
+            }
+            outputs.begin_partition(header)?;
+            while let Some(unfiltered) = stream.next_unfiltered()? {
+                pace.step()?;
+                outputs.append(unfiltered)?;
+            }
+            outputs.end_partition()?;
+        }
+        let written = outputs.publish(&removed, |view| {
+            // Rows may be gone, or come back, and tombstones with them.
+            view.purges += 1;
+            view.contents += 1;
+        })?;
         let report = stream.scrub.report();
         let bytes = written.iter().map(|sstable| sstable.data_bytes_on_disk).sum();
         let now = self.clock.now_micros() / 1000;

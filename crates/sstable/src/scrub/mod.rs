@@ -88,9 +88,10 @@ fn is_damage(error: &StorageError) -> bool {
     match error {
         StorageError::Corrupt { .. } => true,
         StorageError::Io { source, .. } => source.kind() == std::io::ErrorKind::UnexpectedEof,
-        StorageError::WouldBlock { .. } | StorageError::Interrupted(_) | StorageError::Unsupported { .. } => {
-            false
-        }
+        StorageError::WouldBlock { .. }
+        | StorageError::Interrupted(_)
+        | StorageError::Unsupported { .. }
+        | StorageError::Unwritable { .. } => false,
     }
 }
 

@@ -128,8 +128,8 @@ impl DeletionsFile {
 
 #[cold]
 fn wrong_width(path: &Path, wrong: WrongWidth) -> StorageError {
-    let detail = format!("cannot be written: a value of {} bytes and not {}", wrong.found, wrong.expected);
-    StorageError::corrupt(path, detail)
+    let detail = format!("a value of {} bytes and not {}", wrong.found, wrong.expected);
+    StorageError::Unwritable { path: path.to_owned(), detail }
 }
 
 impl Drop for DeletionsFile {

@@ -458,16 +458,13 @@ impl SSTableWriter {
 
     #[cold]
     fn misused(&self, detail: String) -> StorageError {
-        StorageError::corrupt(self.descriptor.path(Component::Data), format!("cannot be written: {detail}"))
+        StorageError::Unwritable { path: self.descriptor.path(Component::Data), detail }
     }
 }
 
 #[cold]
 fn wrong_width(written: &Descriptor, table: &TableMetadata, wrong: WrongWidth) -> StorageError {
-    StorageError::corrupt(
-        written.path(Component::Data),
-        format!("cannot be written: {}", wrong.describe(table)),
-    )
+    StorageError::Unwritable { path: written.path(Component::Data), detail: wrong.describe(table) }
 }
 
 impl Drop for SSTableWriter {

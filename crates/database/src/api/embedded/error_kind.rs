@@ -151,6 +151,7 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
 fn kind_of_storage(error: &StorageError) -> ErrorKind {
     match error {
         StorageError::Corrupt { .. } => ErrorKind::Corrupt,
+        StorageError::Unwritable { .. } => ErrorKind::Internal,
         StorageError::Unsupported { .. } => ErrorKind::Incompatible,
         StorageError::Io { .. } => ErrorKind::Io,
         StorageError::WouldBlock { .. } => ErrorKind::WouldBlock,
@@ -179,6 +180,7 @@ fn path_of_engine(error: &EngineError) -> Option<&Path> {
 fn path_of_storage(error: &StorageError) -> Option<&Path> {
     match error {
         StorageError::Corrupt { path, .. }
+        | StorageError::Unwritable { path, .. }
         | StorageError::Io { path, .. }
         | StorageError::WouldBlock { path }
         | StorageError::Unsupported { path, .. } => Some(path),
