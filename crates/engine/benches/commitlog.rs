@@ -1,5 +1,6 @@
-//! Appends of 1 KiB records to a commit log on the real file system, in `target/` so that it is the disk of the build and not a
-//! file system in memory. The log is marked clean all the while, as flushes do.
+//! Appends of 1 KiB records to a commit log on the real file system, in `target/` so that it is the
+//! disk of the build and not a file system in memory. The log is marked clean all the while, as
+//! flushes do.
 
 use std::hint::black_box;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Compaction and flushes: throughput of one thread, the price of asking overlapping SSTables, and the amplification of random overwrites under levels.
+//! Compaction and flushes: throughput of one thread, the price of asking overlapping SSTables, and
+//! the amplification of random overwrites under levels.
 //!
 //! ```text
 //! cargo bench -p cassette-engine --bench compaction -- [--phase flush,merge,overlapping,amplification] [--rounds 3]
@@ -6,11 +7,14 @@
 //! THREADS=0 cargo bench …                   flushes by one thread alone
 //! ```
 //!
-//! `flush` prints MB/s of rows written out from a memtable of 200 MB, and beside it how fast the disk takes as many bytes as became files,
-//! written in one go and synced. The commit log of those rows, as long again, is mostly not synced yet, and the flush waits for that too. `merge` prints MB/s of uncompressed rows read, for tiny rows and rows of 1 KB, LZ4. `overlapping` is the experiment of CASSANDRA-7019: 12,000
-//! partitions in every SSTable, two rows of 300 bytes each, a row deletion in every tenth; the two oldest are compacted with M newer ones
-//! outside. `amplification` writes random overwrites under leveled compaction, and prints bytes written by bytes given and bytes kept by
-//! bytes that are live.
+//! `flush` prints MB/s of rows written out from a memtable of 200 MB, and beside it how fast the
+//! disk takes as many bytes as became files, written in one go and synced. The commit log of those
+//! rows, as long again, is mostly not synced yet, and the flush waits for that too. `merge` prints
+//! MB/s of uncompressed rows read, for tiny rows and rows of 1 KB, LZ4. `overlapping` is the
+//! experiment of CASSANDRA-7019: 12,000 partitions in every SSTable, two rows of 300 bytes each, a
+//! row deletion in every tenth; the two oldest are compacted with M newer ones outside.
+//! `amplification` writes random overwrites under leveled compaction, and prints bytes written by
+//! bytes given and bytes kept by bytes that are live.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -152,7 +156,7 @@ fn flush(rounds: usize) {
         let (began, cpu) = (Instant::now(), process_cpu());
         bench.flush();
         let (wall, cpu) = (began.elapsed().as_secs_f64(), process_cpu() - cpu);
-        let stats = bench.engine.table_stats(bench.table.id).expect("figures");
+        let stats = bench.engine.table_stats(bench.table.id).expect("metrics");
         let (mb, written) = (stats.uncompressed_bytes as f64 / 1e6, stats.live_disk_bytes as f64 / 1e6);
         let disk = written / seconds_to_write(bench.directory.path(), stats.live_disk_bytes);
         println!(
@@ -182,7 +186,8 @@ fn seconds_to_write(directory: &std::path::Path, mut bytes: u64) -> f64 {
 /// CPU seconds of all threads of this process.
 fn process_cpu() -> f64 {
     let ticks = |stat: String| -> Option<f64> {
-        // After the name, which ends with the last parenthesis, the 12th and 13th are of user and system, in hundredths.
+        // After the name, which ends with the last parenthesis, the 12th and 13th are of user and
+        // system, in hundredths.
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
         Some(fields.next()?.parse::<f64>().ok()? + fields.next()?.parse::<f64>().ok()?)
     };
@@ -202,7 +207,7 @@ fn merge(rounds: usize) {
             bench.flush();
         }
         for round in 0..rounds {
-            let read = bench.engine.table_stats(bench.table.id).expect("figures").uncompressed_bytes;
+            let read = bench.engine.table_stats(bench.table.id).expect("metrics").uncompressed_bytes;
             let (began, cpu) = (Instant::now(), thread_cpu());
             match round {
                 0 => bench.engine.compact(bench.table.id),
@@ -252,12 +257,12 @@ fn overlapping(rounds: usize) {
                 let (wall, cpu) = (began.elapsed().as_secs_f64(), thread_cpu() - cpu);
                 let done = bench.engine.compaction_history();
                 let out = done.last().map_or(0, |done| done.bytes_out) as f64 / f64::from(1 << 20);
-                let figures = bench.engine.overlap_metrics();
+                let metrics = bench.engine.overlap_metrics();
                 println!(
                     "overlapping round {round} M {sources:2} {by:?}: {cpu:.3} s of CPU, {wall:.3} s, {out:.1} MiB out; {} opened, {:.1} MiB of sources read, {:.3} s asking",
-                    figures.sources_opened,
-                    figures.bytes_read as f64 / f64::from(1 << 20),
-                    figures.time.as_secs_f64(),
+                    metrics.sources_opened,
+                    metrics.bytes_read as f64 / f64::from(1 << 20),
+                    metrics.time.as_secs_f64(),
                 );
             }
         }
@@ -283,17 +288,17 @@ fn amplification() {
     }
     let written = began.elapsed().as_secs_f64();
     bench.flush();
-    while bench.engine.table_stats(bench.table.id).expect("figures").pending_compactions > 0
+    while bench.engine.table_stats(bench.table.id).expect("metrics").pending_compactions > 0
         || !bench.engine.running_compactions().is_empty()
     {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     let settled = began.elapsed().as_secs_f64();
-    let stats = bench.engine.table_stats(bench.table.id).expect("figures");
+    let stats = bench.engine.table_stats(bench.table.id).expect("metrics");
     let bytes = stats.bytes_flushed + stats.bytes_compacted;
     let before = stats.live_disk_bytes;
     bench.engine.compact(bench.table.id).expect("a compaction");
-    let least = bench.engine.table_stats(bench.table.id).expect("figures").live_disk_bytes;
+    let least = bench.engine.table_stats(bench.table.id).expect("metrics").live_disk_bytes;
     println!(
         "amplification, {mib} MiB of rows overwritten five times under levels: written {:.2} x of {} MB given, kept {:.2} x of {} MB; {written:.0} s writing, {settled:.0} s until nothing was pending",
         bytes as f64 / given as f64,

@@ -4,8 +4,9 @@
 //! cargo bench -p cassette-engine --bench engine -- [--records 1000000] [--operations 1000000] [--rounds 3] [--phase load,...]
 //! ```
 //!
-//! Prints operations per second of each round. Phases: `load`, `memtable-read`, `read` (from SSTables), `compacted-read`,
-//! `update` (one field), `read-updated`, `scan` (of up to 100 rows, 50 on average).
+//! Prints operations per second of each round. Phases: `load`, `memtable-read`, `read` (from
+//! SSTables), `compacted-read`, `update` (one field), `read-updated`, `scan` (of up to 100 rows, 50
+//! on average).
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -78,8 +79,8 @@ fn main() {
             let (started, cpu) = (Instant::now(), thread_cpu());
             let done = bench.run(phase);
             let (wall, cpu) = (started.elapsed().as_secs_f64(), thread_cpu() - cpu);
-            let stats = bench.engine.table_stats(bench.table.id).expect("figures");
-            let read = bench.engine.table_metrics(bench.table.id).expect("figures");
+            let stats = bench.engine.table_stats(bench.table.id).expect("metrics");
+            let read = bench.engine.table_metrics(bench.table.id).expect("metrics");
             let read = read.sstables_per_read.snapshot(bench.engine.stats().now);
             println!(
                 "{phase:15} {:9.0} /s  ({:.2} us CPU of the thread each; {} SSTables, {} MiB on disk, {:.2} read each)",

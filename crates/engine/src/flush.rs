@@ -1,14 +1,18 @@
 //! Flushing: a memtable becomes an SSTable while writes go on.
 //!
-//! 1. Switch: with writers of the table held out for a moment, a new memtable takes the place of the old one, and the
-//!    position of the log is noted: the old one holds every record of the table before it, the new one all after.
+//! 1. Switch: with writers of the table held out for a moment, a new memtable takes the place of
+//!    the old one, and the position of the log is noted: the old one holds every record of the
+//!    table before it, the new one all after.
 //! 2. The old memtable is written to an SSTable, under a [`Transaction`].
-//! 3. The view is replaced by one with the SSTable instead of the old memtable. No read sees neither or misses both.
-//! 4. The position is noted durably in [`ReplayPositions`](crate::log::replay_positions::ReplayPositions).
+//! 3. The view is replaced by one with the SSTable instead of the old memtable. No read sees
+//!    neither or misses both.
+//! 4. The position is noted durably in
+//!    [`ReplayPositions`](crate::log::replay_positions::ReplayPositions).
 //! 5. The log is told that the table is clean up to there, and may remove segments.
 //!
-//! If any step fails the memtable stays in the view and will be flushed again. A crash before the commit of step 2 leaves
-//! the log as it was; a crash after it replays what the SSTable holds already, which changes nothing.
+//! If any step fails the memtable stays in the view and will be flushed again. A crash before the
+//! commit of step 2 leaves the log as it was; a crash after it replays what the SSTable holds
+//! already, which changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,8 +82,9 @@ impl Core {
     /// Returns the end of the last log record of the table that a replay may skip once the memtable
     /// that begins at `begins` is flushed. Writers of the table are held out.
     ///
-    /// A record that was refused because the log failed is in no memtable, but replay may find it. It
-    /// must be applied to all its tables or to none, so nothing logged since `begins` is skipped.
+    /// A record that was refused because the log failed is in no memtable, but replay may find it.
+    /// It must be applied to all its tables or to none, so nothing logged since `begins` is
+    /// skipped.
     fn log_position(&self, table: &Table, begins: Position) -> Position {
         match &*self.log.load() {
             Some(log) => log.usable_position().unwrap_or(begins),
@@ -91,11 +96,13 @@ impl Core {
         let _active = self.metrics.active_flushes.enter();
         let began = self.clock.monotonic();
         if let Some(log) = &*self.log.load() {
-            // Before the SSTable counts the log must be durable up to here; until then the disk has time for it.
+            // Before the SSTable counts the log must be durable up to here; until then the disk has
+            // time for it.
             log.begin_sync();
         }
         let metadata = table.metadata();
-        // What was written to a column after it was dropped stays, and is seen again when the column is added again.
+        // What was written to a column after it was dropped stays, and is seen again when the
+        // column is added again.
         let metadata = metadata.with_dropped_columns().map_or(metadata, Arc::new);
         let selection = Arc::new(Selection::all());
         let memtable = frozen.memtable.clone();
@@ -123,8 +130,8 @@ impl Core {
             && let Some(log) = &*self.log.load()
             && let Err(error) = log.sync()
         {
-            // A batch must not be durable in one table and lost in another. If the log has failed, this
-            // SSTable is all that remains.
+            // A batch must not be durable in one table and lost in another. If the log has failed,
+            // this SSTable is all that remains.
             tracing::error!(%error, "flushing although the commit log cannot be synced");
         }
         let written = outputs.publish(&[], |view| {
@@ -141,7 +148,7 @@ impl Core {
         self.metrics.flush_duration.record_latency(self.clock.monotonic().saturating_sub(began));
         self.mark_clean(table, frozen.memtable.begins, frozen.ends);
         self.memory.release(frozen.bytes);
-        self.measure_behind(table);
+        self.measure_compaction_debt(table);
         self.compaction_wanted.raise();
         Ok(())
     }
@@ -160,7 +167,8 @@ impl Core {
         }
     }
 
-    /// Flushes what memory, the log's size or a table's flush period ask for, and what could not be flushed before.
+    /// Flushes what memory, the log's size or a table's flush period ask for, and what could not be
+    /// flushed before.
     pub fn flush_what_is_due(self: &Arc<Self>) {
         self.flush_left_over();
         if let Err(error) = self.flush_pending(Duration::from_secs(1)) {
@@ -170,8 +178,9 @@ impl Core {
             let mut tables: Vec<_> = self.tables.load().values().cloned().collect();
             let size = |table: &Arc<Table>| table.view().memtable.heap_bytes();
             tables.sort_by_cached_key(|table| std::cmp::Reverse(size(table)));
-            // Someone may be flushing the largest one. Then the next ones are worth it, unless they are small: those would be
-            // flushed again and again until that is done, and free nothing.
+            // Someone may be flushing the largest one. Then the next ones are worth it, unless they
+            // are small: those would be flushed again and again until that is done, and free
+            // nothing.
             let worth_it = tables.first().map_or(0, size) / 4;
             let mut large = tables.iter().filter(|table| size(table) > worth_it);
             if !large.any(|table| self.try_flush(table)) {
@@ -193,16 +202,16 @@ impl Core {
         }
     }
 
-    /// Flushes tables whose changes must not stay in the schema journal for long: at once, unless such a flush took place
-    /// within the last second or the engine was opened within it. Then the background flushes them when that second is over,
-    /// and so does closing.
+    /// Flushes tables whose changes must not stay in the schema journal for long: at once, unless
+    /// such a flush took place within the last second or the engine was opened within it. Then the
+    /// background flushes them when that second is over, and so does closing.
     pub fn flush_together(self: &Arc<Self>, ids: &[TableId]) -> Result<()> {
         self.flushed_together.lock().pending.extend(ids);
         self.flush_pending(Duration::from_secs(1))
     }
 
-    /// Flushes the tables that wait for it, if the last such flush is at least `pause` ago, and removes what they hold from
-    /// the schema journal. Those that fail wait again.
+    /// Flushes the tables that wait for it, if the last such flush is at least `pause` ago, and
+    /// removes what they hold from the schema journal. Those that fail wait again.
     pub fn flush_pending(self: &Arc<Self>, pause: Duration) -> Result<()> {
         let pending = {
             let mut together = self.flushed_together.lock();
@@ -258,7 +267,8 @@ impl Core {
         *self.flush_failure.lock() = Some(Arc::new(error));
     }
 
-    /// Flushes the memtables that hold writes that the log does not. Called when no more of them can come.
+    /// Flushes the memtables that hold writes that the log does not. Called when no more of them
+    /// can come.
     pub fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
         let tables = self.tables.load();
         let unlogged = |table: &&Arc<Table>| table.view().memtables().any(|memtable| memtable.has_unlogged());
@@ -269,7 +279,8 @@ impl Core {
     pub fn set_durable_writes(self: &Arc<Self>, id: TableId, durable: bool) -> Result<()> {
         let table = self.table(id)?;
         let before = {
-            // Who decided not to log by the old answer has noted so when it lets go.
+            // A writer that decided by the old setting not to log has noted that when it releases
+            // the lock.
             let _writers_held_out = table.write_order.write();
             let before = table.has_durable_writes();
             table.set_durable_writes(durable);

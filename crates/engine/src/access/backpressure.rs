@@ -1,9 +1,11 @@
-//! Holding writers up while compaction is behind.
+//! Stalls writes while a table has compaction debt.
 //!
-//! What counts is [`choose::behind`]: how many SSTables of a table reads would be spared if its compactions had caught up. From
-//! `slowdown_sstables` on each write of the table waits a little, so that it slows down before it has to stop; from `stop_sstables` on it waits until
-//! there are fewer, and is refused after `stop_timeout`. So reads never have to look into many more SSTables than that. A table whose
-//! compactions are switched off holds nobody up.
+//! The debt is [`choose::debt`](crate::strategies::choose::debt): how many SSTables of a table
+//! reads would be spared if its compactions had caught up. From `slowdown_sstables` on each write
+//! of the table waits a little, so that it slows down before it has to stop; from `stop_sstables`
+//! on it waits until there are fewer, and is refused after `stop_timeout`. So reads never have to
+//! look into many more SSTables than that. A table whose compactions are switched off stalls no
+//! writes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,10 +18,11 @@ use crate::basics::options::BackpressureOptions;
 use crate::store::core::Core;
 use crate::store::table::Table;
 
-/// What a write waits shortly before writes stop. A connection that writes one after the other is then down to a few hundred a second.
+/// What a write waits shortly before writes stop. A connection that writes one after the other is
+/// then down to a few hundred a second.
 const LONGEST_DELAY: Duration = Duration::from_millis(4);
-/// How long a writer that was stopped waits before it looks again.
-const LOOK: Duration = Duration::from_millis(10);
+/// How long a writer that was stopped waits before it checks again.
+const CHECK: Duration = Duration::from_millis(10);
 
 /// What is done with a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,54 +32,56 @@ enum Pressure {
     Stop,
 }
 
-fn pressure(behind: usize, options: &BackpressureOptions) -> Pressure {
+fn pressure(debt: usize, options: &BackpressureOptions) -> Pressure {
     let (slowdown, stop) = (options.slowdown_sstables, options.stop_sstables);
-    if stop == 0 || behind < slowdown.min(stop) {
+    if stop == 0 || debt < slowdown.min(stop) {
         Pressure::None
-    } else if behind >= stop {
+    } else if debt >= stop {
         Pressure::Stop
     } else {
         // Steeper towards the end: half way it is a quarter.
-        let share = (behind - slowdown + 1) as f64 / (stop - slowdown) as f64;
+        let share = (debt - slowdown + 1) as f64 / (stop - slowdown) as f64;
         Pressure::Delay(LONGEST_DELAY.mul_f64(share * share))
     }
 }
 
 impl Core {
-    /// Whether a write of some table would be held up.
-    pub fn holds_writers_up(&self) -> bool {
+    /// Whether a write of some table would be stalled.
+    pub fn stalls_writes(&self) -> bool {
         let options = &self.options.backpressure;
-        let holds =
-            |table: &Arc<Table>| pressure(table.behind.load(Ordering::Relaxed), options) != Pressure::None;
+        let holds = |table: &Arc<Table>| {
+            pressure(table.compaction_debt.load(Ordering::Relaxed), options) != Pressure::None
+        };
         self.tables.load().values().any(holds)
     }
 
-    /// Stalls a writer of the table if its compactions are behind. No lock is held.
+    /// Stalls a write of the table if its compaction debt is too large. Called without any lock.
     ///
     /// # Errors
-    /// CompactionBehind; Interrupted, if the request of this thread is interrupted meanwhile.
+    /// `CompactionDebt`; `Interrupted`, if the request of this thread is interrupted meanwhile.
     #[inline]
     pub fn wait_for_compactions(self: &Arc<Self>, table: &Table) -> Result<()> {
         let options = &self.options.backpressure;
-        match pressure(table.behind.load(Ordering::Relaxed), options) {
+        match pressure(table.compaction_debt.load(Ordering::Relaxed), options) {
             Pressure::None => Ok(()),
-            pressure => self.hold_up(table, pressure),
+            pressure => self.stall(table, pressure),
         }
     }
 
     /// Whether [`wait_for_compactions`](Self::wait_for_compactions) would return at once.
     #[inline]
     pub fn accepts_writes(&self, table: &Table) -> bool {
-        let behind = table.behind.load(Ordering::Relaxed);
-        pressure(behind, &self.options.backpressure) == Pressure::None
+        let debt = table.compaction_debt.load(Ordering::Relaxed);
+        pressure(debt, &self.options.backpressure) == Pressure::None
     }
 
     #[cold]
-    fn hold_up(self: &Arc<Self>, table: &Table, pressure: Pressure) -> Result<()> {
+    fn stall(self: &Arc<Self>, table: &Table, pressure: Pressure) -> Result<()> {
         self.metrics.writes_held_up.add(1);
         self.metrics.writes_held_up_by_compaction.add(1);
         if !self.options.background_threads {
-            // Nobody else will do it. A compaction is not the request's: its deadline does not apply.
+            // There is no thread that would do it. A compaction is not the request's: its deadline
+            // does not apply.
             interrupt::shielded(|| self.compact_what_is_due());
             return Ok(());
         }
@@ -86,14 +91,14 @@ impl Core {
         }
         let options = &self.options.backpressure;
         let began = Instant::now();
-        while table.behind.load(Ordering::Relaxed) >= options.stop_sstables && !table.is_dropped() {
+        while table.compaction_debt.load(Ordering::Relaxed) >= options.stop_sstables && !table.is_dropped() {
             self.compaction_wanted.raise();
-            std::thread::sleep(interrupt::check_before_wait()?.min(LOOK));
+            std::thread::sleep(interrupt::check_before_wait()?.min(CHECK));
             self.check_running()?;
             if began.elapsed() >= options.stop_timeout {
-                return Err(EngineError::CompactionBehind {
+                return Err(EngineError::CompactionDebt {
                     table: table.metadata().qualified_name(),
-                    sstables: table.behind.load(Ordering::Relaxed),
+                    sstables: table.compaction_debt.load(Ordering::Relaxed),
                     limit: options.stop_sstables,
                 });
             }
@@ -147,7 +152,7 @@ mod tests {
                 engine.flush(None).unwrap();
             }
         }
-        assert!(matches!(refused, Some(EngineError::CompactionBehind { limit: 4, .. })), "{refused:?}");
+        assert!(matches!(refused, Some(EngineError::CompactionDebt { limit: 4, .. })), "{refused:?}");
         engine.set_autocompaction(table.id, false).unwrap();
         write(10_000).unwrap();
     }

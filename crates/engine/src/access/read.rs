@@ -60,7 +60,7 @@ impl Core {
     pub fn may_contain(&self, table: &Table, key: &DecoratedKey) -> Result<bool> {
         self.check_running()?;
         let view = table.view();
-        self.check_whole(&view)?;
+        self.check_complete(&view)?;
         if view.memtables().any(|memtable| memtable.contains(key)) {
             return Ok(true);
         }
@@ -109,8 +109,8 @@ impl Core {
         })
     }
 
-    /// Reads a partition into the row cache, and gives the view that it was read from; `None` if something of it is there or being
-    /// read.
+    /// Reads a partition into the row cache, and gives the view that it was read from; `None` if
+    /// something of it is there or being read.
     pub fn fill_row_cache(&self, table: &Table, key: &DecoratedKey) -> Result<Option<Guard<Arc<View>>>> {
         let Some(loading) = self.row_cache.begin(table.id, key) else { return Ok(None) };
         // The place first, then the view: see there.
@@ -130,7 +130,7 @@ impl Core {
         key: &DecoratedKey,
         selection: &Selection,
     ) -> Result<(Source, u64)> {
-        self.check_whole(view)?;
+        self.check_complete(view)?;
         trace(|| format!("Executing single-partition query on {}", view.table.name));
         trace(|| "Acquiring sstable references");
         let selection = Arc::new(selection.clone());
@@ -152,7 +152,8 @@ impl Core {
             }
         }
         for sstable in candidates {
-            // They come by their greatest timestamps: neither this one nor those after it have anything that is left.
+            // They come by their greatest timestamps: neither this one nor those after it have
+            // anything that is left.
             if deletion.deletes(sstable.max_timestamp()) {
                 break;
             }
@@ -179,7 +180,7 @@ impl Core {
             return Ok(Box::new(EmptyStream));
         }
         let view = table.view();
-        self.check_whole(&view)?;
+        self.check_complete(&view)?;
         let selection = Arc::new(selection.clone());
         trace(|| {
             let sstables = view.sstables.iter().filter(|sstable| lies_in(sstable, &bounds)).count();
@@ -232,8 +233,8 @@ fn lies_in(sstable: &SSTable, bounds: &KeyBounds) -> bool {
     bounds.intersects(sstable.reader.first_key(), sstable.reader.last_key())
 }
 
-/// One stream of many. A memtable is reconciled in itself; an SSTable is too if we wrote it, but where deletions occur
-/// that is not left to whoever else may have.
+/// One stream of many. A memtable is reconciled in itself; an SSTable is too if we wrote it, but
+/// where deletions occur that is not left to other holders.
 fn merged(mut sources: Vec<Source>, table: &Arc<TableMetadata>, reversed: bool) -> Source {
     match &sources[..] {
         [] => Box::new(EmptyStream),
@@ -242,8 +243,8 @@ fn merged(mut sources: Vec<Source>, table: &Arc<TableMetadata>, reversed: bool) 
     }
 }
 
-/// Whether the selection can give one row at most, whose older versions need not be read once each of its columns has been
-/// found in newer ones.
+/// Whether the selection can give one row at most, whose older versions need not be read once each
+/// of its columns has been found in newer ones.
 fn asks_for_one_row(table: &TableMetadata, selection: &Selection) -> bool {
     if table.is_counter
         || table.columns.iter().flatten().any(|column| column.data_type.is_multi_cell())
@@ -261,7 +262,8 @@ fn asks_for_one_row(table: &TableMetadata, selection: &Selection) -> bool {
     }
 }
 
-/// Reads one row: memtables first, then SSTables from the greatest timestamps down, as long as they can still change it.
+/// Reads one row: memtables first, then SSTables from the greatest timestamps down, as long as they
+/// can still change it.
 fn read_row<'a>(
     view: &View,
     (key, hash): (&DecoratedKey, (u64, u64)),
@@ -307,7 +309,8 @@ impl Versions {
         let Some(header) = stream.next_partition()? else { return Ok(()) };
         self.partition_found = true;
         self.partition_deletion = greater(self.partition_deletion, header.deletion);
-        // Markers are clipped to the selection, which is one row: what is open anywhere covers the row.
+        // Markers are clipped to the selection, which is one row: what is open anywhere covers the
+        // row.
         while let Some(unfiltered) = stream.next_unfiltered()? {
             match unfiltered {
                 Unfiltered::Row(row) => self.rows.push(row),

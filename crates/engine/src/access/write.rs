@@ -140,8 +140,9 @@ impl Core {
         permit: Option<WritePermit<'_>>,
     ) -> Result<Position> {
         let started = self.clock.monotonic();
-        // By table and key: locks are taken in the order of tables, and a partition's changes made together. The tables of
-        // indexes come last: whoever finds an entry there finds the row that it was written with, too.
+        // By table and key: locks are taken in the order of tables, and a partition's changes made
+        // together. The tables of indexes come last: a reader that finds an entry there also finds
+        // the row that it was written with.
         let key = |mutation: &Mutation| (mutation.table.index_of.is_some(), mutation.table.id);
         let mut order: Vec<&Mutation> =
             mutations.iter().filter(|mutation| !mutation.update.is_empty()).collect();
@@ -214,13 +215,15 @@ impl Core {
         key: &DecoratedKey,
         updates: impl Iterator<Item = (&'a PartitionUpdate, &'a TableMetadata)>,
     ) {
-        // The view of now: whoever reads into the cache with a later one reads what is in the memtable by then.
+        // The current view: a reader that fills the cache from a later one reads what is in the
+        // memtable by then.
         if self.row_cache.is_enabled() && self.row_cache.takes(&table.view().table) {
             self.row_cache.apply(table.id, key, updates);
         }
     }
 
-    /// Lets a write go to the memtable alone. Its table's `write_order` is held: closing flushes once nobody holds it.
+    /// Lets a write go to the memtable alone. Its table's `write_order` is held: closing flushes
+    /// when it is free.
     fn leave_unlogged(&self, view: &View) -> Result<()> {
         if self.phase() == Phase::Closed {
             return Err(EngineError::Closed);
@@ -260,14 +263,15 @@ impl Table {
     }
 }
 
-/// Refuses what no SSTable has room for: a flush of it would fail for ever.
+/// Refuses what no SSTable can hold: every flush of it would fail.
 fn check_lengths(mutation: &Mutation) -> Result<()> {
     let too_long = |length| EngineError::KeyTooLong { table: mutation.table.qualified_name(), length };
     let length = mutation.update.key.key().len();
     if length > MAX_KEY_LENGTH {
         return Err(too_long(length));
     }
-    // Together they may be longer in the table of an index or a view, which has the values of several keys.
+    // Together they may be longer in the table of an index or a view, which has the values of
+    // several keys.
     for row in &mutation.update.rows {
         if row.clustering().excessive_length().is_some()
             && let Some(value) =
@@ -285,7 +289,7 @@ pub(crate) fn size_of_update(update: &PartitionUpdate) -> usize {
     update.key.key().len() + rows
 }
 
-/// Tells the table's sampler of a change, if somebody asks.
+/// Reports a change to the table's sampler, if it is on.
 #[inline]
 fn sample(table: &Table, update: &PartitionUpdate) {
     if table.metrics.sampler.is_on() {

@@ -1,9 +1,9 @@
 //! Admission of a write: compaction debt, memory and the commit log, in this order.
 //!
-//! A write that waits here can be interrupted, since nothing of it has been written. It may wait for
-//! long, so its caller holds no lock that others need: [`Core::try_admit`] admits a write that need
-//! not wait, also under locks, and otherwise returns what [`Core::admit`] waits for after the caller
-//! has released them.
+//! A write that waits here can be interrupted, since nothing of it has been written. It may wait
+//! for long, so its caller holds no lock that others need: [`Core::try_admit`] admits a write that
+//! need not wait, also under locks, and otherwise returns what [`Core::admit`] waits for after the
+//! caller has released them.
 
 use std::sync::Arc;
 
@@ -73,8 +73,8 @@ impl Core {
     /// memory, and the commit log is ready for it. No lock of a table is held.
     ///
     /// # Errors
-    /// Interrupted, if the request of this thread is; MemtablesFull and CompactionBehind, if waiting
-    /// is pointless.
+    /// Interrupted, if the request of this thread is; MemtablesFull and CompactionBehind, if
+    /// waiting is pointless.
     pub fn admit_to<'t>(
         self: &Arc<Self>,
         mut tables: impl Iterator<Item = &'t Arc<Table>>,
@@ -84,7 +84,8 @@ impl Core {
         if !self.options.background_threads {
             if self.memory.is_full() {
                 self.metrics.writes_held_up.add(1);
-                // Nobody else will do it. A flush is not the request's: its deadline does not apply.
+                // There is no thread that would do it. A flush is not the request's: its deadline
+                // does not apply.
                 interrupt::shielded(|| self.flush_what_is_due());
                 if let Some(cause) = self.flush_failure.lock().clone() {
                     return Err(self.memtables_full(cause));

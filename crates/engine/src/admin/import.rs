@@ -1,16 +1,19 @@
 //! Taking in SSTables that others wrote.
 //!
-//! 1. The SSTables of the directory are listed, and each is opened where it is: its schema must fit the table. With
-//!    `verify` it is read whole, and held against its checksums and its index. Nothing has been written yet.
-//! 2. Each gets a name of the table's own, announced in a [`Transaction`]; its files come there as hard links, or as copies
-//!    where they are to stay independent or lie on another volume. Files and names are synced.
+//! 1. The SSTables of the directory are listed, and each is opened where it is: its schema must fit
+//!    the table. With `verify` it is read whole, and held against its checksums and its index.
+//!    Nothing has been written yet.
+//! 2. Each gets a name of the table's own, announced in a [`Transaction`]; its files come there as
+//!    hard links, or as copies where they are to stay independent or lie on another volume. Files
+//!    and names are synced.
 //! 3. Each is opened in its new place.
 //! 4. The transaction is committed, and the view takes them in.
 //! 5. What was to be moved is removed from the directory: never from a snapshot or a backup, see
 //!    [`import_source`](crate::admin::import_source).
 //!
-//! An error before step 4 undoes step 2; a crash before it leaves that to [`transaction::recover`]. After it, what step 5
-//! leaves is the same data again: importing it a second time changes no answer.
+//! An error before step 4 undoes step 2; a crash before it leaves that to [`transaction::recover`].
+//! After it, what step 5 leaves is the same data again: importing it a second time changes no
+//! answer.
 
 use std::fmt;
 use std::io;
@@ -39,12 +42,13 @@ pub struct ImportOptions {
     pub keep_level: bool,
     /// Whether SSTables stay repaired; else they count as not repaired.
     pub keep_repaired: bool,
-    /// Whether all of every SSTable is read before any is taken. Without it only what opening looks at is checked.
+    /// Whether all of every SSTable is read before any is taken. Without it only what opening looks
+    /// at is checked.
     pub verify: bool,
     /// Whether every value is held against its type too.
     pub extended_verify: bool,
-    /// Whether the files are copied and stay in the directory. Without it those of a snapshot or backup get a second
-    /// name and stay, and others are moved.
+    /// Whether the files are copied and stay in the directory. Without it those of a snapshot or
+    /// backup get a second name and stay, and others are moved.
     pub copy_data: bool,
 }
 
@@ -100,7 +104,8 @@ pub struct ImportedSSTable {
     pub transfer: Transfer,
 }
 
-/// Returns how many SSTables were imported, of how many bytes, and how: `2 SSTables (4711 bytes) moved`.
+/// Returns how many SSTables were imported, of how many bytes, and how:
+/// `2 SSTables (4711 bytes) moved`.
 pub fn import_summary(imported: &[ImportedSSTable]) -> String {
     let of = |transfer| {
         let meant = || imported.iter().filter(move |sstable| sstable.transfer == transfer);
@@ -118,7 +123,8 @@ struct Brought {
     reader: SSTableReader,
     /// Linked or copied.
     transfer: Transfer,
-    /// Whether a name in the source is a symbolic link. Such an SSTable is not moved: the files are somebody else's.
+    /// Whether a name in the source is a symbolic link. Such an SSTable is not moved: the files
+    /// belong to another directory.
     is_linked_elsewhere: bool,
 }
 
@@ -206,7 +212,8 @@ impl Core {
         Ok(imported)
     }
 
-    /// The SSTables of a directory, but for those that an interrupted transaction there has not added, or has removed.
+    /// The SSTables of a directory, but for those that an interrupted transaction there has not
+    /// added, or has removed.
     fn sources(&self, directory: &Path) -> Result<Vec<Descriptor>> {
         let entries =
             self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
@@ -346,14 +353,14 @@ impl Core {
         Ok(written.map_err(|e| StorageError::io(to, "write", e))?)
     }
 
-    /// Gives a file a second name, or where that cannot be makes a copy; the content is durable afterwards. Returns
-    /// whether it is a second name.
+    /// Gives a file a second name, or where that cannot be makes a copy; the content is durable
+    /// afterwards. Returns whether it is a second name.
     fn bring_file(&self, from: &Path, to: &Path, copy: bool) -> Result<bool> {
         let linked =
             if copy { Err(io::ErrorKind::CrossesDevices.into()) } else { self.fs.hard_link(from, to) };
         match linked {
             Ok(()) => {
-                // Whoever wrote it may not have synced it.
+                // Its writer may not have synced it.
                 let io = |e| StorageError::io(to, "sync", e);
                 let length = self.fs.metadata(to).map_err(io)?.len;
                 let synced = self.fs.open_writable(to, length).and_then(|file| file.sync());
@@ -410,7 +417,8 @@ impl Core {
 
     /// See [`Engine::refresh`](crate::Engine::refresh).
     ///
-    /// What is in the directory and in no view may be a flush's or compaction's, made or removed just now: so none may run.
+    /// What is in the directory and in no view may be a flush's or compaction's, made or removed
+    /// just now: so none may run.
     pub fn refresh(self: &Arc<Self>, id: TableId) -> Result<Vec<ImportedSSTable>> {
         self.check_running()?;
         if self.phase() == Phase::Recovering {
@@ -423,7 +431,7 @@ impl Core {
         let metadata = table.metadata();
         let view = table.view();
         let known: HashSet<_> =
-            view.sstables.iter().chain(&*view.set_aside).map(|sstable| sstable.id()).collect();
+            view.sstables.iter().chain(&*view.quarantined).map(|sstable| sstable.id()).collect();
         drop(view);
         let mut found = self.sources(&table.directory)?;
         let entries = self.fs.read_dir(&table.directory);
@@ -437,7 +445,7 @@ impl Core {
             let options = OpenOptions { foreign: ForeignFiles::Trust };
             let (fs, cache) = (self.fs.clone(), self.cache.clone());
             let reader = SSTableReader::open(fs, descriptor, metadata.clone(), cache, options)?;
-            // All of it, also where it carries checksums of ours: whoever copied it here may have damaged it.
+            // All of it, also where it carries checksums of ours: the copy may be damaged.
             reader.verify()?;
             readers.push(reader);
         }

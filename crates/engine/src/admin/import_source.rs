@@ -1,7 +1,7 @@
 //! Decides which directories and files SSTables may be imported from.
 //!
-//! The decision rests on identities (device and inode), not on the text of paths: `..`, symbolic links and bind mounts
-//! all lead to the live files of a table, and moving those would lose them.
+//! The decision rests on identities (device and inode), not on the text of paths: `..`, symbolic
+//! links and bind mounts all lead to the live files of a table, and moving those would lose them.
 
 use std::path::{Path, PathBuf};
 
@@ -19,8 +19,8 @@ use crate::store::core::Core;
 pub(crate) struct ImportSource {
     /// The canonical path.
     pub directory: PathBuf,
-    /// Whether the directory is a snapshot or a backup: the only copy of its data, perhaps, which an import never
-    /// removes.
+    /// Whether the directory is a snapshot or a backup: the only copy of its data, perhaps, which
+    /// an import never removes.
     pub is_backup: bool,
 }
 
@@ -45,8 +45,8 @@ impl Core {
     /// Returns the source that `directory` leads to.
     ///
     /// # Errors
-    /// [`StorageError::Unsupported`] if it is no directory, or is within the data directory and neither a snapshot nor
-    /// a backup, or contains the data directory.
+    /// [`StorageError::Unsupported`] if it is no directory, or is within the data directory and
+    /// neither a snapshot nor a backup, or contains the data directory.
     pub(crate) fn import_source(&self, directory: &Path) -> Result<ImportSource> {
         let examining = |error| StorageError::io(directory, "examine the directory", error);
         let refused = |detail: String| StorageError::Unsupported { path: directory.to_owned(), detail };
@@ -85,8 +85,8 @@ impl Core {
         Ok(ImportSource { directory: canonical, is_backup })
     }
 
-    /// Returns the files of an SSTable in `source`: names, and the paths to import them from, which differ from the
-    /// path of the name for symbolic links.
+    /// Returns the files of an SSTable in `source`: names, and the paths to import them from, which
+    /// differ from the path of the name for symbolic links.
     ///
     /// # Errors
     /// [`StorageError::Unsupported`] if a symbolic link leads into the data directory.
@@ -109,7 +109,8 @@ impl Core {
         Ok(files)
     }
 
-    /// Checks that no file of an SSTable in a table's own directory is a symbolic link, whose target others may remove.
+    /// Checks that no file of an SSTable in a table's own directory is a symbolic link, whose
+    /// target others may remove.
     pub(crate) fn check_no_links(&self, sstable: &Descriptor) -> Result<()> {
         let resolving = |path: &Path, error| StorageError::io(path, "resolve", error);
         let directory = &sstable.directory;
@@ -132,8 +133,8 @@ impl Core {
         Ok(self.fs.identity(path).map_err(|error| StorageError::io(path, "examine", error))?)
     }
 
-    /// Where a canonical path is. The nearest directory above it that is known decides, so that a snapshot below a
-    /// table's directory is a snapshot.
+    /// Where a canonical path is. The nearest directory above it that is known decides, so that a
+    /// snapshot below a table's directory is a snapshot.
     fn place(&self, known: &DataDirectories, path: &Path) -> Result<Place> {
         for above in path.ancestors() {
             let id = self.identity(above)?;
@@ -147,8 +148,8 @@ impl Core {
         Ok(Place::Outside)
     }
 
-    /// Lists the data directory down to the snapshots of all tables, dropped ones too. Links are followed: keyspaces
-    /// may be on other volumes.
+    /// Lists the data directory down to the snapshots of all tables, dropped ones too. Links are
+    /// followed: keyspaces may be on other volumes.
     fn data_directories(&self) -> Result<DataDirectories> {
         let mut known = DataDirectories::default();
         let root = self.directory.root();
@@ -187,7 +188,8 @@ impl Core {
         Ok(paths.filter(|path| self.fs.metadata(path).is_ok_and(|metadata| metadata.is_dir)).collect())
     }
 
-    /// Whether a directory outside the data directory is a snapshot or a backup, of another node or moved away.
+    /// Whether a directory outside the data directory is a snapshot or a backup, of another node or
+    /// moved away.
     fn looks_like_backup(&self, canonical: &Path) -> Result<bool> {
         let manifest = canonical.join(snapshots::MANIFEST);
         let names = canonical.components().map(|component| component.as_os_str());

@@ -1,7 +1,8 @@
 //! Recovery: what the log holds and no SSTable does goes back into memtables.
 //!
-//! The log is read as often as [`Core::replay`] is called, each time for the tables that have been created since: the
-//! schema, which says what tables there are, is in tables itself. Nothing is written to the log before recovery ends.
+//! The log is read as often as [`Core::replay`] is called, each time for the tables that have been
+//! created since: the schema, which says what tables there are, is in tables itself. Nothing is
+//! written to the log before recovery ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -140,12 +141,12 @@ impl Core {
         })
     }
 
-    /// Applies the log records that were kept while a table was unknown, and flushes them. Nothing else uses the table. A
-    /// crash in between has all of them applied again.
+    /// Applies the log records that were kept while a table was unknown, and flushes them. Nothing
+    /// else uses the table. A crash in between has all of them applied again.
     ///
     /// # Errors
-    /// If records may have cells of columns that the table lacks. Once recovered there is no error: they are applied without
-    /// these cells, and the segments stay under a name that nothing reads.
+    /// If records may have cells of columns that the table lacks. Once recovered there is no error:
+    /// they are applied without these cells, and the segments stay under a name that nothing reads.
     pub fn claim_log(self: &Arc<Self>, table: &Arc<Table>, is_recovered: bool) -> Result<()> {
         let Some(log) = self.log.load_full() else { return Err(EngineError::Closed) };
         let directory = self.directory.commitlog();
@@ -189,7 +190,8 @@ impl Core {
     }
 }
 
-/// Returns the columns that kept records may have cells of and that the table neither has nor dropped.
+/// Returns the columns that kept records may have cells of and that the table neither has nor
+/// dropped.
 fn missing_columns(fs: &dyn FileSystem, kept: &UnclaimedLog, table: &Table) -> Result<BTreeSet<String>> {
     let mut missing = BTreeSet::new();
     unclaimed::read(fs, kept, &mut |entry| {
@@ -204,7 +206,8 @@ fn missing_columns(fs: &dyn FileSystem, kept: &UnclaimedLog, table: &Table) -> R
     Ok(missing)
 }
 
-/// Collects the segments with records of tables that do not exist, by table. Those of which no record is needed have none.
+/// Collects the segments with records of tables that do not exist, by table. Those of which no
+/// record is needed have none.
 struct ForeignRecords<'a> {
     core: &'a Core,
     /// Tables whose drop is about to be recorded.

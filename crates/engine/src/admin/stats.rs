@@ -1,4 +1,4 @@
-//! Figures that are computed from what there is now: sizes, numbers, distributions over SSTables.
+//! Statistics of the current state: sizes, counts, distributions over SSTables.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,8 +37,8 @@ pub struct SSTableInfo {
     pub max_timestamp: i64,
 }
 
-/// Figures about one table; counters are since it was opened. What is counted and timed all along is in
-/// [`TableMetrics`](crate::metrics::TableMetrics).
+/// Statistics of one table; counters are since it was opened. What is counted and timed all along
+/// is in [`TableMetrics`](crate::metrics::TableMetrics).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TableStats {
     /// Where its files are.
@@ -47,7 +47,8 @@ pub struct TableStats {
     pub autocompaction: bool,
     /// Partitions in all memtables.
     pub memtable_partitions: u64,
-    /// Rows, and deletions of ranges and partitions, written to the memtable that takes the writes, overwritten ones too.
+    /// Rows, and deletions of ranges and partitions, written to the memtable that takes the writes,
+    /// overwritten ones too.
     pub memtable_operations: u64,
     /// Bytes of the values in them.
     pub memtable_data_bytes: u64,
@@ -64,8 +65,9 @@ pub struct TableStats {
     /// Those of them that are of another version than the one that is written, `nb`.
     pub old_sstables: u64,
     /// SSTables that were found corrupt and are left out.
-    pub sstables_set_aside: u64,
-    /// SSTables on each level, from 0, and the bytes of their data; up to the highest level that there is.
+    pub sstables_quarantined: u64,
+    /// SSTables on each level, from 0, and the bytes of their data; up to the highest level that
+    /// there is.
     pub levels: Vec<LevelStats>,
     /// Bytes of the files of the largest SSTable.
     pub max_sstable_bytes: u64,
@@ -109,7 +111,7 @@ pub struct TableStats {
     pub bytes_compacted: u64,
 }
 
-/// Figures about one level of a table.
+/// Statistics of one level of a table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LevelStats {
     /// SSTables on it.
@@ -118,7 +120,8 @@ pub struct LevelStats {
     pub bytes: u64,
 }
 
-/// How a table's partitions in SSTables are distributed; those in several SSTables count several times.
+/// How a table's partitions in SSTables are distributed; those in several SSTables count several
+/// times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionStats {
     /// By bytes before compression.
@@ -127,7 +130,7 @@ pub struct PartitionStats {
     pub cells: Distribution,
 }
 
-/// Figures about the whole engine.
+/// Statistics of the whole engine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EngineStats {
     /// Heap bytes of all memtables.
@@ -183,7 +186,7 @@ impl Core {
         let mut bytes = BytesInUse::default();
         for table in self.tables.load().values() {
             let view = table.view();
-            let left_out = view.set_aside.iter().map(|sstable| sstable.reader.bytes_on_disk());
+            let left_out = view.quarantined.iter().map(|sstable| sstable.reader.bytes_on_disk());
             bytes.disk += readers(&view).map(SSTableReader::bytes_on_disk).chain(left_out).sum::<u64>();
             bytes.memtables += view.memtables().map(|memtable| memtable.stats().data_bytes).sum::<u64>();
         }
@@ -210,7 +213,7 @@ impl Core {
             pending_compactions: self.pending_compactions(table) as u64,
             compactions: metrics.compactions.get(),
             bytes_compacted: metrics.bytes_compacted.get(),
-            sstables_set_aside: (view.set_aside.len() + view.unreadable.len()) as u64,
+            sstables_quarantined: (view.quarantined.len() + view.unreadable.len()) as u64,
             bloom_filter_disk_bytes: readers(&view).map(|reader| self.filter_file_bytes(reader)).sum(),
             total_disk_bytes: of_sstables.live_disk_bytes + self.left_out_bytes(&view),
             ..of_sstables
@@ -219,13 +222,13 @@ impl Core {
 
     /// Bytes of the files of SSTables that are not read.
     fn left_out_bytes(&self, view: &View) -> u64 {
-        let set_aside = view.set_aside.iter().map(|sstable| sstable.reader.bytes_on_disk());
+        let quarantined = view.quarantined.iter().map(|sstable| sstable.reader.bytes_on_disk());
         let files = view
             .unreadable
             .iter()
             .flat_map(|sstable| Component::ALL.into_iter().map(|of| sstable.descriptor.path(of)));
         let unreadable = files.map(|path| self.fs.metadata(&path).map_or(0, |metadata| metadata.len));
-        set_aside.chain(unreadable).sum()
+        quarantined.chain(unreadable).sum()
     }
 
     fn filter_file_bytes(&self, reader: &SSTableReader) -> u64 {
@@ -309,14 +312,14 @@ fn of_sstables(view: &View, now_seconds: u32) -> TableStats {
     let (mut partitions, mut partition_bytes) = (0i128, 0i128);
     let (mut droppable, mut cells) = (0.0, 0.0);
     for reader in readers(view) {
-        let figures = reader.stats();
+        let on_disk = reader.stats();
         let bytes = reader.bytes_on_disk();
         stats.old_sstables += u64::from(reader.descriptor().version != Version::default());
         stats.live_disk_bytes += bytes;
         stats.max_sstable_bytes = stats.max_sstable_bytes.max(bytes);
-        let micros = figures.max_timestamp.saturating_sub(figures.min_timestamp);
+        let micros = on_disk.max_timestamp.saturating_sub(on_disk.min_timestamp);
         stats.max_sstable_millis = stats.max_sstable_millis.max(u64::try_from(micros / 1000).unwrap_or(0));
-        let level = usize::try_from(figures.level).unwrap_or(0).min(LEVELS_MAX);
+        let level = usize::try_from(on_disk.level).unwrap_or(0).min(LEVELS_MAX);
         if stats.levels.len() <= level {
             stats.levels.resize(level + 1, LevelStats::default());
         }
@@ -325,12 +328,12 @@ fn of_sstables(view: &View, now_seconds: u32) -> TableStats {
 
         let uncompressed = reader.uncompressed_bytes();
         stats.uncompressed_bytes += uncompressed;
-        if figures.pending_repair.is_some() {
+        if on_disk.pending_repair.is_some() {
             stats.pending_repair_bytes += uncompressed;
-        } else if figures.repaired_at > 0 {
+        } else if on_disk.repaired_at > 0 {
             stats.repaired_bytes += uncompressed;
         }
-        if figures.compression_ratio >= 0.0 {
+        if on_disk.compression_ratio >= 0.0 {
             stored += reader.data_bytes_on_disk();
             plain += uncompressed;
         }
@@ -339,7 +342,7 @@ fn of_sstables(view: &View, now_seconds: u32) -> TableStats {
         stats.index_summary_bytes += reader.summary_heap_size() as u64;
         stats.compression_metadata_bytes += reader.compression_heap_size() as u64;
 
-        let sizes = &figures.partition_sizes;
+        let sizes = &on_disk.partition_sizes;
         let least = sizes.min().unsigned_abs();
         stats.min_partition_bytes = match stats.min_partition_bytes {
             0 => least,
@@ -348,8 +351,8 @@ fn of_sstables(view: &View, now_seconds: u32) -> TableStats {
         stats.max_partition_bytes = stats.max_partition_bytes.max(sizes.max().unsigned_abs());
         partitions += i128::from(sizes.count());
         partition_bytes += i128::from(sizes.mean()) * i128::from(sizes.count());
-        let cell_counts = &figures.cell_counts;
-        droppable += figures.drop_times.count_until(i64::from(gc_before));
+        let cell_counts = &on_disk.cell_counts;
+        droppable += on_disk.drop_times.count_until(i64::from(gc_before));
         cells += cell_counts.mean() as f64 * cell_counts.count() as f64;
     }
     stats.compression_ratio = (plain > 0).then(|| stored as f64 / plain as f64);
@@ -359,5 +362,5 @@ fn of_sstables(view: &View, now_seconds: u32) -> TableStats {
     stats
 }
 
-/// A file may claim any level; nobody makes more than this.
+/// A file may claim any level; no strategy uses more than this.
 const LEVELS_MAX: usize = 64;

@@ -50,13 +50,13 @@ impl Core {
         created
             .iter()
             .filter_map(|created| tables.get(&created.id))
-            .for_each(|table| self.measure_behind(table));
+            .for_each(|table| self.measure_compaction_debt(table));
         self.compaction_wanted.raise();
         Ok(())
     }
 
-    /// Prepares a table that gets the id of an earlier one: what the log holds of a dropped one stays discarded, and what
-    /// was kept for an unknown one is applied.
+    /// Prepares a table that gets the id of an earlier one: what the log holds of a dropped one
+    /// stays discarded, and what was kept for an unknown one is applied.
     fn readopt(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
         let Some(log) = self.log.load_full() else { return Err(EngineError::Closed) };
         if self.drops.get(table.id).is_some() {
@@ -66,8 +66,8 @@ impl Core {
         self.claim_log(table, false)
     }
 
-    /// Removes the files of a directory: those of an earlier index of the name. An index holds nothing that its table does
-    /// not, and is built again.
+    /// Removes the files of a directory: those of an earlier index of the name. An index holds
+    /// nothing that its table does not, and is built again.
     fn empty_directory(&self, directory: &Path) -> Result<()> {
         let entries =
             self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
@@ -98,8 +98,8 @@ impl Core {
                     }
                     let opened = match component {
                         Component::Data => self.open_sstable(descriptor.clone(), &metadata),
-                        // Written last, so that its SSTable was whole: without Data rows are gone, which must not
-                        // pass for an SSTable that never was.
+                        // Written last, so that its SSTable was whole: without Data rows are gone,
+                        // which must not pass for an SSTable that never was.
                         Component::Toc if !has_data(&entries, &descriptor) => Err(StorageError::corrupt(
                             directory.join(&entry.name),
                             "its SSTable has no Data.db; bring the file back, or remove the SSTable's other files to go on without its rows",
@@ -160,7 +160,7 @@ impl Core {
         let drops_columns = table.try_change_view(|view| {
             let altered = |sstable: &Arc<SSTable>| sstable.with_table(metadata.clone()).map(Arc::new);
             view.sstables = view.sstables.iter().map(altered).collect::<Result<_, _>>()?;
-            view.set_aside = view.set_aside.iter().map(altered).collect::<Result<_, _>>()?;
+            view.quarantined = view.quarantined.iter().map(altered).collect::<Result<_, _>>()?;
             let dropped = |(old, new): (&Option<_>, &Option<_>)| old.is_some() && new.is_none();
             let drops_columns = view.table.columns.iter().zip(&metadata.columns).any(dropped);
             view.table = metadata.clone();
@@ -176,7 +176,7 @@ impl Core {
             // Rows may be gone with them.
             table.change_view(|_| ());
         }
-        self.measure_behind(&table);
+        self.measure_compaction_debt(&table);
         self.row_cache.forget(table.id);
         self.compaction_wanted.raise();
         Ok(())
@@ -264,9 +264,9 @@ impl Core {
 
     /// See [`Engine::truncate`](crate::Engine::truncate).
     ///
-    /// Without SSTables, all there is to remove is in the log: the position up to which it is not wanted any more is noted,
-    /// in one step. Otherwise, or if there is something to keep in a snapshot, everything goes into SSTables first, and these
-    /// go in one transaction.
+    /// Without SSTables, all there is to remove is in the log: the position up to which it is not
+    /// wanted any more is noted, in one step. Otherwise, or if there is something to keep in a
+    /// snapshot, everything goes into SSTables first, and these go in one transaction.
     pub fn truncate(self: &Arc<Self>, id: TableId, keep: Option<&str>) -> Result<()> {
         self.check_running()?;
         if self.phase() == Phase::Recovering {
@@ -278,7 +278,7 @@ impl Core {
         let _no_flush = table.flush.lock();
         let view = table.view();
         let has_sstables =
-            !view.sstables.is_empty() || !view.set_aside.is_empty() || !view.unreadable.is_empty();
+            !view.sstables.is_empty() || !view.quarantined.is_empty() || !view.unreadable.is_empty();
         let is_in_memory = view.memtables().any(|memtable| !memtable.is_empty());
         drop(view);
         if !has_sstables && (keep.is_none() || !is_in_memory) {
@@ -300,7 +300,7 @@ impl Core {
         let committed = self.commit(&table, transaction, &descriptors)?;
         table.change_view(|view| {
             view.sstables = Arc::new([]);
-            view.set_aside = Arc::new([]);
+            view.quarantined = Arc::new([]);
             view.unreadable = Arc::new([]);
         });
         self.row_cache.forget(id);
@@ -316,13 +316,13 @@ impl Core {
         let ends = log.position();
         let begins =
             table.view().flushing.first().map_or(table.view().memtable.begins, |f| f.memtable.begins);
-        // The positions are durable at once. Writes of other tables that were acknowledged before must
-        // not be lost by a crash that the truncation survives.
+        // The positions are durable at once. Writes of other tables that were acknowledged before
+        // must not be lost by a crash that the truncation survives.
         log.sync()?;
         self.positions.discard_up_to(table.id, ends).map_err(|error| match error {
             Discard::Undone(error) => error,
-            // A replay may begin before or after the rows that are still read. Later writes may depend
-            // on them, as those of counters do, so there must be none.
+            // A replay may begin before or after the rows that are still read. Later writes may
+            // depend on them, as those of counters do, so there must be none.
             Discard::Unknown(error) => {
                 log.fail(io::Error::other(format!("whether a table is truncated is unknown: {error}")));
                 error
@@ -398,7 +398,8 @@ fn has_data(entries: &[DirEntry], descriptor: &Descriptor) -> bool {
 }
 
 /// # Errors
-/// When another version's SSTable has the same id: what is known of one would be taken for the other's.
+/// When another version's SSTable has the same id: what is known of one would be taken for the
+/// other's.
 pub(crate) fn check_is_only(entries: &[DirEntry], sstable: &Descriptor) -> Result<()> {
     for version in Version::ALL.into_iter().filter(|version| *version != sstable.version) {
         let other = Descriptor::of_version(&sstable.directory, version, sstable.id);
@@ -414,7 +415,7 @@ pub(crate) fn check_is_only(entries: &[DirEntry], sstable: &Descriptor) -> Resul
     Ok(())
 }
 
-/// Refuses options that say what is not there.
+/// Refuses unsupported options.
 fn check_options(table: &TableMetadata) -> Result<()> {
     CompactionOptions::parse(&table.params.compaction)
         .map(drop)

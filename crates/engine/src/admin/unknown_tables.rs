@@ -1,8 +1,9 @@
 //! Data of tables that the schema does not name.
 //!
-//! A directory, or commit log records, of an unknown table are kept: its row in `system_schema` may have been lost. Only
-//! tables that a [drop record](crate::log::drop_records) names are removed. Unknown ones are listed; a command adopts them, by
-//! creating the table with its old id, or removes them.
+//! A directory, or commit log records, of an unknown table are kept: its row in `system_schema` may
+//! have been lost. Only tables that a [drop record](crate::log::drop_records) names are removed.
+//! Unknown ones are listed; a command adopts them, by creating the table with its old id, or
+//! removes them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,8 +72,8 @@ impl Core {
         self.unknown_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Lists what the schema does not name and no drop record covers. Directories without a file are skipped, unless log
-    /// records of their table are kept.
+    /// Lists what the schema does not name and no drop record covers. Directories without a file
+    /// are skipped, unless log records of their table are kept.
     pub fn find_unknown_tables(&self) -> Result<Vec<UnknownTable>> {
         let tables = self.tables.load();
         let root = self.directory.tables();
@@ -189,8 +190,8 @@ impl Core {
         Ok(size)
     }
 
-    /// Resolves the intents of an interrupted process by the schema: void if it names the table, or if it cannot be trusted.
-    /// Returns those to commit: their tables are dropped.
+    /// Resolves the intents of an interrupted process by the schema: void if it names the table, or
+    /// if it cannot be trusted. Returns those to commit: their tables are dropped.
     pub fn resolve_intents(&self) -> Result<Vec<(TableId, String)>> {
         let tables = self.tables.load();
         let records = self.drops.all();
@@ -205,7 +206,8 @@ impl Core {
             .into_iter()
             .filter(|(id, record)| record.state == DropState::Intended && !names_table(id))
             .collect();
-        // An intent proves no drop. Only a schema that is complete does, and one that lost another table is not.
+        // An intent proves no drop. Only a schema that is complete does, and one that lost another
+        // table is not.
         let is_trusted = intended.is_empty() || (self.may_remove() && self.find_unknown_tables()?.is_empty());
         if !is_trusted {
             for (id, record) in intended.drain(..) {
@@ -220,19 +222,20 @@ impl Core {
         Ok(intended.into_iter().map(|(id, record)| (id, record.path)).collect())
     }
 
-    /// Whether files may be removed in this start: the schema is complete as far as that can be determined.
+    /// Whether files may be removed in this start: the schema is complete as far as that can be
+    /// determined.
     pub fn may_remove(&self) -> bool {
         let is_complete = |table: &Arc<Table>| {
             let view = table.view();
-            view.unreadable.is_empty() && view.set_aside.is_empty()
+            view.unreadable.is_empty() && view.quarantined.is_empty()
         };
         !self.schema_incomplete.load(Ordering::Relaxed)
             && !self.log_damage_skipped.load(Ordering::Relaxed)
             && self.tables.load().values().all(is_complete)
     }
 
-    /// Replays the kept log records of the tables that are known by now, and removes those that a drop record covers.
-    /// The log is open, and nothing else uses the tables.
+    /// Replays the kept log records of the tables that are known by now, and removes those that a
+    /// drop record covers. The log is open, and nothing else uses the tables.
     pub fn settle_unclaimed(self: &Arc<Self>) -> Result<()> {
         let tables = self.tables.load();
         for kept in self.list_unclaimed()? {
@@ -259,8 +262,8 @@ impl Core {
         })
     }
 
-    /// Removes the files of tables whose drop is committed, and forgets records that the log does not need any more. A failure
-    /// is logged: the next start tries again.
+    /// Removes the files of tables whose drop is committed, and forgets records that the log does
+    /// not need any more. A failure is logged: the next start tries again.
     pub fn finish_drops(&self) -> Vec<PathBuf> {
         let mut removed = Vec::new();
         if !self.may_remove() {
@@ -272,7 +275,8 @@ impl Core {
                 continue;
             }
             let path = root.join(&record.path);
-            // An index created later under the same name uses the same directory, which was emptied for it.
+            // An index created later under the same name uses the same directory, which was emptied
+            // for it.
             if self.tables.load().values().any(|table| table.directory == path) {
                 self.drops.removed(id);
                 continue;
@@ -298,7 +302,8 @@ impl Core {
         removed
     }
 
-    /// Forgets the records of tables whose files are gone and of which the log holds no segment any more.
+    /// Forgets the records of tables whose files are gone and of which the log holds no segment any
+    /// more.
     pub fn forget_finished_drops(&self) -> Result<()> {
         let kept = self.list_unclaimed()?;
         let kept = kept.iter().flat_map(|log| log.segments.iter().map(|(id, _, _)| *id)).min();
@@ -310,9 +315,8 @@ impl Core {
         Ok(())
     }
 
-    /// Reports every unknown table once, and removes directories that a CREATE left which did not finish: those without
-    /// any file.
-    /// Returns the ids of unknown tables.
+    /// Reports every unknown table once, and removes directories that a CREATE left which did not
+    /// finish: those without any file. Returns the ids of unknown tables.
     pub fn report_unknown_tables(&self) -> Result<HashSet<TableId>> {
         let found = self.find_unknown_tables()?;
         for unknown in &found {
@@ -410,7 +414,8 @@ impl Core {
         if !still_unknown {
             return Err(EngineError::UnknownTable(unknown.id.unwrap_or(nil)));
         }
-        // The directory of an index does not name its id: any other that is unique names the record.
+        // The directory of an index does not name its id: any other that is unique names the
+        // record.
         let id = unknown.id.unwrap_or_else(|| TableId(self.time_uuid()));
         if let Some(directory) = &unknown.directory {
             let path = self.directory.relative(directory);

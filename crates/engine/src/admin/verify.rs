@@ -25,7 +25,7 @@ impl Core {
         self.check_running()?;
         let view = Arc::clone(&self.table(id)?.view());
         let mut verified = Vec::new();
-        for sstable in view.sstables.iter().chain(&*view.set_aside) {
+        for sstable in view.sstables.iter().chain(&*view.quarantined) {
             let reader = &sstable.reader;
             let result = reader.verify().and_then(|verified| {
                 if extended {

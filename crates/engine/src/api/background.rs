@@ -40,7 +40,8 @@ const FLUSH_CHECK: Duration = Duration::from_secs(1);
 /// How often compactors look for what has become worth it by time alone.
 const COMPACTION_CHECK: Duration = Duration::from_secs(60);
 
-/// How often is looked for caches that are to be saved: about as exact as `..._cache_save_period` is.
+/// How often is looked for caches that are to be saved: about as exact as `..._cache_save_period`
+/// is.
 const CACHES_CHECK: Duration = Duration::from_secs(1);
 
 impl Background {
@@ -82,7 +83,8 @@ impl Background {
         self.compactors.wanted.load(Ordering::Acquire)
     }
 
-    /// Lets so many threads compact, at least one; those beyond end when they have done what they are at.
+    /// Lets so many threads compact, at least one; those beyond end when they have done what they
+    /// are at.
     pub fn set_compactors(&self, count: usize) -> std::io::Result<()> {
         let count = count.max(1);
         let mut alive = self.compactors.alive.lock();
@@ -98,7 +100,7 @@ impl Background {
             let work = move |core: &Arc<Core>| {
                 while core.compaction_wanted.wait(COMPACTION_CHECK) {
                     if compactors.dismisses(number) {
-                        // Whoever stays takes what this one was woken for.
+                        // Another thread does what this one was woken for.
                         core.compaction_wanted.raise();
                         return;
                     }

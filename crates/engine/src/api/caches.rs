@@ -39,14 +39,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets how many keys of a cache are saved at most, the most frequently used ones; until the next
-    /// start.
+    /// Sets how many keys of a cache are saved at most, the most frequently used ones; until the
+    /// next start.
     pub fn set_cache_keys_to_save(&self, cache: CacheKind, most: usize) {
         self.inner.core.saved_caches.set_keys_to_save(cache, most);
     }
 
-    /// Saves the caches that have a save period, as is done periodically and by [`close`](Self::close).
-    /// Errors are logged.
+    /// Saves the caches that have a save period, as is done periodically and by
+    /// [`close`](Self::close). Errors are logged.
     pub fn save_caches(&self) {
         self.inner.core.save_caches();
     }
@@ -58,8 +58,8 @@ impl Engine {
     }
 
     /// Loads the saved caches in the background. Call it once after
-    /// [`finish_recovery`](Self::finish_recovery). `node` identifies the counts of the counter cache.
-    /// Correctness does not depend on the files: damage is logged.
+    /// [`finish_recovery`](Self::finish_recovery). `node` identifies the counts of the counter
+    /// cache. Correctness does not depend on the files: damage is logged.
     pub fn load_saved_caches(&self, node: [u8; 16]) {
         self.inner.core.request_saved_caches(node);
     }

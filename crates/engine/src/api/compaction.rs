@@ -13,7 +13,7 @@ use crate::basics::options::OverlappingTombstones;
 use crate::compaction::Upgraded;
 use crate::store::overlapping::OverlapMetrics;
 use crate::store::progress::{CompactionKind, CompactionTotals, CompletedCompaction, RunningCompaction};
-use crate::store::throttle::gentle_rate;
+use crate::store::throttle::low_priority_rate;
 
 impl Engine {
     /// Writes the memtables of a table, or of all tables, to SSTables.
@@ -33,8 +33,8 @@ impl Engine {
         core.compact(&core.table(id)?, false)
     }
 
-    /// Compacts as [`compact`](Self::compact) does; a size-tiered strategy writes SSTables of a half, a
-    /// quarter and so on.
+    /// Compacts as [`compact`](Self::compact) does; a size-tiered strategy writes SSTables of a
+    /// half, a quarter and so on.
     pub fn compact_split(&self, id: TableId) -> Result<()> {
         let core = &self.inner.core;
         core.compact(&core.table(id)?, true)
@@ -58,8 +58,8 @@ impl Engine {
         core.upgrade_sstables(&core.table(id)?, Upgraded::OtherVersions)
     }
 
-    /// Rewrites each SSTable of a table separately, the oldest first, without the data that newer ones
-    /// shadow; see [`OverlappingTombstones`].
+    /// Rewrites each SSTable of a table separately, the oldest first, without the data that newer
+    /// ones shadow; see [`OverlappingTombstones`].
     pub fn garbage_collect(&self, id: TableId, by: OverlappingTombstones) -> Result<()> {
         let core = &self.inner.core;
         core.garbage_collect(&core.table(id)?, by)
@@ -93,8 +93,8 @@ impl Engine {
         self.inner.core.operations.overlapping.metrics()
     }
 
-    /// Applies the mutation that `note` returns for each compaction that completes from now on, in the
-    /// thread that ran it. A failure is logged, and not retried.
+    /// Applies the mutation that `note` returns for each compaction that completes from now on, in
+    /// the thread that ran it. A failure is logged, and not retried.
     pub fn note_compactions(
         &self,
         note: impl Fn(&CompletedCompaction) -> Option<Mutation> + Send + Sync + 'static,
@@ -121,8 +121,8 @@ impl Engine {
         self.inner.core.operations.stop(|running| running.id == id) > 0
     }
 
-    /// `compaction_throughput`: bytes per second that all compactions together may read from disk; 0 for
-    /// no limit.
+    /// `compaction_throughput`: bytes per second that all compactions together may read from disk;
+    /// 0 for no limit.
     pub fn compaction_throughput(&self) -> u64 {
         self.inner.core.throttle.rate()
     }
@@ -131,7 +131,7 @@ impl Engine {
     pub fn set_compaction_throughput(&self, bytes_a_second: u64) {
         let core = &self.inner.core;
         core.throttle.set_rate(bytes_a_second);
-        core.gentle_throttle.set_rate(gentle_rate(bytes_a_second));
+        core.low_priority_throttle.set_rate(low_priority_rate(bytes_a_second));
     }
 
     /// `concurrent_compactors`: threads that compact.
@@ -139,12 +139,14 @@ impl Engine {
         self.inner.background.compactors()
     }
 
-    /// Sets `concurrent_compactors` until the next start. Running compactions continue to their end.
+    /// Sets `concurrent_compactors` until the next start. Running compactions continue to their
+    /// end.
     pub fn set_concurrent_compactors(&self, count: usize) -> Result<()> {
         self.inner.background.set_compactors(count).map_err(EngineError::Thread)
     }
 
-    /// Runs the compactions that the strategies choose, in the calling thread, until there are none.
+    /// Runs the compactions that the strategies choose, in the calling thread, until there are
+    /// none.
     pub fn run_pending_compactions(&self) {
         self.inner.core.compact_what_is_due();
     }

@@ -15,16 +15,17 @@ use crate::store::core::Core;
 use crate::store::partition_lock::PartitionLock;
 
 impl Engine {
-    /// Applies all mutations or none: they are one record of the commit log. The changes of a partition
-    /// become visible together, and those of index tables not before the others. Returns when the write
-    /// is as durable as `commitlog_sync` guarantees.
+    /// Applies all mutations or none: they are one record of the commit log. The changes of a
+    /// partition become visible together, and those of index tables not before the others. Returns
+    /// when the write is as durable as `commitlog_sync` guarantees.
     ///
-    /// Waits for [admission](Self::admit) first, so whoever holds the lock of a partition admits a
-    /// write that may be large before it takes the lock.
+    /// Waits for [admission](Self::admit) first, so a caller that needs the lock of a partition
+    /// admits a write that may be large before it takes the lock.
     ///
     /// # Errors
-    /// [`EngineError::Interrupted`](crate::EngineError::Interrupted), without an effect, if the request
-    /// of this thread is [interrupted](cassette_rows::interrupt) before the write is admitted.
+    /// [`EngineError::Interrupted`](crate::EngineError::Interrupted), without an effect, if the
+    /// request of this thread is [interrupted](cassette_rows::interrupt) before the write is
+    /// admitted.
     pub fn apply(&self, mutations: &[Mutation]) -> Result<()> {
         self.apply_with(mutations, Durability::Configured)
     }
@@ -34,8 +35,9 @@ impl Engine {
         self.inner.core.apply(mutations, durability).map(drop)
     }
 
-    /// [Applies](Self::apply) a schema change. When this returns, the change is durable in the commit
-    /// log, and its part in tables for which `is_schema` returns true is durable outside the log too.
+    /// [Applies](Self::apply) a schema change. When this returns, the change is durable in the
+    /// commit log, and its part in tables for which `is_schema` returns true is durable outside the
+    /// log too.
     ///
     /// # Errors
     /// [`EngineError::OnlyInLog`] if the change took effect and is durable in the commit log alone.
@@ -48,9 +50,9 @@ impl Engine {
         self.inner.core.apply_schema(mutations, is_schema)
     }
 
-    /// Admits a write, unless it would have to wait: for its turn, for memory, for compactions or for
-    /// the commit log. `permit` is what the write has been admitted to before, perhaps when it was
-    /// smaller. On failure nothing is held, and [`admit`](Self::admit) waits.
+    /// Admits a write, unless it would have to wait: for its turn, for memory, for compactions or
+    /// for the commit log. `permit` is what the write has been admitted to before, perhaps when it
+    /// was smaller. On failure nothing is held, and [`admit`](Self::admit) waits.
     ///
     /// # Errors
     /// What the write needs.
@@ -62,12 +64,12 @@ impl Engine {
         self.inner.core.try_admit(mutations, permit)
     }
 
-    /// Waits until a write can be admitted. No lock of a partition may be held: a large write that has
-    /// been admitted, and stalls all others, may wait for that lock.
+    /// Waits until a write can be admitted. No lock of a partition may be held: a large write that
+    /// has been admitted, and stalls all others, may wait for that lock.
     ///
     /// # Errors
-    /// [`EngineError::Interrupted`](crate::EngineError::Interrupted), if the request of this thread is
-    /// [interrupted](cassette_rows::interrupt) first; those of [`apply`](Self::apply).
+    /// [`EngineError::Interrupted`](crate::EngineError::Interrupted), if the request of this thread
+    /// is [interrupted](cassette_rows::interrupt) first; those of [`apply`](Self::apply).
     pub fn admit(&self, demand: &WriteDemand) -> Result<WritePermit<'_>> {
         self.inner.core.admit(demand)
     }
@@ -83,14 +85,14 @@ impl Engine {
         self.inner.core.apply_admitted(mutations, durability, Some(permit)).map(drop)
     }
 
-    /// Returns whether [`apply`](Self::apply) would block now: for a disk, as `commitlog_sync` `group`
-    /// and `batch` do with every write, for space in memtables, for compactions, or for large writes of
-    /// other clients.
+    /// Returns whether [`apply`](Self::apply) would block now: for a disk, as `commitlog_sync`
+    /// `group` and `batch` do with every write, for space in memtables, for compactions, or for
+    /// large writes of other clients.
     pub fn apply_would_wait(&self) -> bool {
         let core = &self.inner.core;
         !matches!(core.options.commitlog_sync, SyncMode::Periodic { .. })
             || core.memory.is_contended()
-            || core.holds_writers_up()
+            || core.stalls_writes()
     }
 
     /// Waits for the lock of a partition, for a write that depends on a read. Plain writes do not
@@ -102,8 +104,9 @@ impl Engine {
         self.inner.core.partition_locks.lock(id, key)
     }
 
-    /// Waits for the locks of many partitions, for a write of all of them that depends on reads. As with
-    /// [`lock_partition`](Self::lock_partition), a thread that holds any must not acquire more.
+    /// Waits for the locks of many partitions, for a write of all of them that depends on reads. As
+    /// with [`lock_partition`](Self::lock_partition), a thread that holds any must not acquire
+    /// more.
     ///
     /// # Errors
     /// If the request of this thread is [interrupted](cassette_rows::interrupt) first.
@@ -114,8 +117,8 @@ impl Engine {
         self.inner.core.partition_locks.lock_all(partitions)
     }
 
-    /// Locks partitions as [`lock_partitions`](Self::lock_partitions) does, unless another thread holds
-    /// one of them.
+    /// Locks partitions as [`lock_partitions`](Self::lock_partitions) does, unless another thread
+    /// holds one of them.
     pub fn try_lock_partitions<'k>(
         &self,
         partitions: impl Iterator<Item = (TableId, &'k DecoratedKey)>,
@@ -138,15 +141,15 @@ impl Engine {
         self.read_first(id, key, selection, None)
     }
 
-    /// Returns whether memtables and bloom filters allow that a partition is stored, without reading a
-    /// disk; `false` is certain.
+    /// Returns whether memtables and bloom filters allow that a partition is stored, without
+    /// reading a disk; `false` is certain.
     pub fn may_contain(&self, id: TableId, key: &DecoratedKey) -> Result<bool> {
         let core = &self.inner.core;
         core.may_contain(&*core.table(id)?, key)
     }
 
-    /// Reads a partition as [`read`](Self::read) does, for a caller that stops after `rows` live rows:
-    /// then the row cache can answer from the first rows of a partition.
+    /// Reads a partition as [`read`](Self::read) does, for a caller that stops after `rows` live
+    /// rows: then the row cache can answer from the first rows of a partition.
     pub fn read_first(
         &self,
         id: TableId,
@@ -184,8 +187,8 @@ impl Engine {
         Ok(core.counter_cache.is_enabled().then(|| core.counters(&table, key)))
     }
 
-    /// Reads the partitions of a range in token order, merged, with their tombstones. Reads at most a
-    /// few partitions ahead of the caller.
+    /// Reads the partitions of a range in token order, merged, with their tombstones. Reads at most
+    /// a few partitions ahead of the caller.
     pub fn scan(
         &self,
         id: TableId,

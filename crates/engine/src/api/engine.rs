@@ -40,8 +40,9 @@ impl Engine {
         Ok(Self { inner: Arc::new(Inner { background: Background::new(core.clone()), core }) })
     }
 
-    /// Applies the logged mutations of the tables that were created since the last call. Call it once
-    /// with the system tables, and again when the user tables that they name have been created.
+    /// Applies the logged mutations of the tables that were created since the last call. Call it
+    /// once with the system tables, and again when the user tables that they name have been
+    /// created.
     ///
     /// # Errors
     /// If the log is damaged where no crash damages it:
@@ -51,8 +52,8 @@ impl Engine {
     }
 
     /// Ends recovery: replays the log for tables that were created since the last
-    /// [`replay`](Self::replay). Call it when all tables have been created. Files and log records of
-    /// tables that a drop record names are removed; those of other tables are kept and reported.
+    /// [`replay`](Self::replay). Call it when all tables have been created. Files and log records
+    /// of tables that a drop record names are removed; those of other tables are kept and reported.
     /// Writes are accepted and background work begins.
     pub fn finish_recovery(&self) -> Result<ReplaySummary> {
         let summary = self.inner.core.finish_recovery()?;
@@ -67,8 +68,8 @@ impl Engine {
         self.inner.core.schema_incomplete.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether replay skipped damage, so that the schema may lack something. Then this start
-    /// removes no files.
+    /// Returns whether replay skipped damage, so that the schema may lack something. Then this
+    /// start removes no files.
     pub fn log_damage_skipped(&self) -> bool {
         self.inner.core.log_damage_skipped.load(Ordering::Relaxed)
     }
@@ -97,8 +98,8 @@ impl Engine {
         &self.inner.core.options
     }
 
-    /// Stops the engine: flushes or logs everything durably, and releases the directory. Rejects all
-    /// later operations; streams that are being read stay valid.
+    /// Stops the engine: flushes or logs everything durably, and releases the directory. Rejects
+    /// all later operations; streams that are being read stay valid.
     pub fn close(&self) -> Result<()> {
         let core = &self.inner.core;
         if core.phase() == Phase::Closed {
@@ -118,7 +119,8 @@ impl Engine {
             core.save_caches();
         }
         core.set_phase(Phase::Closed);
-        // Writers that were past the check of the phase finish. Later ones that would not log see it and are refused, ...
+        // Writers that were past the check of the phase finish. Later ones that would not log see
+        // it and are refused, ...
         let wait_for_writers =
             || core.tables.load().values().for_each(|table| drop(table.write_order.write()));
         wait_for_writers();

@@ -14,9 +14,9 @@ use crate::basics::error::Result;
 use crate::compaction::ScrubbedSSTable;
 
 impl Engine {
-    /// Takes a snapshot of each table, with the schema.cql specified beside it: of all tables, or of
-    /// none after an error. Flushes memtables first, one table after the other: a snapshot of several
-    /// tables is not of one moment.
+    /// Takes a snapshot of each table, with the schema.cql specified beside it: of all tables, or
+    /// of none after an error. Flushes memtables first, one table after the other: a snapshot of
+    /// several tables is not of one moment.
     pub fn snapshot(
         &self,
         tables: &[(TableId, String)],
@@ -41,11 +41,11 @@ impl Engine {
     }
 
     /// Adds all SSTables of a directory to a table: those that Cassandra wrote, or that a snapshot
-    /// holds. After an error the table and its directory are unchanged. After a crash the table has all
-    /// or none; SSTables that were to be moved may then still be in the directory, and do no harm there.
-    /// Snapshots and backups are linked, or copied with [`ImportOptions::copy_data`], never moved.
-    /// Other directories within the data directory are refused, whatever path, link or mount leads to
-    /// them.
+    /// holds. After an error the table and its directory are unchanged. After a crash the table has
+    /// all or none; SSTables that were to be moved may then still be in the directory, and do no
+    /// harm there. Snapshots and backups are linked, or copied with [`ImportOptions::copy_data`],
+    /// never moved. Other directories within the data directory are refused, whatever path, link or
+    /// mount leads to them.
     ///
     /// # Errors
     /// [`EngineError::ImportRefused`] names the file that does not fit, and the reason.
@@ -60,25 +60,26 @@ impl Engine {
         Ok(imported)
     }
 
-    /// Adds the SSTables that were put into the table's directory while it was open: all of them, or
-    /// none after an error; their files stay in place. Running compactions of the table stop, and are
-    /// chosen again later.
+    /// Adds the SSTables that were put into the table's directory while it was open: all of them,
+    /// or none after an error; their files stay in place. Running compactions of the table stop,
+    /// and are chosen again later.
     pub fn refresh(&self, id: TableId) -> Result<Vec<ImportedSSTable>> {
         let found = self.inner.core.refresh(id)?;
         self.inner.core.compaction_wanted.raise();
         Ok(found)
     }
 
-    /// Reads every SSTable of a table completely and compares it with its checksums and its index; with
-    /// `extended`, also every value with its type. Damage to one SSTable does not stop the others.
+    /// Reads every SSTable of a table completely and compares it with its checksums and its index;
+    /// with `extended`, also every value with its type. Damage to one SSTable does not stop the
+    /// others.
     pub fn verify(&self, id: TableId, extended: bool) -> Result<Vec<VerifiedSSTable>> {
         self.inner.core.verify(id, extended)
     }
 
     /// Rewrites each SSTable of a table with all that can be read of it, also those that reads skip
-    /// because they are corrupt. Running compactions stop. With `keep`, the text of a schema.cql, takes
-    /// a snapshot `pre-scrub-<milliseconds>` first. An SSTable that cannot be scrubbed stays as it is,
-    /// and does not stop the others.
+    /// because they are corrupt. Running compactions stop. With `keep`, the text of a schema.cql,
+    /// takes a snapshot `pre-scrub-<milliseconds>` first. An SSTable that cannot be scrubbed stays
+    /// as it is, and does not stop the others.
     pub fn scrub(
         &self,
         id: TableId,

@@ -62,8 +62,8 @@ impl Engine {
         Ok(table.view().sstables.iter().map(info).collect())
     }
 
-    /// Returns the level of each SSTable of a table. Below L0, one that shares tokens with another of its
-    /// level counts as one of L0.
+    /// Returns the level of each SSTable of a table. Below L0, one that shares tokens with another
+    /// of its level counts as one of L0.
     pub fn sstable_levels(&self, id: TableId) -> Result<Vec<u32>> {
         let core = &self.inner.core;
         Ok(core.levels(&*core.table(id)?))

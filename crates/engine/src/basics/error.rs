@@ -24,7 +24,8 @@ pub enum EngineError {
         /// The table that has it.
         name: String,
     },
-    /// Commit log records that were kept for the table have columns that it lacks: their cells would be lost.
+    /// Commit log records that were kept for the table have columns that it lacks: their cells
+    /// would be lost.
     #[error(
         "{table}: its commit log records have columns that it lacks: {}; create it with them (CREATE TABLE ... WITH id = {})",
         columns.join(", "), id.0
@@ -37,7 +38,7 @@ pub enum EngineError {
         /// The names of the columns.
         columns: Vec<String>,
     },
-    /// The table's options ask for what does not exist, or is not there yet.
+    /// The table's options require something that is not supported.
     #[error("{table}: {detail}")]
     InvalidOptions {
         /// Keyspace and name of the table.
@@ -67,8 +68,8 @@ pub enum EngineError {
     /// The commit log could not be opened or replayed.
     #[error(transparent)]
     OpenCommitLog(#[from] OpenError),
-    /// Memtables hold all the memory they may, and could not be flushed. Writes are accepted again when that succeeds; it is
-    /// tried every second. Reads go on.
+    /// Memtables hold all the memory they may, and could not be flushed. Writes are accepted again
+    /// when that succeeds; it is tried every second. Reads go on.
     #[error(
         "write refused: memtables hold their limit of {limit} bytes (memtable_heap_space), and flushing failed: {cause}"
     )]
@@ -78,7 +79,8 @@ pub enum EngineError {
         /// Why the last flush failed.
         cause: Arc<EngineError>,
     },
-    /// A schema change took effect, and could be written neither to the schema journal nor to SSTables.
+    /// A schema change took effect, and could be written neither to the schema journal nor to
+    /// SSTables.
     #[error(
         "the schema change took effect, but only the commit log holds it: {cause}; writing it elsewhere is tried again every \
          second"
@@ -104,12 +106,13 @@ pub enum EngineError {
     /// Replay comes before [`Engine::finish_recovery`](crate::Engine::finish_recovery).
     #[error("recovery has ended: nothing can be replayed")]
     Recovered,
-    /// An SSTable of the table could not be opened at the start, so that some of its rows would be missing.
+    /// An SSTable of the table could not be opened at the start, so that some of its rows would be
+    /// missing.
     #[error(
         "{table} cannot be read, since one of its SSTables could not be opened: {cause}; put that right, or move the SSTable's \
          files away to go on without its rows (cassette sstable shows and exports them), then nodetool refresh or start again"
     )]
-    NotWhole {
+    TableIncomplete {
         /// The table.
         table: String,
         /// The file, and what is wrong with it.
@@ -118,14 +121,15 @@ pub enum EngineError {
     /// The engine has been closed.
     #[error("the engine is closed")]
     Closed,
-    /// The engine refuses everything until the next start: after a corruption (`disk_failure_policy: stop`), or because a
-    /// thread of its own has panicked.
+    /// The engine refuses everything until the next start: after a corruption
+    /// (`disk_failure_policy: stop`), or because a background thread has panicked.
     #[error("the engine has stopped: {reason}")]
     Stopped {
         /// Why.
         reason: String,
     },
-    /// A flush or compaction gave up: its table was dropped, the engine is closing, or a command took its place.
+    /// A flush or compaction gave up: its table was dropped, the engine is closing, or a command
+    /// took its place.
     #[error("given up: the table was dropped, the engine is closing, or a command came in between")]
     Cancelled,
     /// A compaction, or a command that compacts, was told to stop.
@@ -160,11 +164,11 @@ pub enum EngineError {
         /// Bytes left.
         available: u64,
     },
-    /// A write was held up because compaction is behind, for as long as it may be.
+    /// A write was stalled by compaction debt for as long as it may be.
     #[error(
         "{table}: write refused: {sstables} SSTables wait to be compacted, and writes stop at {limit} (compaction_backpressure_stop_sstables)"
     )]
-    CompactionBehind {
+    CompactionDebt {
         /// The table.
         table: String,
         /// SSTables that reads would be spared if compaction had caught up.

@@ -18,8 +18,8 @@ pub enum PartitionPosition {
 
 /// The partitions between two places, in order of (token, key).
 ///
-/// Whether a bound at [`PartitionPosition::Before`] or [`PartitionPosition::After`] is included makes no difference:
-/// no partition lies there.
+/// Whether a bound at [`PartitionPosition::Before`] or [`PartitionPosition::After`] is included
+/// makes no difference: no partition lies there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
     /// Where it begins.
@@ -70,7 +70,8 @@ impl KeyRange {
         Self { start: Bound::Included(PartitionPosition::At(key)), end: self.end }
     }
 
-    /// The same range with keys for bounds. The empty key, which no partition has, comes before all keys of its token.
+    /// The same range with keys for bounds. The empty key, which no partition has, comes before all
+    /// keys of its token.
     pub(crate) fn bounds(&self) -> KeyBounds {
         let before = |token| DecoratedKey::with_token(token, Bytes::new());
         let after = |token: Token| token.0.checked_add(1).map(|next| before(Token(next)));

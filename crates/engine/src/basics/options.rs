@@ -15,65 +15,77 @@ use crate::log::commitlog::{ReplayPolicy, SyncMode};
 /// How an engine is to behave.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The directory that holds everything: tables in `data/<keyspace>/<table>-<id>/`, the log in `commitlog/`.
+    /// The directory that holds everything: tables in `data/<keyspace>/<table>-<id>/`, the log in
+    /// `commitlog/`.
     pub data_dir: PathBuf,
     /// `commitlog_sync` and its period or window: when a write is acknowledged. Periodic, 10 s.
     pub commitlog_sync: SyncMode,
-    /// `commitlog_segment_size`, bytes; the largest mutation, before its index entries and view rows, is half of it. 32 MiB.
+    /// `commitlog_segment_size`, bytes; the largest mutation, before its index entries and view
+    /// rows, is half of it. 32 MiB.
     pub commitlog_segment_size: u32,
-    /// `commitlog_total_space`, bytes: beyond it the tables with the oldest unflushed writes are flushed. 1 GiB.
+    /// `commitlog_total_space`, bytes: beyond it the tables with the oldest unflushed writes are
+    /// flushed. 1 GiB.
     pub commitlog_total_space: u64,
     /// What replay does about a damaged commit log. Stop.
     pub commitlog_replay: ReplayPolicy,
-    /// `memtable_heap_space`, bytes that all memtables together may hold; writers wait beyond it. 256 MiB, or an eighth of the memory if
-    /// that is less.
+    /// `memtable_heap_space`, bytes that all memtables together may hold; writers wait beyond it.
+    /// 256 MiB, or an eighth of the memory if that is less.
     pub memtable_heap_space: usize,
-    /// `memtable_cleanup_threshold`: the share of the heap space beyond which the largest memtable is flushed. `None`, the
-    /// default, is 1 / (`memtable_flush_writers` + 1).
+    /// `memtable_cleanup_threshold`: the share of the heap space beyond which the largest memtable
+    /// is flushed. `None`, the default, is 1 / (`memtable_flush_writers` + 1).
     pub memtable_cleanup_threshold: Option<f64>,
     /// `memtable_flush_writers`: threads that flush. 2.
     pub memtable_flush_writers: usize,
-    /// `file_cache_size`, bytes of decompressed chunks kept in memory. 512 MiB, or a sixteenth of the memory if that is less.
+    /// `file_cache_size`, bytes of decompressed chunks kept in memory. 512 MiB, or a sixteenth of
+    /// the memory if that is less.
     pub file_cache_size: u64,
-    /// `disk_access_mode`: how SSTables are read. Standard. Where they are mapped, reads cost less, above all of data that
-    /// does not compress; but a read that the disk fails ends the process, as does a file that another process cuts
-    /// short, and what the process is said to hold in memory counts the mapped pages.
+    /// `disk_access_mode`: how SSTables are read. Standard. Where they are mapped, reads cost less,
+    /// above all of data that does not compress; but a read that the disk fails ends the process,
+    /// as does a file that another process cuts short, and what the process is said to hold in
+    /// memory counts the mapped pages.
     pub disk_access_mode: DiskAccessMode,
-    /// `column_index_size`, bytes of a partition that its index of rows sums up in one block. 64 KiB.
+    /// `column_index_size`, bytes of a partition that its index of rows sums up in one block. 64
+    /// KiB.
     pub column_index_size: u32,
-    /// `key_cache_size`, bytes of places of partitions in SSTables kept in memory; 0 for none. 50 MiB.
+    /// `key_cache_size`, bytes of places of partitions in SSTables kept in memory; 0 for none. 50
+    /// MiB.
     pub key_cache_size: u64,
-    /// `row_cache_size`, bytes of merged rows kept in memory for tables whose `caching` has `rows_per_partition`; 0, the
-    /// default, for none.
+    /// `row_cache_size`, bytes of merged rows kept in memory for tables whose `caching` has
+    /// `rows_per_partition`; 0, the default, for none.
     pub row_cache_size: u64,
-    /// `counter_cache_size`, bytes of this node's counts kept in memory, so that increments need not read; 0 for none. 50 MiB.
+    /// `counter_cache_size`, bytes of this node's counts kept in memory, so that increments need
+    /// not read; 0 for none. 50 MiB.
     pub counter_cache_size: u64,
-    /// `key_cache_migrate_during_compaction`: whether a compaction notes in the key cache where the partitions are now whose
-    /// places it held. Yes.
+    /// `key_cache_migrate_during_compaction`: whether a compaction notes in the key cache where the
+    /// partitions are now whose places it held. Yes.
     pub key_cache_migrate_during_compaction: bool,
     /// What of the caches is saved for the next start.
     pub saved_caches: SavedCachesOptions,
     /// `concurrent_compactors`: threads that compact. 2.
     pub concurrent_compactors: usize,
-    /// `compaction_throughput`, bytes a second that all compactions together may read from disk; 0 for no limit. 64 MiB.
+    /// `compaction_throughput`, bytes a second that all compactions together may read from disk; 0
+    /// for no limit. 64 MiB.
     pub compaction_throughput: u64,
     /// `flush_compression`: how flushed SSTables are compressed. Fast.
     pub flush_compression: FlushCompression,
     /// `disk_failure_policy`: what is done about corrupt SSTables. Ignore: a
     /// request that meets one fails, and no request is answered without the rows it holds.
     pub disk_failure_policy: DiskFailurePolicy,
-    /// `auto_snapshot`: whether a table that is truncated or dropped with data in it leaves a snapshot. Yes.
+    /// `auto_snapshot`: whether a table that is truncated or dropped with data in it leaves a
+    /// snapshot. Yes.
     pub auto_snapshot: bool,
     /// `auto_snapshot_ttl`, seconds: after that time such a snapshot is removed. Never.
     pub auto_snapshot_ttl_seconds: Option<u32>,
-    /// How compactions use newer SSTables that overlap them, where a table does not say. Not at all.
+    /// How compactions use newer SSTables that overlap them, where a table does not say. Not at
+    /// all.
     pub overlapping: OverlappingOptions,
-    /// When writers are held up because compaction is behind.
+    /// When compaction debt stalls writes.
     pub backpressure: BackpressureOptions,
     /// Receives the partitions that flushes and compactions write. The default ignores them.
     pub partition_observer: Option<Arc<dyn PartitionObserver>>,
-    /// Whether to flush, compact and sync in threads of the engine's own. Without them the threads that write flush when
-    /// that is due, and compactions wait for a command, so that a run can be repeated exactly.
+    /// Whether to flush, compact and sync in threads of the engine's own. Without them the threads
+    /// that write flush when that is due, and compactions wait for a command, so that a run can be
+    /// repeated exactly.
     pub background_threads: bool,
 }
 
@@ -168,7 +180,8 @@ pub enum FlushCompression {
     Table,
 }
 
-/// `provide_overlapping_tombstones`: what of newer SSTables outside a compaction may remove data from it.
+/// `provide_overlapping_tombstones`: what of newer SSTables outside a compaction may remove data
+/// from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum OverlappingTombstones {
     /// Nothing.
@@ -222,8 +235,8 @@ pub struct OverlappingOptions {
     pub max_sources: usize,
     /// What is done with a partition that has more.
     pub policy: SourcesPolicy,
-    /// The share of an SSTable's bytes that newer ones have to shadow for it to be compacted alone, where nothing else is to be
-    /// done; from [`LEAST_GARBAGE_THRESHOLD`] to 1. A tenth.
+    /// The share of an SSTable's bytes that newer ones have to shadow for it to be compacted alone,
+    /// where nothing else is to be done; from [`LEAST_GARBAGE_THRESHOLD`] to 1. A tenth.
     pub threshold: f64,
 }
 
@@ -244,15 +257,18 @@ impl Default for OverlappingOptions {
     }
 }
 
-/// When writers are held up because compaction is behind. What is counted is how many SSTables of a table reads would be spared if it had
-/// caught up: those of L0 under leveled compaction, those that wait in full buckets, windows or levels under others.
+/// When compaction debt stalls writes. The debt of a table is the number of SSTables that reads
+/// would be spared if compaction had caught up: those of L0 under leveled compaction, those that
+/// wait in full buckets, windows or levels under others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackpressureOptions {
-    /// From so many SSTables on each write of the table waits a little, the longer the more there are. 64.
+    /// From so many SSTables on each write of the table waits a little, the longer the more there
+    /// are. 64.
     pub slowdown_sstables: usize,
     /// With so many writes wait until there are fewer; 0 switches all of this off. 256.
     pub stop_sstables: usize,
-    /// How long a write waits at most before it goes through, or, with `stop_sstables`, is refused. 10 s.
+    /// How long a write waits at most before it goes through, or, with `stop_sstables`, is refused.
+    /// 10 s.
     pub stop_timeout: std::time::Duration,
 }
 
@@ -265,13 +281,14 @@ impl Default for BackpressureOptions {
 /// `disk_failure_policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskFailurePolicy {
-    /// A corrupt SSTable is set aside: it is left out of later reads and compactions, and its files stay. So is one that cannot be
-    /// opened at the start.
+    /// A corrupt SSTable is quarantined: later reads and compactions skip it, and its files stay.
+    /// So is one that cannot be opened at the start.
     BestEffort,
-    /// After a corrupt SSTable was met, the engine refuses everything; with one that cannot be opened it does not start.
+    /// After a corrupt SSTable was met, the engine refuses everything; with one that cannot be
+    /// opened it does not start.
     Stop,
-    /// Requests that meet a corrupt SSTable fail; nothing else changes. With one that cannot be opened at the start all reads of its
-    /// table fail.
+    /// Requests that meet a corrupt SSTable fail; nothing else changes. With one that cannot be
+    /// opened at the start all reads of its table fail.
     Ignore,
 }
 
@@ -343,7 +360,8 @@ impl Options {
         self.check_sizes(memory)
     }
 
-    /// Refuses caches and memtables that are larger than `memory`, bytes; `None` when that is not known.
+    /// Refuses caches and memtables that are larger than `memory`, bytes; `None` when that is not
+    /// known.
     pub(crate) fn check_sizes(&self, memory: Option<u64>) -> Result<()> {
         let Some(memory) = memory else { return Ok(()) };
         let sizes = [
@@ -364,14 +382,14 @@ impl Options {
         }
     }
 
-    /// Cassandra's `max_mutation_size`, bytes, by its default: half of `commitlog_segment_size`. What statements may change in
-    /// one partition; the engine itself accepts more.
+    /// Cassandra's `max_mutation_size`, bytes, by its default: half of `commitlog_segment_size`.
+    /// What statements may change in one partition; the engine itself accepts more.
     pub fn mutation_size_max(&self) -> u32 {
         self.commitlog_segment_size / 2
     }
 
-    /// Bytes of the largest write as a commit log record, with its index entries and view rows: a mutation must fit, and
-    /// more than all memtables may hold does not.
+    /// Bytes of the largest write as a commit log record, with its index entries and view rows: a
+    /// mutation must fit, and more than all memtables may hold does not.
     pub fn record_size_max(&self) -> u32 {
         const MOST: u32 = 1 << 30;
         let memtables = u32::try_from(self.memtable_heap_space).unwrap_or(MOST);
@@ -384,16 +402,19 @@ impl Options {
     }
 }
 
-/// What `memtable_cleanup_threshold` may be: at 1 and above no memtable would be flushed before writers wait for that.
+/// What `memtable_cleanup_threshold` may be: at 1 and above no memtable would be flushed before
+/// writers wait for that.
 const THRESHOLDS: (f64, f64) = (0.01, 0.99);
 
-/// Cassandra's is the smaller of 512 MiB and a quarter of the heap, which is a quarter of the memory by default.
+/// Cassandra's is the smaller of 512 MiB and a quarter of the heap, which is a quarter of the
+/// memory by default.
 fn default_file_cache_size(memory: Option<u64>) -> u64 {
     const MOST: u64 = 512 << 20;
     memory.map_or(MOST / 2, |memory| MOST.min(memory / 16))
 }
 
-/// On a small machine less than what is enough elsewhere, so that it starts with what the caches take, too.
+/// On a small machine less than what is enough elsewhere, so that it starts with what the caches
+/// take, too.
 fn default_memtable_heap_space(memory: Option<u64>) -> usize {
     const MOST: u64 = 256 << 20;
     memory.map_or(MOST, |memory| MOST.min(memory / 8)) as usize
@@ -438,7 +459,7 @@ mod tests {
         assert_eq!(default_file_cache_size(Some(1 << 40)), 512 << 20);
     }
 
-    /// Writes hung for ever where these were taken.
+    /// Writes hung where these values were accepted.
     #[test]
     fn settings_that_cannot_work_are_refused_in_cassandras_words() {
         type Change = fn(&mut Options);

@@ -32,8 +32,8 @@ pub struct WrittenRow<'r> {
     pub now: u32,
 }
 
-/// Receives every partition that a flush or a compaction has written. Called on the thread that writes, so it must be
-/// quick and must not call the engine.
+/// Receives every partition that a flush or a compaction has written. Called on the thread that
+/// writes, so it must be quick and must not call the engine.
 pub trait PartitionObserver: Debug + Send + Sync {
     /// Whether partitions of this size are of interest.
     fn wants(&self, size: PartitionSize) -> bool;

@@ -1,7 +1,8 @@
 //! Traces: what is done for one request, in the words that people know from Cassandra's.
 //!
-//! A request runs on one thread from its first to its last step, so its trace is the thread's. Where nothing is traced an
-//! activity costs the look at one thread-local byte; its text is not made.
+//! A request runs on one thread from its first to its last step, so its trace is the thread's.
+//! Where nothing is traced an activity costs the look at one thread-local byte; its text is not
+//! made.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -53,8 +54,8 @@ pub struct Traced<T> {
     pub elapsed: Duration,
 }
 
-/// Does `work` and notes what is [traced](trace) on this thread meanwhile. A trace within a trace is part of it: the outer
-/// one gets no events of the inner.
+/// Does `work` and notes what is [traced](trace) on this thread meanwhile. A trace within a trace
+/// is part of it: the outer one gets no events of the inner.
 pub fn collect<T>(work: impl FnOnce() -> T) -> Traced<T> {
     /// Ends the trace also when the work panics: the thread goes on to serve others.
     struct Ends(bool, Option<Trace>);
@@ -81,7 +82,7 @@ mod tests {
 
     #[test]
     fn activities_are_noted_while_traced_and_their_texts_are_not_made_otherwise() {
-        trace(|| -> String { panic!("nobody asked") });
+        trace(|| -> String { panic!("tracing is off") });
         let traced = collect(|| {
             trace(|| "one");
             trace(|| format!("{}", 2));

@@ -63,9 +63,9 @@ impl Core {
             };
             tasks.into_iter().map(work).collect()
         };
-        // Each is let go of when it is done.
+        // Each releases its inputs when it is done.
         let done = work.into_iter().try_for_each(|work| self.run_compaction(table, &work));
-        self.measure_behind(table);
+        self.measure_compaction_debt(table);
         done
     }
 
@@ -108,7 +108,8 @@ impl Core {
         self.rewrite_each(table, CompactionKind::GarbageCollect, Some(by), |_| true)
     }
 
-    /// Rewrites each SSTable of a version that is wanted by itself, the oldest first. It keeps its level.
+    /// Rewrites each SSTable of a version that is wanted by itself, the oldest first. It keeps its
+    /// level.
     fn rewrite_each(
         self: &Arc<Self>,
         table: &Arc<Table>,
@@ -131,7 +132,7 @@ impl Core {
     /// See [`Engine::set_autocompaction`](crate::Engine::set_autocompaction).
     pub fn set_autocompaction(&self, table: &Table, on: bool) {
         table.compaction.lock().autocompaction = Some(on);
-        self.measure_behind(table);
+        self.measure_compaction_debt(table);
         self.compaction_wanted.raise();
     }
 }

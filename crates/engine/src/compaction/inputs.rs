@@ -17,8 +17,8 @@ use crate::store::sstable_handle::{SSTable, Watched};
 /// How many partitions were merged from how many SSTables.
 pub(super) type Merged = Arc<Mutex<BTreeMap<u32, u64>>>;
 
-/// Everything in some SSTables, merged. SSTables that share no keys are read one after the other: a compaction of a level with
-/// the next one merges two streams, not dozens.
+/// Everything in some SSTables, merged. SSTables that share no keys are read one after the other: a
+/// compaction of a level with the next one merges two streams, not dozens.
 pub(super) fn merged(
     sstables: &[Arc<SSTable>],
     table: &Arc<TableMetadata>,

@@ -1,12 +1,14 @@
-//! Compaction: SSTables are merged into fewer, and what nothing needs any more is left out.
+//! Compaction: SSTables are merged into fewer, without what nothing needs any more.
 //!
-//! What to compact is decided by pure functions over a [`Tree`](tree::Tree) ([`size_tiered`], [`leveled`], [`time_window`],
-//! [`unified`], [`tombstones`]), and where they find nothing to do, by what newer SSTables shadow ([`garbage`]); [`run`](self)
-//! does it, as one [`Transaction`](crate::store::transaction::Transaction): after a crash at any step there are the inputs or the outputs.
+//! [Strategies](crate::strategies), which are pure functions over a
+//! [`Tree`](crate::strategies::tree::Tree), choose what to compact; where they find nothing to do,
+//! [`overlap`] chooses by what newer SSTables shadow. [`run`] carries it out, as one
+//! [`Transaction`](crate::store::transaction::Transaction): after a crash at any step there are the
+//! inputs or the outputs.
 
 mod commands;
-mod garbage;
 mod inputs;
+mod overlap;
 mod pace;
 mod purge;
 mod run;

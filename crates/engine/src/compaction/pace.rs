@@ -56,7 +56,7 @@ impl<'a> Pace<'a> {
         let stops = || self.running.is_stopped() || self.gives_up();
         self.core.throttle.take(read - self.taken, stops);
         if self.priority.is_low {
-            self.core.gentle_throttle.take(read - self.taken, stops);
+            self.core.low_priority_throttle.take(read - self.taken, stops);
         }
         if self.gives_up() {
             return Err(EngineError::Cancelled);

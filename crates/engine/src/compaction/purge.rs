@@ -13,8 +13,8 @@ use crate::store::sstable_handle::SSTable;
 use crate::store::table::{Table, View};
 use crate::strategies::tombstones::{Lifetime, fully_expired};
 
-/// Purges by gc_grace and by what overlaps: a tombstone goes when all data outside the compaction that may belong to the
-/// partition is newer.
+/// Purges by gc_grace and by what overlaps: a tombstone goes when all data outside the compaction
+/// that may belong to the partition is newer.
 pub(super) struct Purge {
     table: Arc<Table>,
     /// The compaction's inputs.
@@ -74,14 +74,15 @@ impl PurgePolicy for Purge {
     }
 }
 
-/// The SSTables of a view that a compaction of `compacting` does not read, those set aside among them.
+/// The SSTables of a view that a compaction of `compacting` does not read, including quarantined
+/// ones.
 fn outside<'a>(view: &'a View, compacting: &HashSet<SSTableId>) -> impl Iterator<Item = &'a Arc<SSTable>> {
-    let all = view.sstables.iter().chain(&*view.set_aside);
+    let all = view.sstables.iter().chain(&*view.quarantined);
     all.filter(move |sstable| !compacting.contains(&sstable.id()))
 }
 
-/// Those of `compacting` that can go unread. With `ignore_overlaps` older data elsewhere does not keep them: it may be seen
-/// again.
+/// Those of `compacting` that can go unread. With `ignore_overlaps` older data elsewhere does not
+/// keep them: it may be seen again.
 pub(super) fn expired(
     view: &View,
     compacting: &[Arc<SSTable>],

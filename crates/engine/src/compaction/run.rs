@@ -9,8 +9,8 @@ use cassette_rows::{PartitionStream, StorageError, TableMetadata};
 use cassette_sstable::SSTableId;
 use hashbrown::HashSet;
 
-use super::garbage::IfShadowed;
 use super::inputs;
+use super::overlap::IfShadowed;
 use super::pace::{Pace, Priority};
 use super::purge::{self, Purge};
 use super::shadow::{Plan, Sources};
@@ -34,7 +34,8 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Marks SSTables as being compacted. Called with the table's compaction lock held by way of `compacting`.
+    /// Marks SSTables as being compacted. Called with the table's compaction lock held by way of
+    /// `compacting`.
     pub fn mark(
         table: &Arc<Table>,
         sstables: Vec<Arc<SSTable>>,
@@ -75,7 +76,8 @@ pub(super) struct Work {
     pub kind: CompactionKind,
     /// What overlapping SSTables may remove, if a command says so.
     pub shadowed_by: Option<OverlappingTombstones>,
-    /// If it is said, the only input is compacted if newer SSTables shadow a share of it, and left as it is if not.
+    /// If it is said, the only input is compacted if newer SSTables shadow a share of it, and left
+    /// as it is if not.
     pub if_shadowed: Option<IfShadowed>,
     /// Whether it gives up when compactions are paused.
     pub yields: bool,
@@ -124,7 +126,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes the inputs anew, merged; the ids of what was written.
+    /// Writes the inputs merged; returns the ids of what was written.
     fn merge(
         self: &Arc<Self>,
         table: &Arc<Table>,
@@ -140,7 +142,7 @@ impl Core {
             true => 0,
             false => now.saturating_sub(metadata.params.gc_grace_seconds),
         };
-        // The view's handles: those at hand may read for an older version of the table.
+        // The view's handles: the others may read for an older version of the table.
         let ids: HashSet<_> = work.inputs.sstables.iter().map(|sstable| sstable.id()).collect();
         let current: Vec<_> =
             view.sstables.iter().filter(|sstable| ids.contains(&sstable.id())).cloned().collect();
@@ -235,17 +237,18 @@ impl Core {
     }
 }
 
-/// Marks all inputs as suspect after an error that means that rows of one of them cannot be written:
-/// it is unknown which, and without that they would be compacted again and again until the next
-/// start. An SSTable that cannot be read has marked itself, and no other.
+/// Marks all inputs as suspect after an error that means that rows of one of them cannot be
+/// written: it is unknown which, and without that they would be compacted again and again until the
+/// next start. An SSTable that cannot be read has marked itself, and no other.
 fn suspect_inputs(inputs: &[Arc<SSTable>], error: &EngineError) {
     if let EngineError::Storage(StorageError::Unwritable { .. }) = error {
         inputs.iter().for_each(|sstable| sstable.mark_suspect());
     }
 }
 
-/// If some of the SSTables have columns that the table dropped, the same SSTables read as if it had not: what was written to
-/// such a column after it was dropped stays, and is seen again when a column of its name is added.
+/// If some of the SSTables have columns that the table dropped, the same SSTables read as if it had
+/// not: what was written to such a column after it was dropped stays, and is seen again when a
+/// column of its name is added.
 fn with_dropped_columns(
     sstables: Vec<Arc<SSTable>>,
     table: Arc<TableMetadata>,

@@ -44,7 +44,7 @@ impl Core {
                     }
                 }
                 drop(work);
-                self.measure_behind(table);
+                self.measure_compaction_debt(table);
             }
             if !done {
                 return;
@@ -65,7 +65,7 @@ impl Core {
         }
         let tree = self.tree(table, &view, &state, &options);
         let Some(task) = choose::next(&tree, &options, &mut state.strategy) else {
-            return self.next_shadowed(table, &view, &mut state, &tree, &options);
+            return self.next_overlap_compaction(table, &view, &mut state, &tree, &options);
         };
         let sstables = task.inputs.iter().map(|i| view.sstables[*i].clone()).collect();
         Some(Work {
@@ -93,19 +93,19 @@ impl Core {
         }
     }
 
-    /// Notes how far the table's compactions are behind.
-    pub fn measure_behind(&self, table: &Table) {
-        let behind = {
+    /// Updates the table's compaction debt.
+    pub fn measure_compaction_debt(&self, table: &Table) {
+        let debt = {
             let state = table.compaction.lock();
             let view = table.view();
             match CompactionOptions::parse(&view.table.params.compaction) {
                 Ok(options) if state.starts_compactions(&options) && state.forbidden.is_none() => {
-                    choose::behind(&self.tree(table, &view, &state, &options), &options)
+                    choose::debt(&self.tree(table, &view, &state, &options), &options)
                 }
                 _ => 0,
             }
         };
-        table.behind.store(behind, Ordering::Relaxed);
+        table.compaction_debt.store(debt, Ordering::Relaxed);
     }
 
     /// The level of each SSTable of the table's view.

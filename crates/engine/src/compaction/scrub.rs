@@ -1,7 +1,8 @@
 //! Scrubbing a table: each SSTable becomes one of all that can be read of it.
 //!
-//! One that is read whole, or of which something is left, takes the place of the old one in a transaction. One that may not be
-//! scrubbed, or of which nothing could be saved while there is no snapshot, stays as it is.
+//! One that is read whole, or of which something is left, takes the place of the old one in a
+//! transaction. One that may not be scrubbed, or of which nothing could be saved while there is no
+//! snapshot, stays as it is.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +31,8 @@ pub struct ScrubbedSSTable {
     pub bytes: u64,
     /// The snapshot that it is in, if one was taken before.
     pub snapshot: Option<String>,
-    /// What was found, and the Data components of the SSTables that take its place; or why it stays as it is.
+    /// What was found, and the Data components of the SSTables that take its place; or why it stays
+    /// as it is.
     pub result: Result<(ScrubReport, Vec<PathBuf>)>,
 }
 
@@ -105,7 +107,7 @@ impl Core {
         let _no_import = table.importing.lock();
         let _alone = self.alone(table)?;
         let view = Arc::clone(&table.view());
-        let seen = view.sstables.iter().chain(&*view.set_aside);
+        let seen = view.sstables.iter().chain(&*view.quarantined);
         let mut sstables: Vec<Descriptor> = seen.map(|sstable| sstable.reader.descriptor().clone()).collect();
         for unreadable in &*view.unreadable {
             let path = unreadable.descriptor.path(Component::Data);
@@ -142,7 +144,7 @@ impl Core {
             scrubbed.push(ScrubbedSSTable { path, bytes, snapshot: snapshot.clone(), result });
         }
         self.row_cache.forget(table.id);
-        self.measure_behind(table);
+        self.measure_compaction_debt(table);
         Ok(scrubbed)
     }
 
@@ -222,7 +224,8 @@ impl Core {
     }
 }
 
-/// A scrub that tells how far it is, and fails at its end if nothing came of an SSTable that is nowhere else.
+/// A scrub that tells how far it is, and fails at its end if nothing came of an SSTable that is
+/// nowhere else.
 struct Watched {
     scrub: Scrub,
     running: Arc<Running>,

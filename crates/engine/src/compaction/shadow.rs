@@ -1,14 +1,18 @@
-//! `provide_overlapping_tombstones`: newer SSTables that overlap a compaction, asked what of its rows they shadow.
+//! `provide_overlapping_tombstones`: newer SSTables that overlap a compaction, asked what of its
+//! rows they shadow.
 //!
 //! Which sources a partition has, from the cheapest check to the dearest:
 //!
-//! 1. once a compaction: SSTables outside of it that share keys with its inputs, are not suspect, and are newer than the oldest
-//!    thing in them; for deletions alone, those whose statistics do not rule out any;
-//! 2. the range of keys and the bloom filter of each; for deletions alone, those that an SSTable has apart from its rows, which are walked
-//!    along with the compaction ([`deletions`](cassette_sstable::deletions));
+//! 1. once a compaction: SSTables outside of it that share keys with its inputs, are not suspect,
+//!    and are newer than the oldest thing in them; for deletions alone, those whose statistics do
+//!    not rule out any;
+//! 2. the range of keys and the bloom filter of each; for deletions alone, those that an SSTable
+//!    has apart from its rows, which are walked along with the compaction
+//!    ([`deletions`](cassette_sstable::deletions));
 //! 3. no more than `max_sources`: the newest ones, or none at all;
-//! 4. its place in the index, which is walked along, too; not at all once nothing is left of the partition. Of what has nothing but
-//!    deletions left, the deletions that lie apart are asked instead, as only those can remove it.
+//! 4. its place in the index, which is walked along, too; not at all once nothing is left of the
+//!    partition. Of what has nothing but deletions left, the deletions that lie apart are asked
+//!    instead, as only those can remove it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -62,7 +66,7 @@ impl Plan {
 pub(super) struct Sources {
     sources: Vec<Source>,
     plan: Plan,
-    /// Of the partition at hand: the sources that may have it.
+    /// The sources that may have the current partition.
     asked: Vec<usize>,
     key: Option<DecoratedKey>,
     began: Option<Instant>,
@@ -75,7 +79,7 @@ struct Source {
     probe: Probe,
     /// The same without rows, where rows are asked for as well and the deletions lie apart.
     deletions: Option<Probe>,
-    /// The partition at hand was opened there.
+    /// The current partition was opened there.
     in_deletions: bool,
     /// A read of it has failed: it is not asked any more.
     failed: bool,
@@ -120,8 +124,9 @@ impl Source {
 }
 
 impl Sources {
-    /// For a compaction that reads `inputs`. What it shares keys with is taken from the view that it begins with: an SSTable that is
-    /// compacted away meanwhile stays readable, and what it shadows its successors shadow too.
+    /// For a compaction that reads `inputs`. What it shares keys with is taken from the view that
+    /// it begins with: an SSTable that is compacted away meanwhile stays readable, and what it
+    /// shadows its successors shadow too.
     pub fn new(
         view: &View,
         compacting: &HashSet<SSTableId>,
@@ -157,13 +162,13 @@ impl Sources {
         }
     }
 
-    /// Whether there is nobody to ask.
+    /// Whether there are no sources.
     pub fn is_empty(&self) -> bool {
         self.sources.is_empty()
     }
 
-    /// After a failure the source is left alone: a subset of sources is as right, and the compaction is not to fail for a file that
-    /// it does not rewrite.
+    /// After a failure the source is left alone: a subset of sources is as right, and the
+    /// compaction is not to fail for a file that it does not rewrite.
     fn failed(&mut self, source: usize, error: &cassette_rows::StorageError) {
         tracing::warn!(%error, "an overlapping SSTable is not asked for what it shadows");
         self.sources[source].sstable.mark_suspect();
@@ -226,7 +231,8 @@ impl ShadowSources for Sources {
 
     fn next_unfiltered(&mut self, index: usize) -> Result<Option<Unfiltered>> {
         let source = self.asked[index];
-        // A range that it left open would cover all that follows: the compaction fails, and the next one does without it.
+        // A range that it left open would cover all that follows: the compaction fails, and the
+        // next one does without it.
         self.sources[source].next_unfiltered().inspect_err(|_| self.sources[source].sstable.mark_suspect())
     }
 

@@ -1,7 +1,7 @@
 //! Compactions of real SSTables on a fake file system.
 
-mod garbage;
 mod options;
+mod overlap;
 mod strategies;
 mod suspects;
 
@@ -61,7 +61,7 @@ fn a_tombstone_goes_after_gc_grace_and_not_before() {
 fn a_tombstone_stays_while_data_that_it_covers_may_be_elsewhere() {
     let (world, table) = world(0, &[("min_threshold", "2"), ("min_sstable_size", "0")]);
     let engine = world.open().unwrap();
-    // The old data is in a large SSTable of its own, the tombstone is compacted among small ones.
+    // The old data is alone in a large SSTable, the tombstone is compacted among small ones.
     let mut incompressible = [0; 4000];
     SmallRng::seed_from_u64(1).fill_bytes(&mut incompressible);
     put(&engine, &table, insert(1, &incompressible, 1));
@@ -103,7 +103,7 @@ fn an_sstable_that_expired_whole_goes_unread() {
     put(&engine, &table, delete(2, 3, START));
     engine.flush(None).unwrap();
     world.pass(10);
-    // Unreadable bytes: whoever read them would fail.
+    // Unreadable bytes: reading them would fail.
     let directory = std::path::Path::new("db/data/ks").join(table.directory_name());
     for name in world.files(&table).into_iter().filter(|name| name.ends_with("-Data.db")) {
         world.fs.corrupt(&directory.join(name), 10, 0xff);

@@ -46,7 +46,8 @@ impl Run {
         batch.filter(|(_, update)| !update.is_empty()).collect()
     }
 
-    /// Works until something fails, or for `steps`. Gives the batch whose outcome is unknown, if there is one.
+    /// Works until something fails, or for `steps`. Gives the batch whose outcome is unknown, if
+    /// there is one.
     fn work(&mut self, engine: &Engine, steps: usize) -> Option<Batch> {
         for _ in 0..steps {
             let done = match self.random.random_range(0..30) {

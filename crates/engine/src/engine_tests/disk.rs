@@ -162,7 +162,7 @@ fn with_corrupt_sstable(policy: DiskFailurePolicy) -> (World, Arc<TableMetadata>
 }
 
 #[test]
-fn a_corrupt_sstable_is_named_and_set_aside_and_others_are_served() {
+fn a_corrupt_sstable_is_named_and_quarantined_and_others_are_served() {
     let (world, table) = with_corrupt_sstable(DiskFailurePolicy::BestEffort);
     let engine = world.open().unwrap();
     let mut stream = engine.read(table.id, &key(1), &Selection::all()).and_then(|mut stream| {
@@ -177,7 +177,7 @@ fn a_corrupt_sstable_is_named_and_set_aside_and_others_are_served() {
     drop(stream);
     assert!(is_there(&engine, &table, 2).unwrap());
     assert!(!is_there(&engine, &table, 1).unwrap());
-    assert_eq!(engine.table_stats(table.id).unwrap().sstables_set_aside, 1);
+    assert_eq!(engine.table_stats(table.id).unwrap().sstables_quarantined, 1);
     put(&engine, &table, 3, 10).unwrap();
     engine.flush(None).unwrap();
     engine.compact(table.id).unwrap();

@@ -12,7 +12,8 @@ use crate::{DiskFailurePolicy, EngineError, ImportOptions, SnapshotOptions, Tran
 
 const SOURCE: &str = "elsewhere";
 
-/// An engine with table `t`, and a directory with two SSTables of it, keys 0 to 19, which it does not have.
+/// An engine with table `t`, and a directory with two SSTables of it, keys 0 to 19, which it does
+/// not have.
 fn world() -> (World, Arc<TableMetadata>) {
     let table = testing::simple_table("t", Default::default());
     let world = World::new(vec![table.clone()]);
@@ -27,7 +28,7 @@ fn world() -> (World, Arc<TableMetadata>) {
     let taken = engine.snapshot(&[(table.id, String::new())], &options).unwrap();
     let fs: &dyn FileSystem = &world.fs;
     fs.create_dir_all(Path::new(SOURCE)).unwrap();
-    // Without manifest.json: files that are nobody's backup.
+    // Without manifest.json: files that are no backup.
     let files = fs.read_dir(&taken[0].directory).unwrap().into_iter();
     for entry in files.filter(|entry| entry.name.starts_with("nb-")) {
         let content = fs.read(&taken[0].directory.join(&entry.name)).unwrap();
@@ -131,8 +132,8 @@ fn typed_table(name: &str, types: [DataType; 3]) -> Arc<TableMetadata> {
     Arc::new(TableMetadata::new(TableId(Uuid::from_u128(id)), "ks", name, columns, Default::default()))
 }
 
-/// Reproduced: all but the last two were taken in. Reads gave garbage then, a compaction panicked, or wrote what could not be read
-/// and removed the rows.
+/// Reproduced: all but the last two were taken in. Reads gave garbage then, a compaction panicked,
+/// or wrote what could not be read and removed the rows.
 #[test]
 fn files_whose_types_are_not_the_tables_are_refused_and_those_that_read_as_such_are_not() {
     use DataType::*;
@@ -223,7 +224,7 @@ fn reads_of_a_table_name_its_file_whose_types_are_not_the_tables_and_nothing_els
     }
     says_why(engine.verify(table.id, false).unwrap()[0].result.as_ref().unwrap_err().to_string());
     let stats = engine.table_stats(table.id).unwrap();
-    assert_eq!((stats.sstables, stats.sstables_set_aside), (0, 1));
+    assert_eq!((stats.sstables, stats.sstables_quarantined), (0, 1));
     // It takes writes, and other tables are served.
     engine.apply(&[mutation(&altered, insert(7, &7_i32.to_be_bytes(), 5))]).unwrap();
     engine.apply(&[mutation(&other, insert(1, b"well", 4))]).unwrap();
@@ -240,7 +241,7 @@ fn reads_of_a_table_name_its_file_whose_types_are_not_the_tables_and_nothing_els
     assert!(engine.read(table.id, &key(1), &Selection::all()).is_err());
     engine.refresh(table.id).unwrap();
     assert_eq!(rows(&world, &engine, &altered), 1);
-    assert_eq!(engine.table_stats(table.id).unwrap().sstables_set_aside, 0);
+    assert_eq!(engine.table_stats(table.id).unwrap().sstables_quarantined, 0);
     drop(engine);
     for name in source(&world).into_iter().filter(|name| name.starts_with("nb-3-")) {
         world.fs.rename(&Path::new(SOURCE).join(&name), &directory.join(&name)).unwrap();
@@ -567,7 +568,8 @@ fn sstables_of_two_versions_with_one_id_are_refused() {
     assert!(refused.contains("has the same id"), "{refused}");
 }
 
-/// Found by the simulation (seed 369216): what survives a crash under periodic sync is a prefix of what was acknowledged.
+/// Found by the simulation (seed 369216): what survives a crash under periodic sync is a prefix of
+/// what was acknowledged.
 #[test]
 fn an_import_does_not_survive_a_crash_that_loses_earlier_writes() {
     for seed in 0..20 {
@@ -579,7 +581,7 @@ fn an_import_does_not_survive_a_crash_that_loses_earlier_writes() {
         drop(engine);
         world.fs = world.fs.crash(seed);
         let engine = world.open().unwrap();
-        // Two of its own and twenty imported.
+        // Two written here and twenty imported.
         assert_eq!(rows(&world, &engine, &table), 22, "seed {seed}");
     }
 }

@@ -1,4 +1,5 @@
-//! What Cassandra's files have no room for is refused before it is logged, or left out where nothing depends on it: a table can always be flushed.
+//! What Cassandra's files have no room for is refused before it is logged, or left out where
+//! nothing depends on it: a table can always be flushed.
 
 use bytes::Bytes;
 use cassette_rows::{

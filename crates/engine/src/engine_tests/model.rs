@@ -97,7 +97,7 @@ impl Model {
         }
     }
 
-    /// Another strategy takes what is there.
+    /// Another strategy takes over the existing SSTables.
     fn alter(&mut self, engine: &Engine) {
         let table = self.random.random_range(0..2);
         let old = &self.world.tables[table];
@@ -118,7 +118,7 @@ impl Model {
         }
     }
 
-    /// The first rows of a partition, read by somebody who wants no more.
+    /// The first rows of a partition, read by a caller that wants no more.
     fn check_first(&mut self, engine: &Engine, table: usize, k: &DecoratedKey) {
         let metadata = &self.world.tables[table];
         let wanted = self.random.random_range(1..6);

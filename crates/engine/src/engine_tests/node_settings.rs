@@ -1,4 +1,4 @@
-//! Each setting of the node shows in the figures.
+//! Each setting of the node shows in the metrics.
 
 use cassette_rows::TableParams;
 use cassette_rows::schema::{CachingParams, CompressionParams, Compressor, RowsPerPartition};
@@ -10,7 +10,8 @@ use crate::basics::options::FlushCompression;
 use crate::engine_tests::testing::{insert, key, simple_table};
 use crate::{CacheStats, TableStats};
 
-/// An engine with some options, and a table of 300 partitions of about 1000 bytes of hexadecimal digits.
+/// An engine with some options, and a table of 300 partitions of about 1000 bytes of hexadecimal
+/// digits.
 fn filled(params: TableParams, change: impl FnOnce(&mut Options)) -> (World, Engine, Arc<TableMetadata>) {
     let table = simple_table("t", params);
     let mut world = World::new(vec![table.clone()]);

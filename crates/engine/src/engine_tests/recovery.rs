@@ -163,7 +163,7 @@ fn what_was_written_to_a_column_after_it_was_dropped_outlives_compaction() {
         engine.compact(dropped.id).unwrap();
         for partition in drain(engine.scan(dropped.id, &KeyRange::ALL, &Selection::all()).unwrap()) {
             let Unfiltered::Row(row) = &partition.unfiltereds[0] else { panic!("a row") };
-            assert_eq!(row.cell_count(), 0, "the column is not there");
+            assert_eq!(row.cell_count(), 0, "the column is absent");
         }
     }
     let added = Arc::new(dropped.with_column_added((**old.column("v").unwrap()).clone()));
@@ -176,8 +176,8 @@ fn what_was_written_to_a_column_after_it_was_dropped_outlives_compaction() {
     }
 }
 
-/// As Cassandra has it, wherever the cells are by then: in the memtable that the drop flushes, in one that a writer with an old
-/// plan wrote to after it, or in the log alone.
+/// As Cassandra has it, wherever the cells are by then: in the memtable that the drop flushes, in
+/// one that a writer with an old plan wrote to after it, or in the log alone.
 #[test]
 fn what_was_written_to_a_column_after_it_was_dropped_outlives_flushes_and_crashes() {
     for (flushes, crashes) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -209,7 +209,7 @@ fn what_was_written_to_a_column_after_it_was_dropped_outlives_flushes_and_crashe
             false => (engine, dropped),
             true => {
                 drop(engine);
-                // As it is loaded from the schema: with ids of its own.
+                // As it is loaded from the schema: with different ids.
                 let keys = dropped.all_columns().map(|column| (**column).clone()).collect();
                 let mut loaded = TableMetadata::new(old.id, "ks", "t", keys, Default::default());
                 loaded.set_dropped_columns(dropped.dropped_columns.clone());
@@ -297,8 +297,8 @@ fn a_table_with_a_flush_period_is_flushed_by_time() {
     assert_eq!(engine.table_stats(other.id).unwrap().flushes, 0);
 }
 
-/// Found by the simulation (seeds 1142 and 204149): what survives a crash under periodic sync is a prefix of
-/// what was acknowledged.
+/// Found by the simulation (seeds 1142 and 204149): what survives a crash under periodic sync is a
+/// prefix of what was acknowledged.
 #[test]
 fn a_truncation_does_not_survive_a_crash_that_loses_earlier_writes() {
     for seed in 0..40 {

@@ -172,7 +172,8 @@ fn the_head_of_a_partition_stays_as_short_as_was_asked_for() {
     assert_eq!(read[0].rows.len(), 3);
 }
 
-/// Each reader sees at least what was acknowledged before it began, through evictions, flushes and compactions.
+/// Each reader sees at least what was acknowledged before it began, through evictions, flushes and
+/// compactions.
 #[test]
 fn what_was_acknowledged_is_read_whoever_caches_what_meanwhile() {
     const KEYS: i32 = 8;

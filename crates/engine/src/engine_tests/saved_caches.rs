@@ -84,7 +84,8 @@ fn a_period_of_zero_saves_nothing_and_keys_to_save_bounds_what_is_saved() {
     let engine = open(&world);
     fill(&engine, &table, b"v", 1);
     read_all(&engine, &world, &table);
-    // The row cache has them from here on: the key cache is asked again only for those that it forgets.
+    // The row cache has them from here on: the key cache is asked again only for those that it
+    // forgets.
     engine.invalidate_row_cache();
     for k in 3..8 {
         engine.read(table.id, &key(k), &Selection::all()).unwrap();

@@ -79,11 +79,11 @@ fn rows_that_were_left_out_of_reads_come_back_with_a_scrub() {
         let verified = engine.verify(table.id, false).unwrap();
         assert!(verified.iter().all(|sstable| sstable.result.is_err()));
         let stats = engine.table_stats(table.id).unwrap();
-        assert_eq!((stats.sstables, stats.live_disk_bytes, stats.sstables_set_aside), (0, 0, 1));
+        assert_eq!((stats.sstables, stats.live_disk_bytes, stats.sstables_quarantined), (0, 0, 1));
         assert!(stats.total_disk_bytes >= world.fs.metadata(&data_file(&world, &table)).unwrap().len);
         assert_eq!(readable(&world, &engine, &table), 0);
         engine.scrub(table.id, &ScrubOptions::default(), None).unwrap();
-        assert_eq!(engine.table_stats(table.id).unwrap().sstables_set_aside, 0);
+        assert_eq!(engine.table_stats(table.id).unwrap().sstables_quarantined, 0);
         let rows = readable(&world, &engine, &table);
         assert!(rows > ROWS as usize / 2, "{rows} rows, cut off: {cut_off}");
     }

@@ -1,4 +1,5 @@
-//! Each storage setting of a table shows in the figures, for new SSTables at once and for old ones when they are rewritten.
+//! Each storage setting of a table shows in the metrics, for new SSTables at once and for old ones
+//! when they are rewritten.
 
 use cassette_rows::schema::{CompressionParams, Compressor};
 use cassette_rows::{Clustering, ColumnId, LivenessInfo, PartitionUpdate, RowBuilder, TableParams};
@@ -18,7 +19,8 @@ fn noise(k: i32) -> Vec<u8> {
     (0..400).map(step).collect()
 }
 
-/// The figures of a table with these options, flushed; then with those options after an ALTER and `upgradesstables`.
+/// The metrics of a table with these options, flushed; then with those options after an ALTER and
+/// `upgradesstables`.
 fn before_and_after(
     change: impl Fn(&mut TableParams),
     value: impl Fn(i32) -> Vec<u8>,
@@ -40,7 +42,7 @@ fn before_and_after(
     assert_eq!(
         engine.table_stats(table.id).unwrap().live_disk_bytes,
         before.live_disk_bytes,
-        "what is there stays until it is rewritten"
+        "existing SSTables stay until they are rewritten"
     );
     engine.upgrade_sstables(table.id).unwrap();
     assert!(engine.verify(table.id, false).unwrap().iter().all(|sstable| sstable.result.is_ok()));
@@ -116,7 +118,8 @@ pub(super) fn scattered(k: i32) -> u128 {
 
 #[test]
 fn min_compress_ratio_stores_what_does_not_shrink_as_it_is() {
-    // Only what is around the noise shrinks, by less than the eighth that is asked for where the table does not say.
+    // Only what is around the noise shrinks, by less than the eighth that is asked for where the
+    // table does not say.
     let any = |params: &mut TableParams| params.compression.min_compress_ratio = Some(0.0);
     let (unsaid, any) = before_and_after(any, noise);
     let ratio = |stats: &TableStats| stats.compression_ratio.unwrap();

@@ -230,7 +230,7 @@ pub fn drain(mut stream: impl PartitionStream) -> Vec<Drained> {
     out
 }
 
-/// What a read of everything in `updates` must give: each update a source of its own, merged.
+/// What a read of everything in `updates` must give: each update a separate source, merged.
 pub fn merged(
     updates: &[PartitionUpdate],
     table: &Arc<TableMetadata>,
@@ -248,7 +248,8 @@ pub fn merged(
     keys.into_iter().flat_map(of_key).collect()
 }
 
-/// Each strategy, with small bounds so that little data sets it in motion, and each way to use overlapping SSTables.
+/// Each strategy, with small bounds so that little data sets it in motion, and each way to use
+/// overlapping SSTables.
 pub fn strategies() -> Vec<CompactionParams> {
     let params = |class: &str, options: &[(&str, &str)]| CompactionParams {
         class: format!("{class}CompactionStrategy"),
@@ -330,7 +331,8 @@ pub struct Visible {
     pub rows: Vec<VisibleRow>,
 }
 
-/// What readers see at `now` (seconds) of what a stream gave. Partitions of which nothing is seen are left out.
+/// What readers see at `now` (seconds) of what a stream gave. Partitions of which nothing is seen
+/// are left out.
 pub fn visible(partitions: Vec<Drained>, now: u32) -> Vec<Visible> {
     let visible_row = |row: &Row| {
         let cells = row.cells().filter(|cell| cell.is_live(now));

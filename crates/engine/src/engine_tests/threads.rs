@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::*;
 use crate::engine_tests::testing::{self, clustering, insert, key, simple_table};
 
-/// All rows of a partition carry the same timestamp, whoever reads them whenever.
+/// All rows of a partition carry the same timestamp in every read.
 #[test]
 fn readers_see_partitions_whole_through_flushes_and_compactions() {
     let table = testing::table();

@@ -1,4 +1,5 @@
-//! Data of tables that the schema lost is kept, comes back, and goes only when a drop record or a command names it.
+//! Data of tables that the schema lost is kept, comes back, and goes only when a drop record or a
+//! command names it.
 
 use cassette_rows::{Clustering, ColumnMetadata, LivenessInfo, RowBuilder};
 use cassette_vfs::FakeFileSystem;
@@ -29,7 +30,8 @@ fn table_files(world: &World, table: &TableMetadata) -> Vec<String> {
     files_below(&world.fs, &path)
 }
 
-/// A world in which `lost` has rows 0 to 9 in an SSTable and 10 to 19 in the log, and of which the schema forgets `lost`.
+/// A world in which `lost` has rows 0 to 9 in an SSTable and 10 to 19 in the log, and of which the
+/// schema forgets `lost`.
 fn world_that_forgets() -> (World, Arc<TableMetadata>, Arc<TableMetadata>) {
     let [kept, lost] = ["kept", "lost"].map(|name| simple_table(name, Default::default()));
     let mut world = World::new(vec![kept.clone(), lost.clone()]);

@@ -1,17 +1,18 @@
 //! Drop records: which tables' files may be removed, and which commit log records discarded.
 //!
-//! A directory that the schema does not name may be that of a dropped table, or of one whose row in `system_schema` was
-//! lost. Only a drop record distinguishes them, so that nothing else ever removes a table's files.
+//! A directory that the schema does not name may be that of a dropped table, or of one whose row in
+//! `system_schema` was lost. Only a drop record distinguishes them, so that nothing else ever
+//! removes a table's files.
 //!
 //! 1. [`intend`](DropRecords::intend) writes the intent, before the schema change is written.
 //! 2. The schema change becomes durable.
-//! 3. [`commit`](DropRecords::commit) marks the record as committed. From here on the files are removed, after a crash by the
-//!    next start.
-//! 4. The record stays until no segment of the commit log can hold records of the table: replay must not keep them for a
-//!    table that may come back.
+//! 3. [`commit`](DropRecords::commit) marks the record as committed. From here on the files are
+//!    removed, after a crash by the next start.
+//! 4. The record stays until no segment of the commit log can hold records of the table: replay
+//!    must not keep them for a table that may come back.
 //!
-//! A crash between 1 and 3 leaves the intent. The next start resolves it by the schema: void if the schema still names the
-//! table, committed if a schema that is complete does not.
+//! A crash between 1 and 3 leaves the intent. The next start resolves it by the schema: void if the
+//! schema still names the table, committed if a schema that is complete does not.
 //!
 //! One file for all tables, replaced atomically:
 //!
@@ -69,8 +70,8 @@ pub(crate) struct DropRecords {
 }
 
 impl DropRecords {
-    /// Reads the file, if it exists. A damaged one is renamed and its records are not used, so that tables which it named
-    /// are kept.
+    /// Reads the file, if it exists. A damaged one is renamed and its records are not used, so that
+    /// tables which it named are kept.
     pub fn open(fs: Arc<dyn FileSystem>, path: PathBuf) -> Result<Self> {
         let exists = fs.exists(&path).map_err(|e| StorageError::io(&path, "look for", e))?;
         let mut records = Records::new();
@@ -127,8 +128,8 @@ impl DropRecords {
         Ok(())
     }
 
-    /// Durably records that the schema does not name the tables any more and that the log holds none of their records behind
-    /// `ends`. On error the records stay as they were.
+    /// Durably records that the schema does not name the tables any more and that the log holds
+    /// none of their records behind `ends`. On error the records stay as they were.
     pub fn commit(&self, tables: impl Iterator<Item = (TableId, String)>, ends: Position) -> Result<()> {
         let mut records = self.records.lock();
         let mut changed = records.clone();
@@ -140,16 +141,16 @@ impl DropRecords {
         Ok(())
     }
 
-    /// Notes that the files of a table are removed. Becomes durable with the next change: until then the next start finds
-    /// nothing to remove.
+    /// Notes that the files of a table are removed. Becomes durable with the next change: until
+    /// then the next start finds nothing to remove.
     pub fn removed(&self, table: TableId) {
         if let Some(record) = self.records.lock().get_mut(&table) {
             record.state = DropState::Removed;
         }
     }
 
-    /// Durably forgets the records for which `is_void` returns true. On error they are forgotten in memory, and on disk with
-    /// the next change.
+    /// Durably forgets the records for which `is_void` returns true. On error they are forgotten in
+    /// memory, and on disk with the next change.
     pub fn forget(&self, is_void: impl Fn(TableId, &DropRecord) -> bool) -> Result<()> {
         let mut records = self.records.lock();
         let before = records.len();
@@ -164,7 +165,8 @@ impl DropRecords {
     }
 }
 
-/// Whether a path leads from the directory of all tables to one of a table or of an index's hidden table.
+/// Whether a path leads from the directory of all tables to one of a table or of an index's hidden
+/// table.
 fn is_valid(path: &str) -> bool {
     let parts: Vec<_> = Path::new(path).components().collect();
     matches!(parts.len(), 2 | 3) && parts.iter().all(|part| matches!(part, Component::Normal(_)))

@@ -1,8 +1,9 @@
 //! Mutations as the bytes of a commit log record.
 //!
-//! Columns are written as their ids; a dictionary, once per segment and version of a table, says what the ids are called.
-//! Replay gives the columns the ids that their names have by then and leaves out those that have been dropped since.
-//! Never change any of this without a new version of the commit log. Integers are big-endian, `v` marks vints.
+//! Columns are written as their ids; a dictionary, once per segment and version of a table, says
+//! what the ids are called. Replay gives the columns the ids that their names have by then and
+//! leaves out those that have been dropped since. Never change any of this without a new version of
+//! the commit log. Integers are big-endian, `v` marks vints.
 //!
 //! ```text
 //! dictionary  v n, n * (v id, u8 kind: 1 static | 2 complex, v length, name)
@@ -78,7 +79,8 @@ pub(crate) fn encode(table: usize, update: &PartitionUpdate, out: &mut Vec<u8>) 
     let start = out.len();
     out.put_u32(0);
     encode_update(update, out);
-    // More than 4 GiB never fits a segment: the record is refused for its size, whatever length stands here.
+    // More than 4 GiB never fits a segment: the record is refused for its size, whatever length
+    // stands here.
     let length = (out.len() - start - 4) as u32;
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }

@@ -1,8 +1,9 @@
 //! Up to where each table's log records are in its SSTables, so that replay leaves them out.
 //!
-//! Applying a record twice would do no harm by itself: versions merge. But a segment can outlive a later one: a write that
-//! came back without the deletion that followed it, long flushed, purged and forgotten, would be a write that returned from
-//! the dead. So each flush notes the place in the log where its memtable ended, before the log lets go of anything.
+//! Applying a record twice would do no harm by itself: versions merge. But a segment can outlive a
+//! later one: a write that came back without the deletion that followed it, long flushed, purged
+//! and forgotten, would be a write that returned from the dead. So each flush notes the place in
+//! the log where its memtable ended, before the log discards anything.
 //!
 //! One file for all tables, replaced atomically:
 //!
@@ -74,8 +75,8 @@ impl ReplayPositions {
         self.state.lock().positions.values().map(|position| position.segment).max().unwrap_or(0)
     }
 
-    /// Notes, durably, that the table's records up to `position` are in its SSTables or not wanted any more. On error it is
-    /// noted in memory, and becomes durable with the next change.
+    /// Notes, durably, that the table's records up to `position` are in its SSTables or not wanted
+    /// any more. On error it is noted in memory, and becomes durable with the next change.
     pub fn advance(&self, table: TableId, position: Position) -> Result<()> {
         let mut state = self.state.lock();
         let noted = state.positions.entry(table).or_default();
@@ -83,15 +84,17 @@ impl ReplayPositions {
         self.write(&mut state)
     }
 
-    /// [`advance`](Self::advance) for records whose effect is only in memory and not wanted any more.
-    /// On error nothing is noted: later writes of the file must not hide records that are still read.
+    /// [`advance`](Self::advance) for records whose effect is only in memory and not wanted any
+    /// more. On error nothing is noted: later writes of the file must not hide records that are
+    /// still read.
     pub fn discard_up_to(&self, table: TableId, position: Position) -> Result<(), Discard> {
         let mut state = self.state.lock();
         let before = state.positions.get(&table).copied().unwrap_or_default();
         state.positions.insert(table, position.max(before));
         let Err(error) = self.write(&mut state) else { return Ok(()) };
         state.positions.insert(table, before);
-        // The file may have been replaced before the error, for example when its directory was synced.
+        // The file may have been replaced before the error, for example when its directory was
+        // synced.
         match self.write(&mut state) {
             Ok(()) => Err(Discard::Undone(error)),
             Err(_) => Err(Discard::Unknown(error)),

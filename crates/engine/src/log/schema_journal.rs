@@ -1,18 +1,22 @@
 //! The schema journal: schema changes that no SSTable holds yet, outside the commit log.
 //!
-//! A lost or damaged commit log must not cost a table, and flushing the schema with every change takes 36 syncs. So
+//! A lost or damaged commit log must not cost a table, and flushing the schema with every change
+//! takes 36 syncs. So
 //!
 //! 1. the commit log record of a schema change is synced;
-//! 2. a copy of the record, with its position in the log, is appended to the journal and synced. Only then is the change
-//!    acknowledged. Space for it was reserved before step 1, so that a full disk refuses the change as a whole;
+//! 2. a copy of the record, with its position in the log, is appended to the journal and synced.
+//!    Only then is the change acknowledged. Space for it was reserved before step 1, so that a full
+//!    disk refuses the change as a whole;
 //! 3. once SSTables hold the change, the journal is replaced by one without it.
 //!
-//! At the start, records are applied unless [`ReplayPositions`](crate::log::replay_positions) say that SSTables hold them, exactly
-//! as those of the log: applying a record from both changes nothing.
+//! At the start, records are applied unless [`ReplayPositions`](crate::log::replay_positions) say
+//! that SSTables hold them, exactly as those of the log: applying a record from both changes
+//! nothing.
 //!
-//! A tail that cannot be decoded is a torn record, or an acknowledged one that was damaged since. Bytes do not distinguish
-//! them, but an intact commit log does: it holds every acknowledged change, so that the tail is not needed. Any other damage
-//! marks the schema as incomplete, and the damaged file is kept beside the new one.
+//! A tail that cannot be decoded is a torn record, or an acknowledged one that was damaged since.
+//! Bytes do not distinguish them, but an intact commit log does: it holds every acknowledged
+//! change, so that the tail is not needed. Any other damage marks the schema as incomplete, and the
+//! damaged file is kept beside the new one.
 //!
 //! The file has at most [`LENGTH_MAX`] bytes: a change that would exceed it is refused, and so is a
 //! start that finds a longer one. It is read in pieces, and no length in it is trusted before its
@@ -126,7 +130,8 @@ pub(crate) struct SchemaJournal {
 struct State {
     /// Those of which SSTables may lack something.
     records: Vec<JournalRecord>,
-    /// Open behind the last record. `None` if the file must be written again before it is appended to.
+    /// Open behind the last record. `None` if the file must be written again before it is appended
+    /// to.
     file: Option<Box<dyn WritableFile>>,
     /// Appending up to this offset needs no space.
     reserved: u64,
@@ -174,7 +179,8 @@ impl SchemaJournal {
         Ok(Self { fs, path, length_max, state: Mutex::new(state) })
     }
 
-    /// Passes every record to `apply`, in the order of appending. One that it refuses counts as damaged.
+    /// Passes every record to `apply`, in the order of appending. One that it refuses counts as
+    /// damaged.
     pub fn replay(&self, mut apply: impl FnMut(&JournalRecord) -> Result<(), String>) {
         let mut state = self.state.lock();
         let State { records, unsettled, .. } = &mut *state;
@@ -185,10 +191,11 @@ impl SchemaJournal {
         }
     }
 
-    /// Writes the journal again with the records that are intact and needed, after the first replay of the log.
-    /// `log_is_intact` means that the log exists and that no damage in it was skipped.
+    /// Writes the journal again with the records that are intact and needed, after the first replay
+    /// of the log. `log_is_intact` means that the log exists and that no damage in it was skipped.
     ///
-    /// A failure is logged: the records are applied, stay in the file, and the next change of the journal writes it again.
+    /// A failure is logged: the records are applied, stay in the file, and the next change of the
+    /// journal writes it again.
     pub fn settle(&self, log_is_intact: bool, is_needed: impl Fn(&JournalRecord) -> bool) {
         let mut state = self.state.lock();
         let Some(found) = state.unsettled.take() else { return };
@@ -204,7 +211,8 @@ impl SchemaJournal {
         }
         let settled = match found.is_pristine {
             true => self.reopen(&mut state, HEADER_LEN as u64),
-            // Also where it reads well: the process before may have died, or failed, before it synced the last record.
+            // Also where it reads well: the process before may have died, or failed, before it
+            // synced the last record.
             false => self.write(&mut state),
         };
         if let Err(error) = settled {
@@ -287,7 +295,8 @@ impl SchemaJournal {
         written.map_err(|e| StorageError::io(&self.path, "write", e))
     }
 
-    /// Durably forgets the records that are not needed. On error they stay in the file, and the next change removes them.
+    /// Durably forgets the records that are not needed. On error they stay in the file, and the
+    /// next change removes them.
     pub fn retain(&self, is_needed: impl Fn(&JournalRecord) -> bool) -> Result<()> {
         let mut state = self.state.lock();
         let before = state.records.len();

@@ -1,15 +1,18 @@
 //! Which writes may go on when not all can.
 //!
-//! Two things are scarce. Memory of memtables is freed only as fast as they are flushed. And the commit log is written by
-//! one thread at a time, so that a write of 100 bytes waits while the megabytes before it are copied. An owner that writes much
-//! must therefore not go first merely because it came first:
+//! Two things are scarce. Memory of memtables is freed only as fast as they are flushed. And the
+//! commit log is written by one thread at a time, so that a write of 100 bytes waits while the
+//! megabytes before it are copied. An owner that writes much must therefore not go first merely
+//! because it came first:
 //!
-//! 1. **Large writes** are let in until [`IN_FLIGHT_MAX`] bytes of them are on their way, or one that is larger alone. The
-//!    next is that of the owner who has recently written the least. If small writes of another owner came meanwhile, large
-//!    ones pause for [`PAUSE`] times as long as the last one took: the others wait a third of the time at most.
-//! 2. **The last part of the memory** is shared by owners: large writes do not get it, and small ones of an owner until it
-//!    has as much as is left (Choudhury and Hahne's dynamic threshold). One who writes as fast as it can gets half of it and
-//!    leaves half for the others, two leave a third, and so on: there is always some for the next.
+//! 1. **Large writes** are let in until [`IN_FLIGHT_MAX`] bytes of them are on their way, or one
+//!    that is larger alone. The next is that of the owner who has recently written the least. If
+//!    small writes of another owner came meanwhile, large ones pause for [`PAUSE`] times as long as
+//!    the last one took: the others wait a third of the time at most.
+//! 2. **The last part of the memory** is shared by owners: large writes do not get it, and small
+//!    ones of an owner until it has as much as is left (Choudhury and Hahne's dynamic threshold).
+//!    One who writes as fast as it can gets half of it and leaves half for the others, two leave a
+//!    third, and so on: there is always some for the next.
 //!
 //! This module decides; [`MemtablePool`](crate::memory::pool::MemtablePool) counts and waits.
 
@@ -18,13 +21,16 @@ use std::time::Duration;
 use cassette_rows::owner::Owner;
 use hashbrown::HashMap;
 
-/// Writes from this size on are large, bytes. Copying one takes about as long as a few small writes do altogether.
+/// Writes from this size on are large, bytes. Copying one takes about as long as a few small writes
+/// do altogether.
 pub(crate) const LARGE: usize = 256 << 10;
 
-/// The most bytes of large writes that are let in together: what the commit log writes in about 10 ms.
+/// The most bytes of large writes that are let in together: what the commit log writes in about 10
+/// ms.
 const IN_FLIGHT_MAX: usize = 8 << 20;
 
-/// Beyond this an owner's recent bytes, and with them all others', are halved: the past counts less and less.
+/// Beyond this an owner's recent bytes, and with them all others', are halved: the past counts less
+/// and less.
 const RECENT_MAX: usize = 256 << 20;
 
 /// How long large writes pause for others, measured in the time that the last one took.
@@ -52,7 +58,8 @@ pub(crate) struct Admission {
     in_flight: usize,
     /// Until when large writes pause.
     pause_until: Duration,
-    /// Bytes that were let in by this module: not those of small writes while there is memory for all.
+    /// Bytes that were let in by this module: not those of small writes while there is memory for
+    /// all.
     recent: HashMap<Owner, usize>,
     next_id: u64,
 }

@@ -1,17 +1,21 @@
-//! The counter cache: what this node has counted, so that an increment need not read before it writes.
+//! The counter cache: what this node has counted, so that an increment need not read before it
+//! writes.
 //!
 //! An entry is this node's clock and count in one counter. What makes it what a read would give:
 //!
-//! 1. Whoever looks up or puts an entry holds the partition's lock, as every write of counters does, from before the look-up
-//!    until its write is done or has failed. After a failure, and after a deletion, everything of the partition is forgotten.
-//! 2. What is not a write (truncation, import, scrub, ALTER TABLE, an SSTable set aside) changes the view's
-//!    [`contents`](crate::store::table::View::contents): an entry is good for those that were taken before it was read, or written.
-//! 3. An entry knows the newest deletion of what was read for it, and is for increments that are newer: an older one would be
-//!    counted on although the deletion hides it. A deleted counter, as opposed to its row, stays so whatever comes later:
-//!    of that there is no entry.
+//! 1. A thread that looks up or puts an entry holds the partition's lock, as every write of
+//!    counters does, from before the look-up until its write is done or has failed. After a
+//!    failure, and after a deletion, everything of the partition is forgotten.
+//! 2. What is not a write (truncation, import, scrub, ALTER TABLE, an SSTable quarantined) changes
+//!    the view's [`contents`](crate::store::table::View::contents): an entry is good for those that
+//!    were taken before it was read, or written.
+//! 3. An entry knows the newest deletion of what was read for it, and is for increments that are
+//!    newer: an older one would be counted on although the deletion hides it. A deleted counter, as
+//!    opposed to its row, stays so whatever comes later: of that there is no entry.
 //!
-//! To forget a partition is to take a later epoch: there is a fixed number of them, each for the partitions whose tokens
-//! fall on it, so that nothing has to be searched for. The others' entries are read once more.
+//! To forget a partition is to take a later epoch: there is a fixed number of them, each for the
+//! partitions whose tokens fall on it, so that nothing has to be searched for. The others' entries
+//! are read once more.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,8 +34,8 @@ pub struct Counted {
     pub clock: i64,
     /// What was counted.
     pub count: i64,
-    /// The write timestamp of the newest deletion that may cover it, microseconds; the least number if there is none. It
-    /// counts what is newer.
+    /// The write timestamp of the newest deletion that may cover it, microseconds; the least number
+    /// if there is none. It counts what is newer.
     pub deleted: i64,
 }
 
@@ -76,7 +80,8 @@ struct Slot {
     epoch: u64,
 }
 
-/// Key and slot; with the cache's links, count, state and hash slot, and the headers of the key's two allocations.
+/// Key and slot; with the cache's links, count, state and hash slot, and the headers of the key's
+/// two allocations.
 const ENTRY_BYTES: u64 = (size_of::<Key>() + size_of::<Slot>() + 32 + 32) as u64;
 
 #[derive(Clone)]
@@ -136,7 +141,8 @@ impl CounterCache {
         self.cache.set_capacity(capacity);
     }
 
-    /// The rows of which it holds something, by table; of more than `most` counters those asked for most often.
+    /// The rows of which it holds something, by table; of more than `most` counters those asked for
+    /// most often.
     pub fn rows(&self, most: usize) -> Vec<(TableId, DecoratedKey, Clustering)> {
         let mut counters: Vec<_> = self
             .cache
@@ -189,8 +195,8 @@ impl<'a> PartitionCounters<'a> {
         KeyRef { table: self.table, key: self.key, clustering, column }
     }
 
-    /// What this node has in a counter, for an increment with this write timestamp; static counters are at the empty
-    /// clustering.
+    /// What this node has in a counter, for an increment with this write timestamp; static counters
+    /// are at the empty clustering.
     pub fn get(&self, clustering: &Clustering, column: ColumnId, timestamp: i64) -> Option<Counted> {
         let slot = self.cache.cache.get(&self.key_ref(clustering, column));
         let found = slot
@@ -216,7 +222,8 @@ impl<'a> PartitionCounters<'a> {
         self.cache.cache.insert(key, slot);
     }
 
-    /// Forgets everything of the partition: it was deleted in part, or a write failed that may count all the same.
+    /// Forgets everything of the partition: it was deleted in part, or a write failed that may
+    /// count all the same.
     pub fn forget(&self) {
         self.cache.epoch(self.key).fetch_add(1, Ordering::AcqRel);
     }

@@ -17,7 +17,8 @@ pub(crate) struct MemtablePool {
     shared_from: usize,
     /// All memtables.
     used: AtomicUsize,
-    /// Those of them that are being flushed or wait for it: their bytes will be free without anyone asking.
+    /// Those of them that are being flushed or wait for it: their bytes will be free without anyone
+    /// asking.
     flushing: AtomicUsize,
     admission: Mutex<Admission>,
     /// Whether large writes are on their way or wait: a copy for those who only look.
@@ -45,14 +46,14 @@ pub struct WritePermit<'a> {
 const SHARED_PART: usize = 8;
 
 impl MemtablePool {
-    /// `flush_share`: the share of `limit` beyond which the largest memtable is to be flushed. Whatever it is, one is flushed before
-    /// the pool is full: writers wait then for what nobody would free.
+    /// `flush_share`: the share of `limit` beyond which the largest memtable is to be flushed.
+    /// Whatever it is, one is flushed before the pool is full: writers would wait without end.
     pub fn new(limit: usize, flush_share: f64) -> Self {
         let flush_above = ((limit as f64 * flush_share) as usize).min(limit.saturating_sub(1));
         Self {
             limit,
             flush_above,
-            // Nobody waits before something is to be flushed.
+            // No writer waits before something is to be flushed.
             shared_from: (limit - limit / SHARED_PART).max(flush_above + 1),
             used: AtomicUsize::new(0),
             flushing: AtomicUsize::new(0),
@@ -64,7 +65,8 @@ impl MemtablePool {
         }
     }
 
-    /// A memtable grew, or shrank. Called before a flush can freeze the memtable: a flush releases all that it holds.
+    /// A memtable grew, or shrank. Called before a flush can freeze the memtable: a flush releases
+    /// all that it holds.
     pub fn grow(&self, bytes: isize) {
         self.used.fetch_add(bytes as usize, Ordering::Relaxed);
     }
@@ -93,7 +95,8 @@ impl MemtablePool {
         self.used() >= self.limit
     }
 
-    /// Whether a small write might have to wait: for memory, or until the commit log has written a large one.
+    /// Whether a small write might have to wait: for memory, or until the commit log has written a
+    /// large one.
     pub fn is_contended(&self) -> bool {
         self.is_short() || self.is_busy.load(Ordering::Relaxed)
     }

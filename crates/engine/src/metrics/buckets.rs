@@ -1,6 +1,7 @@
 //! The buckets of histograms: Cassandra's, whose upper ends grow by a fifth.
 
-/// Upper ends of the buckets: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, … each the one before times 1.2, rounded, or one more.
+/// Upper ends of the buckets: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, … each the one before times
+/// 1.2, rounded, or one more.
 pub const BUCKET_OFFSETS: [u64; 164] = offsets();
 
 const fn offsets() -> [u64; 164] {
@@ -16,8 +17,9 @@ const fn offsets() -> [u64; 164] {
     offsets
 }
 
-/// For each class of values, by leading bit and the three bits after it, the first bucket that can hold one. Values of a
-/// class differ by an eighth at most, so that their buckets are one or two further at most.
+/// For each class of values, by leading bit and the three bits after it, the first bucket that can
+/// hold one. Values of a class differ by an eighth at most, so that their buckets are one or two
+/// further at most.
 static FIRST: [[u8; 8]; 64] = first();
 
 const fn first() -> [[u8; 8]; 64] {
@@ -26,7 +28,8 @@ const fn first() -> [[u8; 8]; 64] {
     while bit < 64 {
         let mut eighth = 0;
         while eighth < 8 {
-            // The least value of the class; below 8 several classes share a value, and only one of them is asked for.
+            // The least value of the class; below 8 several classes share a value, and only one of
+            // them is asked for.
             let least = ((8 + eighth as u128) << bit) >> 3;
             let mut bucket = 0;
             while bucket < BUCKET_OFFSETS.len() && (BUCKET_OFFSETS[bucket] as u128) < least {
@@ -40,7 +43,8 @@ const fn first() -> [[u8; 8]; 64] {
     first
 }
 
-/// The bucket of a value: the first whose upper end it does not exceed. [`BUCKET_OFFSETS`]'s length if it exceeds them all.
+/// The bucket of a value: the first whose upper end it does not exceed. [`BUCKET_OFFSETS`]'s length
+/// if it exceeds them all.
 #[inline]
 pub(super) fn bucket(value: u64) -> usize {
     let value = value.max(1);

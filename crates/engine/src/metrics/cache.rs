@@ -39,7 +39,8 @@ pub struct CacheRates {
 }
 
 impl CacheRates {
-    /// The share of the look-ups of the last fifteen minutes that found what they wanted; `None` if there were none.
+    /// The share of the look-ups of the last fifteen minutes that found what they wanted; `None` if
+    /// there were none.
     pub fn hit_rate(&self) -> Option<f64> {
         let (hits, requests) = (self.hits.fifteen_minutes, self.requests.fifteen_minutes);
         (requests > 0.0).then(|| (hits / requests).min(1.0))

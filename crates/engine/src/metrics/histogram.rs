@@ -1,8 +1,9 @@
 //! Histograms: how values are distributed, since the start and of late.
 //!
-//! In the recent distribution a value weighs 1 when it is new and half as much after each minute. Cassandra adds values with
-//! weights that grow with time and divides by the present weight; here every few seconds the weights of the past are
-//! shrunk and the new values added, so that recording is one addition.
+//! In the recent distribution a value weighs 1 when it is new and half as much after each minute.
+//! Cassandra adds values with weights that grow with time and divides by the present weight; here
+//! every few seconds the weights of the past are shrunk and the new values added, so that recording
+//! is one addition.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,7 +25,7 @@ const LATENCY_BUCKETS: usize = 127;
 pub struct Histogram {
     /// Upper ends used, the first of [`BUCKET_OFFSETS`].
     offsets: usize,
-    /// Whether 0 has a bucket of its own, before all others; otherwise it counts as 1.
+    /// Whether 0 has its own bucket, before all others; otherwise it counts as 1.
     has_zero: bool,
     /// Buckets, the one beyond the last offset, and the sum of all values.
     counts: Sharded,
@@ -187,8 +188,8 @@ impl Distribution {
         self.counts[..buckets].iter().sum()
     }
 
-    /// The upper end of the bucket below which `fraction` (0 to 1) of the values lie; 0 if there are none, or they lie beyond
-    /// the last offset.
+    /// The upper end of the bucket below which `fraction` (0 to 1) of the values lie; 0 if there
+    /// are none, or they lie beyond the last offset.
     pub fn percentile(&self, fraction: f64) -> u64 {
         let wanted = (self.count() as f64 * fraction).ceil() as u64;
         let mut seen = 0;
@@ -219,7 +220,8 @@ impl Distribution {
         }
     }
 
-    /// The most that the largest value can be; 0 if there are none, `i64::MAX` if it lies beyond the last offset.
+    /// The most that the largest value can be; 0 if there are none, `i64::MAX` if it lies beyond
+    /// the last offset.
     pub fn max(&self) -> u64 {
         match self.counts.iter().rposition(|count| *count > 0) {
             None => 0,

@@ -1,8 +1,9 @@
-//! Figures: what the engine has done and how long it took.
+//! Metrics: what the engine has done and how long it took.
 //!
-//! Recording costs a few nanoseconds and no lock: threads count into shards of their own ([`sharded`]). Whoever reads
-//! figures adds the shards up. Histograms keep two things: all values since the start, and the recent ones, in which a value
-//! counts half after a minute, as in Cassandra ([`histogram`]).
+//! Recording costs a few nanoseconds and no lock: threads count into their own shards
+//! ([`sharded`]). Reading metrics adds the shards up. Histograms keep two things: all values since
+//! the start, and the recent ones, in which a value counts half after a minute, as in Cassandra
+//! ([`histogram`]).
 
 mod buckets;
 mod cache;
@@ -26,10 +27,10 @@ pub use rate::{Meter, Rates};
 pub(crate) use table::ReadTally;
 pub use table::{FilterAnswers, TableMetrics};
 
-/// How often recent figures are brought up to date, at most.
+/// How often recent rates are updated, at most.
 const TICK: Duration = Duration::from_secs(5);
 
-/// Figures of the engine that belong to no one table, since it was opened.
+/// Metrics of the engine that belong to no single table, since it was opened.
 #[derive(Debug)]
 pub struct EngineMetrics {
     /// Memtables flushed.
@@ -81,7 +82,8 @@ impl Default for EngineMetrics {
 }
 
 impl EngineMetrics {
-    /// Whether recent figures are to be brought up to date, which the caller then does. `now` is monotonic time.
+    /// Returns whether the recent rates are to be updated, which the caller then does. `now` is
+    /// monotonic time.
     pub(crate) fn is_tick_due(&self, now: Duration) -> bool {
         let Some(mut ticked) = self.ticked.try_lock() else { return false };
         let due = ticked.is_none_or(|ticked| now.saturating_sub(ticked) >= TICK);

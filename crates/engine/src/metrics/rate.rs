@@ -30,7 +30,8 @@ impl RecentRate {
         self.0.lock().rates
     }
 
-    /// Brings the rates up to date. `now` is monotonic time, `count` how many events there were until then.
+    /// Brings the rates up to date. `now` is monotonic time, `count` how many events there were
+    /// until then.
     pub fn tick(&self, now: Duration, count: u64) {
         let mut recent = self.0.lock();
         if let Some((at, counted)) = recent.last {
@@ -64,7 +65,8 @@ impl Meter {
     }
 }
 
-/// Events a second, averaged over the last minutes as `uptime` averages load: older ones count less and less.
+/// Events a second, averaged over the last minutes as `uptime` averages load: older ones count less
+/// and less.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Rates {
     /// Over a minute.

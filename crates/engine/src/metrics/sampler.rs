@@ -1,7 +1,8 @@
-//! Which partitions are most active, while somebody asks.
+//! The most active partitions, while sampling is on.
 //!
-//! Frequencies are counted as in "space saving" (Metwally, Agrawal and El Abbadi, 2005): of the partitions that there is no room
-//! for, the least frequent gives its place and its count to the new one, which may then be too high by that much.
+//! Frequencies are counted as in "space saving" (Metwally, Agrawal and El Abbadi, 2005): of the
+//! partitions that there is no room for, the least frequent gives its place and its count to the
+//! new one, which may then be too high by that much.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -64,7 +65,7 @@ pub struct Sample {
     pub error: u64,
 }
 
-/// A table's sampler; off unless somebody asks, and then next to free.
+/// A table's sampler; off by default, and then next to free.
 #[derive(Debug, Default)]
 pub struct Sampler {
     on: AtomicBool,
@@ -81,7 +82,7 @@ struct State {
 thread_local!(static SSTABLES: Cell<u64> = const { Cell::new(0) });
 
 impl Sampler {
-    /// Begins, with room for so many partitions each; `false` if somebody is sampling already.
+    /// Begins, with room for so many partitions each; `false` if sampling is on already.
     pub fn begin(&self, capacity: usize) -> bool {
         let mut state = self.state.lock();
         if self.on.load(Ordering::Relaxed) {
@@ -106,7 +107,7 @@ impl Sampler {
         found.into_iter().map(|(what, samples)| (what, sorted(samples))).collect()
     }
 
-    /// Whether somebody asks.
+    /// Whether sampling is on.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)

@@ -21,7 +21,8 @@ fn own_shard() -> usize {
     })
 }
 
-/// A row of counters, once per shard. A shard takes memory only when a thread of it counts something.
+/// A row of counters, once per shard. A shard takes memory only when a thread of it counts
+/// something.
 pub(super) struct Sharded {
     width: usize,
     shards: [OnceLock<Box<[AtomicU64]>>; SHARDS],

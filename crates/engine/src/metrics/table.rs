@@ -1,4 +1,4 @@
-//! The figures of one table.
+//! The metrics of one table.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub struct TableMetrics {
     pub compactions: Counter,
     /// `CompactionBytesWritten`
     pub bytes_compacted: Counter,
-    /// Which partitions are most active, while somebody asks.
+    /// The most active partitions, while sampling is on.
     pub sampler: Sampler,
     filter: Sharded,
 }
@@ -120,7 +120,8 @@ impl TableMetrics {
         self.tombstones_scanned.record(tombstones);
     }
 
-    /// Notes, if somebody asks for that, a read of one partition that is part of a read which is counted as a whole.
+    /// Samples, if sampling is on, a read of one partition that is part of a read counted as a
+    /// whole.
     #[inline]
     pub fn sample_partition_read(&self, key: &[u8], time: Duration, live_rows: u64, tombstones: u64) {
         if self.sampler.is_on() {
@@ -143,7 +144,7 @@ impl TableMetrics {
         self.tombstones_scanned.record(tombstones);
     }
 
-    /// Brings recent figures up to date. `now` is monotonic time.
+    /// Updates the recent rates. `now` is monotonic time.
     pub fn tick(&self, now: Duration) {
         for histogram in [
             &self.read_latency,

@@ -23,8 +23,9 @@ pub(crate) fn flush_compression(
     }
 }
 
-/// Chunks that shrink by less are stored raw where the table does not say. What hardly compresses is then read without
-/// being decompressed, for an eighth more on disk at most; LevelDB and RocksDB have the same rule.
+/// Chunks that shrink by less are stored raw where the table does not say. What hardly compresses
+/// is then read without being decompressed, for an eighth more on disk at most; LevelDB and RocksDB
+/// have the same rule.
 const MIN_COMPRESS_RATIO: f64 = 8.0 / 7.0;
 
 /// How the table's options have its SSTables compressed.

@@ -32,9 +32,10 @@ use crate::store::row_cache::RowCache;
 use crate::store::saved_caches::SavedCaches;
 use crate::store::signal::Signal;
 use crate::store::table::{Table, View};
-use crate::store::throttle::{Throttle, gentle_rate};
+use crate::store::throttle::{Throttle, low_priority_rate};
 
-/// The engine's state. Its behaviour is in `tables`, `write`, `flush`, `read`, `recovery` and `compaction`.
+/// The engine's state. Its behaviour is in `tables`, `write`, `flush`, `read`, `recovery` and
+/// `compaction`.
 pub(crate) struct Core {
     pub options: Options,
     pub fs: Arc<dyn FileSystem>,
@@ -47,7 +48,8 @@ pub(crate) struct Core {
     pub schema_incomplete: AtomicBool,
     /// Whether replay skipped damage, so that the schema may lack something.
     pub log_damage_skipped: AtomicBool,
-    /// Tables that the schema does not name, and the bytes of their files, when they were last listed.
+    /// Tables that the schema does not name, and the bytes of their files, when they were last
+    /// listed.
     pub unknown_tables: AtomicU64,
     pub unknown_bytes: AtomicU64,
     /// There from the end of recovery until closing.
@@ -62,18 +64,18 @@ pub(crate) struct Core {
     pub row_cache: Arc<RowCache>,
     pub counter_cache: CounterCache,
     pub saved_caches: SavedCaches,
-    /// What all compactions together may read.
+    /// The throughput of all compactions together.
     pub throttle: Throttle,
-    /// What those may that nothing waits for; see [`gentle_rate`].
-    pub gentle_throttle: Throttle,
-    /// One of these runs.
-    pub gentle_compaction: Arc<AtomicBool>,
+    /// The throughput of low-priority compactions; see [`low_priority_rate`].
+    pub low_priority_throttle: Throttle,
+    /// Whether a low-priority compaction runs.
+    pub low_priority_slot: Arc<AtomicBool>,
     pub metrics: EngineMetrics,
     /// Compactions that run, and that did.
     pub operations: Operations,
     /// Held while snapshots are made or removed.
     pub snapshots: Mutex<()>,
-    /// When the next snapshot expires, milliseconds since 1970; at first the least number: nobody has looked.
+    /// When the next snapshot expires, milliseconds since 1970; at first the least number: unknown.
     pub next_snapshot_expiry: AtomicI64,
     phase: AtomicU8,
     /// Why the last flush failed, while no later one has succeeded.
@@ -126,8 +128,8 @@ impl Core {
             counter_cache: CounterCache::new(options.counter_cache_size),
             saved_caches: SavedCaches::new(&options),
             throttle: Throttle::new(options.compaction_throughput),
-            gentle_throttle: Throttle::new(gentle_rate(options.compaction_throughput)),
-            gentle_compaction: Arc::default(),
+            low_priority_throttle: Throttle::new(low_priority_rate(options.compaction_throughput)),
+            low_priority_slot: Arc::default(),
             metrics: EngineMetrics::default(),
             operations: Operations::default(),
             snapshots: Mutex::default(),
@@ -176,7 +178,8 @@ impl Core {
         self.tables.load().get(&id).cloned().ok_or(EngineError::UnknownTable(id))
     }
 
-    /// The table with this id, without a count that all threads share, for as long as `tables` is kept.
+    /// The table with this id, without a count that all threads share, for as long as `tables` is
+    /// kept.
     #[inline]
     pub fn table_in(tables: &HashMap<TableId, Arc<Table>>, id: TableId) -> Result<&Arc<Table>> {
         tables.get(&id).ok_or(EngineError::UnknownTable(id))
@@ -192,10 +195,10 @@ impl Core {
 
     /// Refuses reads of a table of which not everything can be read, unless that may be left out.
     #[inline]
-    pub fn check_whole(&self, view: &View) -> Result<()> {
+    pub fn check_complete(&self, view: &View) -> Result<()> {
         match view.unreadable.first() {
             Some(unreadable) if self.options.disk_failure_policy != DiskFailurePolicy::BestEffort => {
-                Err(EngineError::NotWhole {
+                Err(EngineError::TableIncomplete {
                     table: view.table.qualified_name(),
                     cause: unreadable.error.clone(),
                 })
@@ -242,9 +245,10 @@ impl Core {
             DiskFailurePolicy::Ignore => tracing::error!(%error, "an SSTable is corrupt"),
             DiskFailurePolicy::Stop => self.stop(format!("{error} (disk_failure_policy: stop)")),
             DiskFailurePolicy::BestEffort => {
-                let set_aside =
-                    self.table(table).is_ok_and(|table| table.change_view(|view| view.set_aside(sstable.id)));
-                if set_aside {
+                let quarantined = self
+                    .table(table)
+                    .is_ok_and(|table| table.change_view(|view| view.quarantine(sstable.id)));
+                if quarantined {
                     tracing::error!(
                         %error,
                         "an SSTable is corrupt and left out of reads from here on (disk_failure_policy: best_effort)"
@@ -254,7 +258,7 @@ impl Core {
         }
     }
 
-    /// Brings recent figures up to date, if that is due.
+    /// Updates the recent rates if that is due.
     pub fn tick_metrics(&self) {
         let now = self.clock.monotonic();
         if self.metrics.is_tick_due(now) {

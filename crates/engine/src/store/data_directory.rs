@@ -34,7 +34,7 @@ pub(crate) struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Makes the directory if it is not there, and locks it.
+    /// Creates the directory if it does not exist, and locks it.
     pub fn open(fs: Arc<dyn FileSystem>, root: &Path) -> Result<Self> {
         create_root(fs.as_ref(), root)?;
         warn_if_readable_by_others(fs.as_ref(), root);
@@ -119,7 +119,7 @@ impl DataDirectory {
         path.strip_prefix(&root).unwrap_or(path).to_string_lossy().into_owned()
     }
 
-    /// The directories of tables, which are made if they are not there.
+    /// Returns the directories of tables, which are created if they do not exist.
     pub fn create_tables(&self, tables: &[Arc<TableMetadata>]) -> Result<Vec<PathBuf>> {
         let root = self.tables();
         let path = |table: &Arc<TableMetadata>| root.join(&table.keyspace).join(table.directory_name());
@@ -129,7 +129,8 @@ impl DataDirectory {
     }
 }
 
-/// Warns of a data directory that others can read, from before or by its administrator's choice: it stays as it is.
+/// Warns of a data directory that others can read, from before or by its administrator's choice: it
+/// stays as it is.
 fn warn_if_readable_by_others(fs: &dyn FileSystem, root: &Path) {
     let wanted = FileAccess::current().directory_mode();
     if let Ok(Some(mode)) = fs.mode(root)
@@ -144,8 +145,9 @@ fn warn_if_readable_by_others(fs: &dyn FileSystem, root: &Path) {
     }
 }
 
-/// Makes the root and the directories that are missing above it, and makes their names durable. The root's own name also if
-/// it is there: the process that made it may have died before it synced that.
+/// Makes the root and the directories that are missing above it, and makes their names durable. The
+/// root's own name also if it is there: the process that made it may have died before it synced
+/// that.
 fn create_root(fs: &dyn FileSystem, root: &Path) -> Result<()> {
     let mut named = Vec::new();
     for directory in root.ancestors().take_while(|directory| !directory.as_os_str().is_empty()) {
@@ -163,9 +165,9 @@ fn create_root(fs: &dyn FileSystem, root: &Path) -> Result<()> {
     })
 }
 
-/// Makes directories and those missing between them and `above`, whose own name is durable, and makes all these names durable.
-/// Also of those that are there: the process that made them may have died before it synced them. Each directory is synced
-/// once, however many names it got.
+/// Makes directories and those missing between them and `above`, whose own name is durable, and
+/// makes all these names durable. Also of those that are there: the process that made them may have
+/// died before it synced them. Each directory is synced once, however many names it got.
 fn create_durably(fs: &dyn FileSystem, paths: &[PathBuf], above: &Path) -> Result<()> {
     let mut parents = BTreeSet::new();
     for path in paths {

@@ -10,7 +10,8 @@ use super::core::Core;
 use super::sstable_handle::SSTable;
 
 impl Core {
-    /// Opens an SSTable. One that we did not write is verified, and from then on protected as ours are.
+    /// Opens an SSTable. One that we did not write is verified, and from then on protected as ours
+    /// are.
     pub fn open_sstable(
         self: &Arc<Self>,
         descriptor: Descriptor,

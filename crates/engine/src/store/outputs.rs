@@ -26,7 +26,8 @@ use crate::strategies::cut::Cutter;
 /// New SSTables of a table: written in one transaction, and then published together in place of
 /// others.
 ///
-/// Dropping it before [`publish`](Self::publish) removes what was written; nothing has changed then.
+/// Dropping it before [`publish`](Self::publish) removes what was written; nothing has changed
+/// then.
 pub(crate) struct OutputSet<'a> {
     core: &'a Arc<Core>,
     table: &'a Arc<Table>,
@@ -125,8 +126,8 @@ impl<'a> OutputSet<'a> {
         self.writer.as_ref()?.last_key()
     }
 
-    /// Writes a stream to its end. Calls `checkpoint` before each partition, row and marker; its error
-    /// ends the writing.
+    /// Writes a stream to its end. Calls `checkpoint` before each partition, row and marker; its
+    /// error ends the writing.
     pub fn write(
         &mut self,
         stream: &mut dyn PartitionStream,
@@ -299,8 +300,9 @@ impl Drop for OutputSet<'_> {
 }
 
 impl Core {
-    /// Commits a transaction of the table. If the outcome is unknown, compactions of the table end until the next start: an
-    /// SSTable that nobody sees may come back then, and must find the tombstones that cover its data.
+    /// Commits a transaction of the table. If the outcome is unknown, compactions of the table end
+    /// until the next start: an SSTable that no view has may come back then, and must find the
+    /// tombstones that cover its data.
     pub fn commit(
         &self,
         table: &Table,

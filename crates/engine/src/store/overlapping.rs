@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What overlapping SSTables were asked, and what for: figures since the start.
+/// The use of overlapping SSTables by compactions, since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OverlapMetrics {
     /// Partitions that some source might have.

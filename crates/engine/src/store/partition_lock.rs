@@ -15,7 +15,7 @@ pub(crate) struct PartitionLocks {
     stripes: Box<[CachePadded<Mutex<()>>]>,
 }
 
-/// While it lives, nobody else holds the lock of this partition. Plain writes do not ask for it.
+/// Holds the lock of a partition until it is dropped. Plain writes do not acquire it.
 #[must_use = "the partition is unlocked when this is dropped"]
 pub struct PartitionLock<'a> {
     _guard: MutexGuard<'a, ()>,
@@ -26,7 +26,8 @@ impl PartitionLocks {
         Self { stripes: std::iter::repeat_with(CachePadded::default).take(STRIPES).collect() }
     }
 
-    /// Waits for the partition's lock. A thread that holds one must not ask for another: the two may be the same.
+    /// Waits for the partition's lock. A thread that holds one must not ask for another: the two
+    /// may be the same.
     ///
     /// # Errors
     /// If the request of this thread is interrupted first.

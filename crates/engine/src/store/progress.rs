@@ -40,7 +40,8 @@ impl CompactionKind {
         }
     }
 
-    /// By Cassandra's name of the type, as `nodetool stop` takes it: `COMPACTION`, `GARBAGE_COLLECT`.
+    /// By Cassandra's name of the type, as `nodetool stop` takes it: `COMPACTION`,
+    /// `GARBAGE_COLLECT`.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name.to_ascii_uppercase().as_str() {
             "COMPACTION" => Self::Compaction,
@@ -100,7 +101,7 @@ pub struct CompletedCompaction {
     pub rows_merged: BTreeMap<u32, u64>,
 }
 
-/// Figures about all compactions since the start.
+/// Totals of all compactions since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CompactionTotals {
     /// Ended well.
@@ -167,7 +168,7 @@ pub(crate) struct Operations {
     pub overlapping: Arc<OverlapCounters>,
 }
 
-/// Compactions that are remembered; whoever wants more listens.
+/// Compactions in the history; callers that need more listen.
 const REMEMBERED: usize = 1000;
 
 /// A running compaction in its place among all; taken out when dropped.

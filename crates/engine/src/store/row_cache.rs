@@ -1,20 +1,24 @@
-//! The row cache: partitions, or the first rows of them, as they are after merging, ready to be sent.
+//! The row cache: partitions, or the first rows of them, as they are after merging, ready to be
+//! sent.
 //!
-//! An entry holds what a read of the whole partition would give, in the structure that memtables have: a read takes a
-//! snapshot of it in constant time. A write is applied to the entry as it is to the memtable. What makes it answer as a
-//! read without it would:
+//! An entry holds what a read of the whole partition would give, in the structure that memtables
+//! have: a read takes a snapshot of it in constant time. A write is applied to the entry as it is
+//! to the memtable. What makes it answer as a read without it would:
 //!
-//! 1. A reader that misses puts an entry in its place first, *loading*, and takes the view that it reads from after that.
-//! 2. A writer changes the memtable and the entry under one lock, that of the memtable's shard. If the entry is loading,
-//!    the change is noted there: the reader may have read before it. Applying it twice changes nothing.
-//! 3. The reader publishes what it read with what was noted, for the view that it read from. An entry is good for views
-//!    with the same [`contents`](crate::store::table::View::contents): flushes and compactions keep that, all other changes of
-//!    SSTables or of the schema do not.
-//! 4. A compaction may purge tombstones, so that an older write that comes later counts. An entry with deletions is good
-//!    only for the [`purges`](crate::store::table::View::purges) that it was read at.
+//! 1. A reader that misses puts an entry in its place first, *loading*, and takes the view that it
+//!    reads from after that.
+//! 2. A writer changes the memtable and the entry under one lock, that of the memtable's shard. If
+//!    the entry is loading, the change is noted there: the reader may have read before it. Applying
+//!    it twice changes nothing.
+//! 3. The reader publishes what it read with what was noted, for the view that it read from. An
+//!    entry is good for views with the same [`contents`](crate::store::table::View::contents):
+//!    flushes and compactions keep that, all other changes of SSTables or of the schema do not.
+//! 4. A compaction may purge tombstones, so that an older write that comes later counts. An entry
+//!    with deletions is good only for the [`purges`](crate::store::table::View::purges) that it was
+//!    read at.
 //!
-//! Lock order: memtable shard, a shard of the cache for the length of a look-up, entry. No entry is locked under a lock of
-//! the cache.
+//! Lock order: memtable shard, a shard of the cache for the length of a look-up, entry. No entry is
+//! locked under a lock of the cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +59,8 @@ impl Weighter<Key, Slot> for ByteWeight {
     }
 }
 
-/// What evictions leave to be dropped once the cache's lock is released: a partition may have many rows.
+/// What evictions leave to be dropped once the cache's lock is released: a partition may have many
+/// rows.
 #[derive(Clone)]
 struct DropLater;
 
@@ -70,7 +75,8 @@ impl Lifecycle<Key, Slot> for DropLater {
 /// Key, slot, the cache's links, count and hash slot; the entry with its counts.
 const ENTRY_BYTES: u64 = (size_of::<Key>() + size_of::<Slot>() + 32 + size_of::<Entry>() + 16) as u64;
 
-/// Updates noted for an entry that is loading. More come only if reading the partition takes long; then it is read anew.
+/// Updates noted for an entry that is loading. More come only if reading the partition takes long;
+/// then it is read again.
 const PENDING_MAX: usize = 64;
 
 pub(crate) struct Entry(RwLock<State>);
@@ -118,11 +124,12 @@ pub(crate) enum Found {
     Hit(Option<Partition>),
     /// Nothing that can answer, and no room for what could.
     Unusable,
-    /// Nothing. What is read may be [published](Loading::publish), after [`begin`](RowCache::begin).
+    /// Nothing. What is read may be [published](Loading::publish), after
+    /// [`begin`](RowCache::begin).
     Nothing,
 }
 
-/// A place in the cache that was taken, for whoever is reading the partition.
+/// A place in the cache that is reserved for the thread that reads the partition.
 pub(crate) struct Loading {
     cache: Arc<RowCache>,
     key: Key,
@@ -157,13 +164,14 @@ impl RowCache {
         self.cache.capacity() > 0
     }
 
-    /// Whether it takes partitions of the table, as `caching` says. It does not take counters: they are changed by reading and
-    /// writing, which gains nothing.
+    /// Whether it takes partitions of the table, as `caching` says. It does not take counters: they
+    /// are changed by reading and writing, which gains nothing.
     pub fn takes(&self, table: &TableMetadata) -> bool {
         table.params.caching.rows_per_partition != RowsPerPartition::None && !table.is_counter
     }
 
-    /// Looks for a partition under `selection`, of which the reader wants no more than `wanted` live rows if that is said.
+    /// Looks for a partition under `selection`, of which the reader wants no more than `wanted`
+    /// live rows if that is said.
     pub fn find(&self, view: &View, key: &DecoratedKey, selection: &Selection, wanted: Option<u32>) -> Found {
         let found = self.look(view, key, selection, wanted);
         let counter = if matches!(found, Found::Hit(_)) { &self.hits } else { &self.misses };
@@ -171,7 +179,7 @@ impl RowCache {
         found
     }
 
-    /// [`Self::find`], which nobody counts.
+    /// [`Self::find`] without counting.
     pub fn look(&self, view: &View, key: &DecoratedKey, selection: &Selection, wanted: Option<u32>) -> Found {
         let key = Key { table: view.table.id, key: key.clone() };
         let Some(slot) = self.cache.get(&key) else { return Found::Nothing };
@@ -208,8 +216,8 @@ impl RowCache {
         }
     }
 
-    /// Applies updates to what is held of their partition. Called with the lock held under which they are applied to the
-    /// memtable.
+    /// Applies updates to what is held of their partition. Called with the lock held under which
+    /// they are applied to the memtable.
     pub fn apply<'a>(
         &self,
         table: TableId,
@@ -279,7 +287,8 @@ impl RowCache {
         self.cache.set_capacity(capacity);
     }
 
-    /// The partitions that it holds, by table and token; of more than `most` those asked for most often.
+    /// The partitions that it holds, by table and token; of more than `most` those asked for most
+    /// often.
     pub fn keys(&self, most: usize) -> Vec<(TableId, DecoratedKey)> {
         let mut keys: Vec<_> = self
             .cache
@@ -314,8 +323,9 @@ impl RowCache {
 }
 
 impl Loading {
-    /// Reads the partition from `stream`, which must be of the view that was taken after the place was, under no
-    /// selection; keeps of it what `rows` says, and no more than a share of the cache.
+    /// Reads the partition from `stream`, which must be of the view that was taken after the place
+    /// was, under no selection; keeps of it what `rows` says, and no more than a share of the
+    /// cache.
     pub fn publish(
         self,
         stream: &mut dyn PartitionStream,
@@ -323,7 +333,8 @@ impl Loading {
         rows: RowsPerPartition,
         now: u32,
     ) -> Result<()> {
-        /// A partition that takes more than this share of a shard of the cache would push out too many others.
+        /// A partition that takes more than this share of a shard of the cache would push out too
+        /// many others.
         const SHARE: u64 = 4;
         let bytes_max = self.cache.cache.shard_capacity() / SHARE;
         let Some(mut cached) = Cached::read(stream, &self.key.key, view, rows, now, bytes_max)? else {
@@ -356,7 +367,8 @@ impl Drop for Loading {
 }
 
 impl Cached {
-    /// Takes a partition from a stream, or as much of its head as is wanted. `None` if that is more than `bytes_max`.
+    /// Takes a partition from a stream, or as much of its head as is wanted. `None` if that is more
+    /// than `bytes_max`.
     fn read(
         stream: &mut dyn PartitionStream,
         key: &DecoratedKey,
@@ -455,7 +467,8 @@ impl Cached {
         }
     }
 
-    /// Forgets rows beyond as many as there should be: new ones come at the head of a partition as well.
+    /// Forgets rows beyond as many as there should be: new ones come at the head of a partition as
+    /// well.
     fn cut(&mut self, table: &TableMetadata) {
         let mut kept = PartitionUpdate::new(DecoratedKey::new(bytes::Bytes::new()));
         kept.deletion = self.partition.deletion();
@@ -487,7 +500,8 @@ fn has_deletions(update: &PartitionUpdate) -> bool {
 }
 
 impl Reach {
-    /// Whether what is known of `partition` holds all rows of the selection, or all that are wanted of it.
+    /// Whether what is known of `partition` holds all rows of the selection, or all that are wanted
+    /// of it.
     fn answers(
         &self,
         partition: &Partition,

@@ -14,7 +14,8 @@ pub(crate) struct SavedCaches {
     pub directory: PathBuf,
     /// By [`CacheKind`].
     pub keys_to_save: [AtomicUsize; 3],
-    /// Held while caches are saved. When each is due, by the monotonic clock, once that was looked at.
+    /// Held while caches are saved. When each is due, by the monotonic clock, once that was looked
+    /// at.
     pub due: Mutex<[Option<Duration>; 3]>,
     /// Whose counts the counter cache is to have, when loading has been asked for.
     pub load_wanted: Mutex<Option<[u8; 16]>>,

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Wakes threads that wait for something to do. Raising it again before one wakes costs next to nothing.
+/// Wakes threads that wait for something to do. Raising it again before one wakes costs next to
+/// nothing.
 #[derive(Default)]
 pub(crate) struct Signal {
     raised: AtomicBool,

@@ -17,7 +17,8 @@ use parking_lot::Mutex;
 use crate::basics::options::OverlappingTombstones;
 use crate::metrics::ReadTally;
 
-/// An SSTable of a view. Its files stay open, and so readable, until the last view and stream that hold it are gone.
+/// An SSTable of a view. Its files stay open, and so readable, until the last view and stream that
+/// hold it are gone.
 pub(crate) struct SSTable {
     pub reader: SSTableReader,
     /// When it was written, seconds since 1970.
@@ -35,15 +36,15 @@ struct Shared {
     suspect: AtomicBool,
     /// The level in leveled compaction, as its Statistics say by now.
     level: AtomicU32,
-    /// When it was last looked at for what newer SSTables shadow.
-    look: Mutex<Option<Look>>,
+    /// Its last sample of what newer SSTables shadow.
+    overlap_sample: Mutex<Option<OverlapSample>>,
     /// Called when a read finds it corrupt.
     on_corruption: OnCorruption,
 }
 
-/// What was known of an SSTable when a sample of it was last read.
+/// What was known of an SSTable when it was last sampled for what newer ones shadow.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Look {
+pub(crate) struct OverlapSample {
     /// What was allowed to shadow it.
     pub by: OverlappingTombstones,
     /// Rows above it.
@@ -57,7 +58,7 @@ impl SSTable {
             reads: ReadMeter::default(),
             suspect: AtomicBool::new(false),
             level: AtomicU32::new(level),
-            look: Mutex::new(None),
+            overlap_sample: Mutex::new(None),
             on_corruption,
         };
         Self { reader, created, shared: Arc::new(shared) }
@@ -109,20 +110,20 @@ impl SSTable {
         (self.reader.first_key().token().0, self.reader.last_key().token().0)
     }
 
-    /// Notes that it was looked at for what newer SSTables shadow; `None`: that it is to be looked at again.
-    pub fn set_look(&self, look: Option<Look>) {
-        *self.shared.look.lock() = look;
+    /// Records its last sample of what newer SSTables shadow; with `None` it will be sampled again.
+    pub fn set_overlap_sample(&self, sample: Option<OverlapSample>) {
+        *self.shared.overlap_sample.lock() = sample;
     }
 
-    /// The rows above it when it was last looked at with this setting, or `rows_above` if there are fewer by now, which is noted;
-    /// 0 if it never was.
-    pub fn look_at_most(&self, by: OverlappingTombstones, rows_above: f64) -> f64 {
-        let mut look = self.shared.look.lock();
-        *look = look.filter(|look| look.by == by);
-        match &mut *look {
-            Some(look) => {
-                look.rows_above = look.rows_above.min(rows_above);
-                look.rows_above
+    /// Returns the rows above it when it was last sampled with this setting, or `rows_above` if
+    /// there are fewer now, which is recorded; 0 if it never was.
+    pub fn rows_above_last_sample(&self, by: OverlappingTombstones, rows_above: f64) -> f64 {
+        let mut sample = self.shared.overlap_sample.lock();
+        *sample = sample.filter(|sample| sample.by == by);
+        match &mut *sample {
+            Some(sample) => {
+                sample.rows_above = sample.rows_above.min(rows_above);
+                sample.rows_above
             }
             None => 0.0,
         }
@@ -141,8 +142,9 @@ impl SSTable {
         self.shared.reads.rate(now) / self.reader.estimated_keys().max(1) as f64
     }
 
-    /// Reads a partition, whose key has this [`murmur3_hash`](cassette_rows::token::murmur3_hash); `None` if it is not in it, or
-    /// if nothing of what is selected is and the partition is not deleted.
+    /// Reads a partition, whose key has this [`murmur3_hash`](cassette_rows::token::murmur3_hash);
+    /// `None` if it is not in it, or if nothing of what is selected is and the partition is not
+    /// deleted.
     pub fn read(
         self: &Arc<Self>,
         key: &DecoratedKey,

@@ -19,8 +19,9 @@ use crate::store::sstable_handle::SSTable;
 use crate::strategies::choose;
 use crate::strategies::options::CompactionOptions;
 
-/// One table while it is open. Locks are taken in the order of the fields, and none of them over I/O but `importing`, `flush` and `major_compaction`; while
-/// `write_order` is held shared, the commit log may do I/O.
+/// One table while it is open. Locks are taken in the order of the fields, and none of them over
+/// I/O but `importing`, `flush` and `major_compaction`; while `write_order` is held shared, the
+/// commit log may do I/O.
 pub(crate) struct Table {
     pub id: TableId,
     /// Where its SSTables are.
@@ -31,9 +32,10 @@ pub(crate) struct Table {
     pub major_compaction: Mutex<()>,
     /// Held while a memtable is flushed: one at a time, in order.
     pub flush: Mutex<()>,
-    /// Held shared by writers from before a record is logged until it is in the memtable; held alone while the memtable
-    /// is replaced. So each write is wholly before or after that, in the log and in memory. A writer of several tables
-    /// takes theirs in the order of ids, those of indexes after all others.
+    /// Held shared by writers from before a record is logged until it is in the memtable; held
+    /// alone while the memtable is replaced. So each write is wholly before or after that, in the
+    /// log and in memory. A writer of several tables takes theirs in the order of ids, those of
+    /// indexes after all others.
     pub write_order: WriteOrder,
     /// Which SSTables are being compacted, and whether any may be.
     pub compaction: Mutex<CompactionState>,
@@ -41,8 +43,8 @@ pub(crate) struct Table {
     pub compaction_ended: Condvar,
     /// More than 0: running compactions are to give up.
     pub compactions_yield: AtomicUsize,
-    /// See [`choose::behind`].
-    pub behind: AtomicUsize,
+    /// See [`choose::debt`]; large debt stalls writes.
+    pub compaction_debt: AtomicUsize,
     /// Held while the view is replaced.
     view_change: Mutex<()>,
     view: ArcSwap<View>,
@@ -53,11 +55,12 @@ pub(crate) struct Table {
     durable_writes: AtomicBool,
     /// Up to where the log has been replayed into the memtable, while it is being replayed.
     pub recovery: Mutex<Recovery>,
-    /// Figures since the table was opened.
+    /// Metrics since the table was opened.
     pub metrics: Arc<TableMetrics>,
 }
 
-/// A lock that threads share without writing to memory that they share: every write takes it, and it is held alone seldom.
+/// A lock that threads share without writing to memory that they share: every write takes it, and
+/// it is held alone seldom.
 #[derive(Debug, Default)]
 pub(crate) struct WriteOrder(ShardedLock<()>);
 
@@ -77,10 +80,10 @@ impl WriteOrder {
 pub(crate) struct Recovery {
     /// Everything that the log holds of the table has been applied.
     pub replayed: bool,
-    /// Behind the last record that was applied or passed over.
+    /// Behind the last record that was applied or skipped.
     pub position: Position,
-    /// Log records that were kept while the table was unknown are being applied: flushes leave the replay position where it
-    /// is, so that all of them are applied again after a crash.
+    /// Log records that were kept while the table was unknown are being applied: flushes leave the
+    /// replay position where it is, so that all of them are applied again after a crash.
     pub claiming: bool,
 }
 
@@ -91,7 +94,8 @@ pub(crate) struct CompactionState {
     pub compacting: HashSet<SSTableId>,
     /// Why no compaction may run before the next start.
     pub forbidden: Option<String>,
-    /// Whether compactions start by themselves, if an operator has said so since the start: that counts, and not the schema.
+    /// Whether compactions start by themselves, if an operator has said so since the start: that
+    /// counts, and not the schema.
     pub autocompaction: Option<bool>,
     /// A command waits for the others to finish: none begins.
     pub paused: usize,
@@ -117,14 +121,16 @@ pub(crate) struct View {
     pub flushing: Vec<Arc<FrozenMemtable>>,
     /// The SSTables, those with the greatest timestamps first.
     pub sstables: Arc<[Arc<SSTable>]>,
-    /// Corrupt ones that are not read. Their data may be missing, so what it may need is not purged.
-    pub set_aside: Arc<[Arc<SSTable>]>,
+    /// Corrupt ones that are not read. Their data may be missing, so what it may need is not
+    /// purged.
+    pub quarantined: Arc<[Arc<SSTable>]>,
     /// SSTables that could not even be opened.
     pub unreadable: Arc<[Unreadable]>,
-    /// Grows whenever a read may give something else than before, other than by a write: what was read before that is not to
-    /// be used after it.
+    /// Grows whenever a read may give something else than before, other than by a write: what was
+    /// read before that is not to be used after it.
     pub contents: u64,
-    /// Grows whenever tombstones may have been purged: an older write that they would have covered counts after that.
+    /// Grows whenever tombstones may have been purged: an older write that they would have covered
+    /// counts after that.
     pub purges: u64,
 }
 
@@ -172,7 +178,7 @@ impl Table {
             memtable: Arc::new(Memtable::new(begins, now)),
             flushing: Vec::new(),
             sstables: sorted(sstables),
-            set_aside: Arc::new([]),
+            quarantined: Arc::new([]),
             unreadable: Arc::new([]),
             contents: 0,
             purges: 0,
@@ -187,7 +193,7 @@ impl Table {
             compaction: Mutex::default(),
             compaction_ended: Condvar::new(),
             compactions_yield: AtomicUsize::new(0),
-            behind: AtomicUsize::new(0),
+            compaction_debt: AtomicUsize::new(0),
             view_change: Mutex::new(()),
             view: ArcSwap::from_pointee(view),
             next_sstable: AtomicU64::new(last_sstable + 1),
@@ -281,8 +287,8 @@ impl View {
         let kept = self.sstables.iter().filter(|sstable| !removed.contains(&sstable.id())).cloned();
         self.sstables = sorted(kept.chain(added).collect());
         // One that was found corrupt while it was being replaced is gone too.
-        self.set_aside =
-            self.set_aside.iter().filter(|sstable| !removed.contains(&sstable.id())).cloned().collect();
+        self.quarantined =
+            self.quarantined.iter().filter(|sstable| !removed.contains(&sstable.id())).cloned().collect();
         self.unreadable = self
             .unreadable
             .iter()
@@ -292,12 +298,12 @@ impl View {
     }
 
     /// Leaves a corrupt SSTable out of reads; whether it was in them.
-    pub fn set_aside(&mut self, id: SSTableId) -> bool {
+    pub fn quarantine(&mut self, id: SSTableId) -> bool {
         let Some(corrupt) = self.sstables.iter().find(|sstable| sstable.id() == id).cloned() else {
             return false;
         };
         self.replace_sstables(&HashSet::from([id]), Vec::new());
-        self.set_aside = self.set_aside.iter().cloned().chain([corrupt]).collect();
+        self.quarantined = self.quarantined.iter().cloned().chain([corrupt]).collect();
         true
     }
 }

@@ -13,7 +13,7 @@ pub(crate) struct Throttle {
     paid: Mutex<Option<Instant>>,
 }
 
-/// Nobody sleeps longer than this without looking whether all is to stop, and what the limit is by now.
+/// No thread sleeps longer than this without checking whether to stop, and the current limit.
 const NAP: Duration = Duration::from_millis(100);
 
 impl Throttle {
@@ -46,7 +46,7 @@ impl Throttle {
         }
     }
 
-    /// Until when one waits who takes bytes now; `None` if nobody has to.
+    /// Until when a caller that takes bytes now waits; `None` if it need not.
     fn until(&self, bytes: u64, rate: u64, now: Instant) -> Option<Instant> {
         if rate == 0 || bytes == 0 {
             return None;
@@ -58,8 +58,9 @@ impl Throttle {
     }
 }
 
-/// Bytes a second that those may read that nothing waits for, of all that compactions may; 0 for no limit.
-pub(crate) fn gentle_rate(compaction_throughput: u64) -> u64 {
+/// Bytes per second that low-priority compactions may read, of the throughput of all; 0 for no
+/// limit.
+pub(crate) fn low_priority_rate(compaction_throughput: u64) -> u64 {
     compaction_throughput.div_ceil(4)
 }
 
@@ -69,7 +70,10 @@ mod tests {
 
     #[test]
     fn low_priority_compactions_read_a_quarter_of_the_throughput() {
-        assert_eq!((gentle_rate(0), gentle_rate(1), gentle_rate(64 << 20)), (0, 1, 16 << 20));
+        assert_eq!(
+            (low_priority_rate(0), low_priority_rate(1), low_priority_rate(64 << 20)),
+            (0, 1, 16 << 20)
+        );
     }
 
     #[test]
@@ -86,7 +90,7 @@ mod tests {
         assert_eq!(waits(1000, 10_000), Some(at(10_000)));
         assert_eq!(waits(1000, 10_000), Some(at(11_000)));
         assert_eq!((waits(0, 10_000), throttle.rate()), (None, 1000));
-        // A new limit begins anew, and none is none.
+        // A new limit starts over, and 0 is no limit.
         throttle.set_rate(10);
         assert_eq!(waits(10, 10_000), Some(at(10_000)));
         assert_eq!(waits(10, 10_000), Some(at(11_000)));

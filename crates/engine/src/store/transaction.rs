@@ -1,7 +1,8 @@
 //! Adding and removing SSTables of a table so that a crash leaves all of it or nothing.
 //!
-//! A transaction is a file `nb_txn_<operation>_<time uuid>.log` in the table's directory, in Cassandra's own format, so that
-//! Cassandra too tidies up after us should it open the directory next. One record a line:
+//! A transaction is a file `nb_txn_<operation>_<time uuid>.log` in the table's directory, in
+//! Cassandra's own format, so that Cassandra too tidies up after us should it open the directory
+//! next. One record a line:
 //!
 //! ```text
 //! ADD:[/absolute/path/nb-7-big-,0,0][<checksum>]                                   a new SSTable
@@ -11,14 +12,16 @@
 //! checksum = crc32 in decimal of: path, type, i32 low half and i32 high half of the time, i32 files     big-endian
 //! ```
 //!
-//! 1. [`add`](Transaction::add): the line is durable before the first of the SSTable's files is created.
-//! 2. The SSTable's files are written and synced, and their names too, by whoever writes them.
-//! 3. [`commit`](Transaction::commit): the REMOVE lines are durable before COMMIT is written, so that no crash leaves a COMMIT
-//!    after a line that is not whole. When COMMIT is durable the change has happened.
+//! 1. [`add`](Transaction::add): the line is durable before the first of the SSTable's files is
+//!    created.
+//! 2. The SSTable's files are written and synced, and their names too, by their writer.
+//! 3. [`commit`](Transaction::commit): the REMOVE lines are durable before COMMIT is written, so
+//!    that no crash leaves a COMMIT after a line that is not whole. When COMMIT is durable the
+//!    change has happened.
 //! 4. The removed SSTables' files are deleted, durably, and then the transaction's.
 //!
-//! [`recover`] does on opening what is left: after COMMIT step 4; without it the added SSTables' files go, durably, and
-//! then the transaction's.
+//! [`recover`] does on opening what is left: after COMMIT step 4; without it the added SSTables'
+//! files go, durably, and then the transaction's.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -42,7 +45,7 @@ pub(crate) enum OperationType {
 }
 
 impl OperationType {
-    /// Cassandra knows no truncation here; any name of its own will do.
+    /// Cassandra has no truncation here; any other name is valid.
     fn file_name(self) -> &'static str {
         match self {
             Self::Flush => "flush",
@@ -144,7 +147,8 @@ impl Transaction {
         removal.abort()
     }
 
-    /// Gives up: removes the files of the added SSTables. What fails here is done again by [`recover`].
+    /// Gives up: removes the files of the added SSTables. What fails here is done again by
+    /// [`recover`].
     pub fn abort(self) -> Result<()> {
         let added: Vec<_> = self.added.iter().map(Descriptor::file_prefix).collect();
         drop(self.file);
@@ -168,7 +172,8 @@ pub(crate) enum CommitError {
     /// It did not, and nothing of it is left.
     #[error(transparent)]
     Undone(StorageError),
-    /// The next start will tell whether it did. Until then nothing may happen that relies on either.
+    /// The next start will tell whether it did. Until then nothing may happen that relies on
+    /// either.
     #[error(transparent)]
     Unknown(StorageError),
 }
@@ -233,8 +238,9 @@ pub(crate) fn recover(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The file name prefixes of SSTables in a directory, whose `entries` are given, that do not count: those that a transaction
-/// which is under way, or was interrupted, has not added yet or has removed.
+/// The file name prefixes of SSTables in a directory, whose `entries` are given, that do not count:
+/// those that a transaction which is under way, or was interrupted, has not added yet or has
+/// removed.
 pub(crate) fn doomed(fs: &dyn FileSystem, directory: &Path, entries: &[DirEntry]) -> Result<Vec<String>> {
     let mut doomed = Vec::new();
     for entry in entries.iter().filter(|entry| !entry.is_dir && is_transaction(&entry.name)) {
@@ -438,7 +444,8 @@ mod tests {
             fs.heal();
             recover(&fs, Path::new(DIRECTORY)).unwrap();
             let left = sstables(&fs);
-            // After a failed commit the new one may have been left beside the old ones, whole: the same data twice.
+            // After a failed commit the new one may have been left beside the old ones, whole: the
+            // same data twice.
             let expected = if committed { left == [3] } else { left == [1, 2] || left == [1, 2, 3] };
             assert!(expected, "step {step}: {left:?}, committed: {committed}");
         }
@@ -515,7 +522,8 @@ mod tests {
 
     #[test]
     fn a_file_of_cassandra_is_understood() {
-        // Written by Cassandra 5.0.8 while it compacted; only the path is shortened and the checksums made anew.
+        // Written by Cassandra 5.0.8 while it compacted; only the path is shortened and the
+        // checksums recomputed.
         let log = [
             line("REMOVE", "/var/lib/cassandra/data/ks/t-1/nb-1-big-", 1795228485000, 8),
             line("ADD", "/var/lib/cassandra/data/ks/t-1/nb-3-big-", 0, 8),

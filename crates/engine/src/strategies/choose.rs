@@ -46,8 +46,8 @@ pub fn user_defined(tree: &Tree, inputs: Vec<usize>, options: &CompactionOptions
     }
 }
 
-/// The SSTables that stay what they are until something is written that they are compacted with: those of L0 soon are, others may lie
-/// for long.
+/// The SSTables that stay what they are until something is written that they are compacted with:
+/// those of L0 soon are, others may lie for long.
 pub fn at_rest(tree: &Tree, options: &CompactionOptions) -> Vec<usize> {
     match &options.strategy {
         Strategy::Leveled(_) => {
@@ -69,11 +69,11 @@ pub fn pending(tree: &Tree, options: &CompactionOptions, state: &State) -> usize
 }
 
 /// How many SSTables reads could be spared if compaction had caught up.
-pub fn behind(tree: &Tree, options: &CompactionOptions) -> usize {
+pub fn debt(tree: &Tree, options: &CompactionOptions) -> usize {
     match &options.strategy {
-        Strategy::SizeTiered(own) => size_tiered::behind(tree, options, own),
-        Strategy::Leveled(_) => leveled::behind(tree),
-        Strategy::TimeWindow(own) => time_window::behind(tree, options, own),
-        Strategy::Unified(own) => unified::behind(tree, own),
+        Strategy::SizeTiered(own) => size_tiered::debt(tree, options, own),
+        Strategy::Leveled(_) => leveled::debt(tree),
+        Strategy::TimeWindow(own) => time_window::debt(tree, options, own),
+        Strategy::Unified(own) => unified::debt(tree, own),
     }
 }

@@ -30,13 +30,14 @@ impl Cutter {
         Self::new(0, Cut::Never)
     }
 
-    /// The level of the output at hand.
+    /// The level of the current output.
     pub fn level(&self) -> u32 {
         self.level
     }
 
-    /// Whether the output at hand, of `written` bytes on disk up to the partition with token `last`, ends before one with
-    /// token `next`. If so, the next output is at hand. Tokens ascend from call to call.
+    /// Whether the current output, of `written` bytes on disk up to the partition with token
+    /// `last`, ends before one with token `next`. If so, the next output is current. Tokens ascend
+    /// from call to call.
     pub fn ends(&mut self, written: u64, last: i64, next: i64) -> bool {
         // Outputs of a level share no tokens.
         if last == next {
@@ -70,7 +71,8 @@ impl Cutter {
         ends
     }
 
-    /// About how many of `keys` partitions, which take `bytes` and have tokens from `first` to `last`, the next output will have.
+    /// About how many of `keys` partitions, which take `bytes` and have tokens from `first` to
+    /// `last`, the next output will have.
     pub fn expected_keys(&self, keys: u64, bytes: u64, first: i64, last: i64) -> u64 {
         let share = match &self.cut {
             Cut::Never => 1.0,
@@ -90,8 +92,9 @@ impl Cutter {
     }
 }
 
-/// Whether one of the ends, which ascend, lies between two tokens that follow each other: an end belongs to what is before it. `passed` of them
-/// are known to lie before `last`, and then more are.
+/// Whether one of the ends, which ascend, lies between two tokens that follow each other: an end
+/// belongs to what is before it. `passed` of them are known to lie before `last`, and then more
+/// are.
 #[inline]
 fn crosses(ends: &[i64], passed: &mut usize, last: i64, next: i64) -> bool {
     while ends.get(*passed).is_some_and(|end| *end < last) {
@@ -132,7 +135,8 @@ mod tests {
 
     #[test]
     fn outputs_of_half_their_size_end_where_one_of_the_next_level_does() {
-        // The first is too small at 0; at 10 it has 80 of 150 bytes. The next one is too small at 25, and ends by its size.
+        // The first is too small at 0; at 10 it has 80 of 150 bytes. The next one is too small at
+        // 25, and ends by its size.
         assert_eq!(outputs(1, at_size(150, &[0, 10, 25]), 7), [(2, 1), (6, 1), (7, 1)]);
         // An end belongs to what is before it, and may lie between two.
         assert_eq!(outputs(1, at_size(150, &[19]), 7), [(2, 1), (6, 1), (7, 1)]);

@@ -1,16 +1,22 @@
-//! Leveled compaction: in each level but L0 SSTables share no tokens, and each level is `fanout_size` times as large as the
-//! one above it. A read meets one SSTable a level, and those of L0.
+//! Leveled compaction: in each level but L0 SSTables share no tokens, and each level is
+//! `fanout_size` times as large as the one above it. A read meets one SSTable a level, and those of
+//! L0.
 //!
-//! Pure functions from what is known of the SSTables to those to compact next. The rules are Cassandra's, but for the choice of the SSTable
-//! in the first, for outputs that end where SSTables of the level after theirs do, and for lone ones of L0: these are RocksDB's
-//! (`kMinOverlappingRatio`, how it cuts files, `level0_file_num_compaction_trigger`), and write less:
+//! Pure functions from what is known of the SSTables to those to compact next. The rules are
+//! Cassandra's, but for the choice of the SSTable in the first, for outputs that end where SSTables
+//! of the level after theirs do, and for lone ones of L0: these are RocksDB's
+//! (`kMinOverlappingRatio`, how it cuts files, `level0_file_num_compaction_trigger`), and write
+//! less:
 //!
-//! 1. From the highest level down, a level that has more than it may gives one SSTable to the next one: that which has the fewest bytes of
-//!    the next level rewritten for each of its own, together with those that it shares tokens with there. If L0 holds more than 32
-//!    SSTables, these are compacted among themselves first, size-tiered.
-//! 2. A level above it that has not been compacted for 25 rounds gives along an SSTable that lies within the tokens at hand.
-//! 3. If no level has too much, L0 is compacted: the oldest and those that it shares tokens with. More than one output's worth
-//!    goes to L1 with what is there; less stays in L0, and so does a lone SSTable that is no larger than L0 may be.
+//! 1. From the highest level down, a level that has more than it may gives one SSTable to the next
+//!    one: that which has the fewest bytes of the next level rewritten for each of its bytes,
+//!    together with those that it shares tokens with there. If L0 holds more than 32 SSTables,
+//!    these are compacted among themselves first, size-tiered.
+//! 2. A level above it that has not been compacted for 25 rounds gives along an SSTable that lies
+//!    within the tokens of the task.
+//! 3. If no level has too much, L0 is compacted: the oldest and those that it shares tokens with.
+//!    More than one output's worth goes to L1 with the SSTables there; less stays in L0, and so
+//!    does a lone SSTable that is no larger than L0 may be.
 //! 4. If there is nothing at all, an SSTable is compacted alone for its tombstones.
 
 use super::options::{CompactionOptions, LeveledOptions, MAX_LEVELS};
@@ -34,7 +40,8 @@ pub struct LeveledState {
 }
 
 impl LeveledState {
-    /// After a compaction whose inputs' least level was `level`: the greatest first token of its outputs.
+    /// After a compaction whose inputs' least level was `level`: the greatest first token of its
+    /// outputs.
     pub fn compacted(&mut self, level: usize, greatest_first: i64) {
         if let Some(last) = self.last_compacted.get_mut(level) {
             *last = Some(greatest_first);
@@ -94,8 +101,9 @@ fn task(tree: &Tree, levels: &[Vec<usize>], inputs: Vec<usize>, level: usize, ow
     Task { inputs, outcome, for_tombstones: false }
 }
 
-/// Where outputs of a level end: at their size, or sooner where SSTables of the next level end. One that lies over six of these and a part of
-/// a seventh, when its turn comes, has seven rewritten; one that ends with the sixth has six. Nothing lies below those of L0 in this sense.
+/// Where outputs of a level end: at their size, or sooner where SSTables of the next level end. One
+/// that lies over six of these and a part of a seventh, when its turn comes, has seven rewritten;
+/// one that ends with the sixth has six. Nothing lies below those of L0 in this sense.
 fn cut(tree: &Tree, levels: &[Vec<usize>], inputs: &[usize], level: usize, own: &LeveledOptions) -> Cut {
     let next = levels.get(level + 1).filter(|_| level > 0).map_or(&[][..], Vec::as_slice);
     let span = tree.span(inputs.iter().copied()).unwrap_or((0, 0));
@@ -117,8 +125,9 @@ fn l0_behind(
     (!bucket.is_empty()).then(|| Task::merge(bucket))
 }
 
-/// An SSTable of the level with those of the next one that it shares tokens with: of all that are free, the one that has
-/// these rewrite the fewest bytes for each of its own. Of equals, the first after the one that was compacted last.
+/// An SSTable of the level with those of the next one that it shares tokens with: of all that are
+/// free, the one that has these rewrite the fewest bytes for each of its bytes. Of equals, the
+/// first after the one that was compacted last.
 fn from_level(tree: &Tree, levels: &[Vec<usize>], level: usize, state: &LeveledState) -> Vec<usize> {
     // `levels` are in order of tokens, and within one no SSTables meet.
     let own = &levels[level];
@@ -300,7 +309,7 @@ pub fn pending(tree: &Tree, options: &CompactionOptions, own: &LeveledOptions) -
 }
 
 /// How many SSTables reads could be spared if compaction had caught up.
-pub fn behind(tree: &Tree) -> usize {
+pub fn debt(tree: &Tree) -> usize {
     tree.levels()[0].len()
 }
 
@@ -353,7 +362,7 @@ mod tests {
                 "L0: a=60 b=60\nL1: c=100[0-50]\nL2: d=100[0-20] e=100[21-60] f=100[80-99]",
                 "a b c -> L1 at 100/20/60",
             ),
-            // What is written to L2 looks at L3, within the tokens at hand.
+            // What is written to L2 looks at L3, within the tokens of the task.
             (
                 &*format!("L1:{l1}\nL2: b=100[0-15]\nL3: c=100[2-3] d=100[4-7] e=100[8-90]"),
                 "a02 -> L2 at 100",
@@ -391,7 +400,8 @@ mod tests {
         let l1: String = (0..10).map(|n| format!(" a{n}=100[{}-{}]", n * 10, n * 10 + 9)).collect();
         let l2 = "b=900[0-89] c=200[90-94] d=100[95-99] e=90[100-104] f=90[105-109]";
         for (last, l2, expected) in [
-            // For each byte of its own: 180 for 100 are fewer than 300 for 100, and 180 for 50 are more.
+            // For each of its bytes: 180 for 100 are fewer than 300 for 100, and 180 for 50 are
+            // more.
             ("z=100[100-109]", l2, "e f z -> L2 at 100"),
             ("z=50[100-109] y=50[110-119]", &format!("{l2} g=190[110-119]"), "a9 c d -> L2 at 100"),
             // One that it meets is busy, or it is itself.

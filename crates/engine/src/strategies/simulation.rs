@@ -1,5 +1,6 @@
-//! What leveled compaction writes for each byte given, by simulation: SSTables are sets of keys, and compactions merge these as
-//! [`leveled`] and [`cut`](super::cut) say. Within a tenth this gives what real ones of 20 GB write, which takes an hour.
+//! What leveled compaction writes for each byte given, by simulation: SSTables are sets of keys,
+//! and compactions merge these as [`leveled`] and [`cut`](super::cut) say. Within a tenth this
+//! gives what real ones of 20 GB write, which takes an hour.
 
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -91,7 +92,8 @@ impl Simulation {
         true
     }
 
-    /// Writes all keys in random order, then as many again at random. Bytes written for each byte given by the latter.
+    /// Writes all keys in random order, then as many again at random. Bytes written for each byte
+    /// given by the latter.
     fn load_and_overwrite(&mut self) -> f64 {
         let mut random = SmallRng::seed_from_u64(1);
         let mut order: Vec<i64> = (0..KEYS as i64).collect();
@@ -113,7 +115,8 @@ impl Simulation {
 
 #[test]
 fn random_overwrites_of_many_sstables_write_twelve_bytes_for_each() {
-    // Of flushes a little smaller than an SSTable two make a compaction of L0; and so do two that are larger than one.
+    // Of flushes a little smaller than an SSTable two make a compaction of L0; and so do two that
+    // are larger than one.
     for (flush, most) in [(TABLE * 49 / 50, 12.2), (TABLE * 5 / 4, 11.5)] {
         let mut simulation = Simulation::new(flush);
         let written = simulation.load_and_overwrite();

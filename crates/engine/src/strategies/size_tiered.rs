@@ -1,12 +1,16 @@
 //! Size-tiered compaction: SSTables of about the same size become one.
 //!
-//! Pure functions from what is known of the SSTables to those to compact next. The rules are Cassandra's:
+//! Pure functions from what is known of the SSTables to those to compact next. The rules are
+//! Cassandra's:
 //!
-//! 1. SSTables are sorted by size. Each joins the first bucket whose average it is near, between `bucket_low` and
-//!    `bucket_high` times that, or any bucket of small ones if it is small itself; else it opens a bucket.
-//! 2. Buckets are cut to the `max_threshold` hottest SSTables; those with fewer than `min_threshold` drop out.
+//! 1. SSTables are sorted by size. Each joins the first bucket whose average it is near, between
+//!    `bucket_low` and `bucket_high` times that, or any bucket of small ones if it is small itself;
+//!    else it opens a bucket.
+//! 2. Buckets are cut to the `max_threshold` hottest SSTables; those with fewer than
+//!    `min_threshold` drop out.
 //! 3. The hottest bucket is compacted; of equally hot ones the one with the smaller average size.
-//! 4. If there is none, the largest SSTable that is worth it is compacted alone, to be rid of tombstones.
+//! 4. If there is none, the largest SSTable that is worth it is compacted alone, to be rid of
+//!    tombstones.
 
 use super::options::{CompactionOptions, SizeTieredOptions};
 use super::tree::{Cut, Outcome, Task, Tree};
@@ -68,7 +72,7 @@ pub fn pending(tree: &Tree, options: &CompactionOptions, own: &SizeTieredOptions
 }
 
 /// How many SSTables reads could be spared if compaction had caught up.
-pub fn behind(tree: &Tree, options: &CompactionOptions, own: &SizeTieredOptions) -> usize {
+pub fn debt(tree: &Tree, options: &CompactionOptions, own: &SizeTieredOptions) -> usize {
     let all: Vec<usize> = (0..tree.sstables.len()).collect();
     let qualify = buckets(tree, &all, own).into_iter().filter(|b| b.len() >= options.min_threshold);
     qualify.map(|bucket| bucket.len() - 1).sum()

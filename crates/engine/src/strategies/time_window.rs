@@ -1,12 +1,16 @@
-//! Time-window compaction: SSTables of a window of write time become one, and windows are never mixed.
+//! Time-window compaction: SSTables of a window of write time become one, and windows are never
+//! mixed.
 //!
-//! Pure functions from what is known of the SSTables to those to compact next. The rules are Cassandra's:
+//! Pure functions from what is known of the SSTables to those to compact next. The rules are
+//! Cassandra's:
 //!
 //! 1. Every so often, SSTables that have expired whole are taken: they go unread.
-//! 2. An SSTable belongs to the window of its greatest write timestamp. From the newest window down: the newest window that
-//!    was ever seen is compacted size-tiered, from `min_threshold` SSTables on; older ones wholly, as soon as they hold two, at
-//!    most `max_threshold` at a time, the smallest first.
-//! 3. If there is none, the smallest SSTable that is worth it is compacted alone, to be rid of tombstones; where that is asked for.
+//! 2. An SSTable belongs to the window of its greatest write timestamp. From the newest window
+//!    down: the newest window that was ever seen is compacted size-tiered, from `min_threshold`
+//!    SSTables on; older ones wholly, as soon as they hold two, at most `max_threshold` at a time,
+//!    the smallest first.
+//! 3. If there is none, the smallest SSTable that is worth it is compacted alone, to be rid of
+//!    tombstones; where that is asked for.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +97,8 @@ fn windows(
     windows
 }
 
-/// Where the window of a write timestamp begins, seconds since 1970. Division goes towards 0, as Cassandra's does.
+/// Where the window of a write timestamp begins, seconds since 1970. Division goes towards 0, as
+/// Cassandra's does.
 fn window_start(timestamp: i64, own: &TimeWindowOptions) -> i64 {
     let seconds = match own.timestamp_resolution {
         TimeUnit::Nanoseconds => timestamp / 1_000_000_000,
@@ -128,9 +133,9 @@ pub fn pending(
     windows.iter().map(of_window).sum()
 }
 
-/// How many SSTables reads could be spared if compaction had caught up: those beyond one in each older window, and beyond
-/// `min_threshold` in the newest.
-pub fn behind(tree: &Tree, options: &CompactionOptions, own: &TimeWindowOptions) -> usize {
+/// How many SSTables reads could be spared if compaction had caught up: those beyond one in each
+/// older window, and beyond `min_threshold` in the newest.
+pub fn debt(tree: &Tree, options: &CompactionOptions, own: &TimeWindowOptions) -> usize {
     let windows = windows(tree, 0..tree.sstables.len(), own);
     let newest = windows.last_key_value().map_or(0, |(start, _)| *start);
     let kept = |start: i64| if start == newest { options.min_threshold } else { 1 };

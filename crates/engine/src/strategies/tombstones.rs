@@ -17,7 +17,8 @@ pub struct Tombstones {
 
 /// Whether compacting an SSTable alone is worth it.
 pub fn worth_dropping(tombstones: &Tombstones, options: &CompactionOptions) -> bool {
-    // Estimates may be wrong: without the interval the same SSTable could be compacted in vain for ever.
+    // Estimates may be wrong: without the interval the same SSTable could be compacted in vain
+    // again and again.
     if tombstones.age < options.tombstone_compaction_interval
         || tombstones.droppable_ratio <= options.tombstone_threshold
     {
@@ -35,13 +36,13 @@ pub struct Lifetime {
     pub min_timestamp: i64,
     /// The greatest.
     pub max_timestamp: i64,
-    /// The latest local deletion time in it, seconds; `u32::MAX` if anything in it lives for ever.
+    /// The latest local deletion time in it, seconds; `u32::MAX` if anything in it never expires.
     pub max_local_deletion_time: u32,
 }
 
-/// Which of `compacting` hold nothing but what was deleted or expired before `gc_before` and covers nothing elsewhere: not
-/// in those of `compacting` and `overlapping` that hold something living, and not in memtables, whose least timestamp is
-/// given. By index.
+/// Which of `compacting` hold nothing but what was deleted or expired before `gc_before` and covers
+/// nothing elsewhere: not in those of `compacting` and `overlapping` that hold something living,
+/// and not in memtables, whose least timestamp is given. By index.
 pub fn fully_expired(
     compacting: &[Lifetime],
     overlapping: &[Lifetime],

@@ -32,7 +32,8 @@ pub struct Candidate {
     pub hotness: f64,
     /// The share of its cells that could be dropped if nothing overlapped.
     pub droppable_ratio: f64,
-    /// Whether compacting it alone would drop enough tombstones; see [`tombstones`](super::tombstones).
+    /// Whether compacting it alone would drop enough tombstones; see
+    /// [`tombstones`](super::tombstones).
     pub worth_dropping_tombstones: bool,
     /// Whether all of it has expired and covers nothing elsewhere.
     pub is_expired: bool,
@@ -87,14 +88,16 @@ pub enum Outcome {
 pub enum Cut {
     /// Nowhere.
     Never,
-    /// When an output has more than so many bytes on disk; or half of them, where one of the next level ends.
+    /// When an output has more than so many bytes on disk; or half of them, where one of the next
+    /// level ends.
     AtSize {
         /// Bytes of an output.
         size: u64,
         /// The last tokens of the SSTables of the level after the outputs', ascending.
         ends: Vec<i64>,
     },
-    /// When an output has more than so many bytes on disk, and outputs fill L1, then L2, and so on, each up to its capacity.
+    /// When an output has more than so many bytes on disk, and outputs fill L1, then L2, and so on,
+    /// each up to its capacity.
     IntoLevels {
         /// Bytes of an output.
         size: u64,
@@ -133,8 +136,8 @@ impl Tree {
             .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// The SSTables by level. Below L0 an SSTable that shares tokens with one before it counts as one of L0: it may come
-    /// from another strategy, or from elsewhere.
+    /// The SSTables by level. Below L0 an SSTable that shares tokens with one before it counts as
+    /// one of L0: it may come from another strategy, or from elsewhere.
     pub fn levels(&self) -> Vec<Vec<usize>> {
         let mut levels = vec![Vec::new(); MAX_LEVELS];
         for (i, sstable) in self.sstables.iter().enumerate() {
@@ -167,9 +170,10 @@ impl Tree {
 /// L1: c=100[0-40]* d=100[41-99]
 /// ```
 ///
-/// A word is a name, MiB on disk, tokens from and to; then `@` with the greatest timestamp, `~` with hotness, `%` with the
-/// droppable share in hundredths (worth dropping if a `!` follows), `+` with the second of creation, `x` if it has expired, `*` if it is
-/// being compacted, `?` if it is suspect. Lines may go without a level, and words without tokens.
+/// A word is a name, MiB on disk, tokens from and to; then `@` with the greatest timestamp, `~`
+/// with hotness, `%` with the droppable share in hundredths (worth dropping if a `!` follows), `+`
+/// with the second of creation, `x` if it has expired, `*` if it is being compacted, `?` if it is
+/// suspect. Lines may go without a level, and words without tokens.
 #[cfg(test)]
 pub mod picture {
     use super::*;

@@ -1,16 +1,22 @@
-//! Unified compaction: levels by density, each compacted when so many of its SSTables overlap as its scaling parameter says; outputs
-//! are split at the boundaries of shards, which are the same for all.
+//! Unified compaction: levels by density, each compacted when so many of its SSTables overlap as
+//! its scaling parameter says; outputs are split at the boundaries of shards, which are the same
+//! for all.
 //!
-//! Pure functions from what is known of the SSTables to those to compact next. The rules are Cassandra's:
+//! Pure functions from what is known of the SSTables to those to compact next. The rules are
+//! Cassandra's:
 //!
 //! 1. Density is size by share of the ring covered. Level n holds densities up to
-//!    `flush size * (1 - 0.9 / fanout) * fanout_0 * … * fanout_n`. A fanout is `2 + |w|`, the threshold `2 + w` for tiered
-//!    levels (w > 0), 2 for others, w being the level's scaling parameter.
-//! 2. In each level the sets of SSTables are found that overlap at one place; sets of at least the threshold, with those that
-//!    overlap them, are buckets. Of the levels that have any, the one with the greatest overlap is compacted, of its buckets one
-//!    with that overlap. (In Cassandra a level below its threshold can hold up one above it that has less overlap.)
-//! 3. Of a bucket with more overlap than a fanout, as many of the oldest are taken as make whole levels.
-//! 4. The output is split into shards: a power of two times `base_shard_count`, as its density says.
+//!    `flush size * (1 - 0.9 / fanout) * fanout_0 * … * fanout_n`. A fanout is `2 + |w|`, the
+//!    threshold `2 + w` for tiered levels (w > 0), 2 for others, w being the level's scaling
+//!    parameter.
+//! 2. In each level the sets of SSTables are found that overlap at one place; sets of at least the
+//!    threshold, with those that overlap them, are buckets. Of the levels that have any, the one
+//!    with the greatest overlap is compacted, of its buckets one with that overlap. (In Cassandra a
+//!    level below its threshold can hold up one above it that has less overlap.)
+//! 3. Of a bucket with more overlap than a fanout, as many of the oldest are taken as make whole
+//!    levels.
+//! 4. The output is split into shards: a power of two times `base_shard_count`, as its density
+//!    says.
 
 use super::options::{Inclusion, UnifiedOptions};
 use super::tree::{Cut, Outcome, Task, Tree};
@@ -24,7 +30,8 @@ pub struct UnifiedState {
     turn: usize,
 }
 
-/// SSTables that cover less of the ring than this count as covering all of it: they hold a few tokens.
+/// SSTables that cover less of the ring than this count as covering all of it: they hold a few
+/// tokens.
 const LEAST_COVERAGE: f64 = 1.0 / (1u64 << 48) as f64;
 /// The number of shards is at most the base count times two to this.
 const MAX_SHARD_SHIFT: u32 = 20;
@@ -297,7 +304,7 @@ pub fn pending(tree: &Tree, own: &UnifiedOptions) -> usize {
 }
 
 /// How many SSTables reads could be spared if compaction had caught up.
-pub fn behind(tree: &Tree, own: &UnifiedOptions) -> usize {
+pub fn debt(tree: &Tree, own: &UnifiedOptions) -> usize {
     let all = (0..tree.sstables.len()).collect();
     let of_level = |level: Level| {
         let overlap = max_overlap(&overlap_sets(tree, &level.sstables));

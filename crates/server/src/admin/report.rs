@@ -306,7 +306,7 @@ fn table(table: &TableMetadata, stats: TableStats, metrics: &TableMetrics, now: 
         compaction: compaction.into_iter().collect(),
         autocompaction: stats.autocompaction,
         sstables: stats.sstables,
-        sstables_quarantined: stats.sstables_set_aside,
+        sstables_quarantined: stats.sstables_quarantined,
         old_sstables: stats.old_sstables,
         levels: if is_leveled { levels(&stats) } else { Vec::new() },
         fanout,

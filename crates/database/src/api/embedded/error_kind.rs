@@ -119,7 +119,7 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
     match error {
         _ if error.is_disk_full() => ErrorKind::DiskFull,
         EngineError::Storage(error) => kind_of_storage(error),
-        EngineError::NotWhole { cause, .. } => kind_of_storage(cause),
+        EngineError::TableIncomplete { cause, .. } => kind_of_storage(cause),
         EngineError::OpenCommitLog(OpenError::Corrupt { .. }) => ErrorKind::Corrupt,
         EngineError::OpenCommitLog(OpenError::Io { .. })
         | EngineError::CommitLog(AppendError::Refused { .. } | AppendError::Failed { .. })
@@ -138,7 +138,7 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
         | EngineError::SnapshotExists { .. }
         | EngineError::ImportRefused { .. }
         | EngineError::CommitLog(AppendError::TooLarge { .. }) => ErrorKind::Invalid,
-        EngineError::MemtablesFull { .. } | EngineError::CompactionBehind { .. } => ErrorKind::Overloaded,
+        EngineError::MemtablesFull { .. } | EngineError::CompactionDebt { .. } => ErrorKind::Overloaded,
         EngineError::Locked { .. } => ErrorKind::Locked,
         EngineError::Closed | EngineError::CommitLog(AppendError::Closed) => ErrorKind::Closed,
         EngineError::Stopped { .. } => ErrorKind::Stopped,
@@ -162,7 +162,7 @@ fn kind_of_storage(error: &StorageError) -> ErrorKind {
 fn path_of_engine(error: &EngineError) -> Option<&Path> {
     match error {
         EngineError::Storage(error) | EngineError::OnlyInLog { cause: error } => path_of_storage(error),
-        EngineError::NotWhole { cause, .. } => path_of_storage(cause),
+        EngineError::TableIncomplete { cause, .. } => path_of_storage(cause),
         EngineError::OpenCommitLog(OpenError::Io { directory, .. })
         | EngineError::Locked { directory, .. }
         | EngineError::AnotherVersion { directory, .. }

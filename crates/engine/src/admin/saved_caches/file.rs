@@ -1,7 +1,7 @@
 //! What a cache held, in a file: enough to find it again, never the data itself.
 //!
-//! Written under another name and renamed. Whoever reads takes nothing for granted: each block has a checksum, and is of one
-//! table; what a reader does not know any more, it leaves out.
+//! Written under another name and renamed. Readers trust nothing: each block has a checksum, and is
+//! of one table; what a reader does not know any more, it leaves out.
 //!
 //! ```text
 //! "CASSCACH", u32 version, u8 kind (1 keys, 2 rows, 3 counters)
@@ -30,7 +30,8 @@ const VERSION: u32 = 1;
 const HEADER_LENGTH: usize = 13;
 /// A block gets no more entries when it has so many bytes.
 const BLOCK_FULL: usize = 64 << 10;
-/// No block is longer: a full one, and an entry more of a key and a clustering of 64 KiB each, and then some.
+/// No block is longer: a full one, and an entry more of a key and a clustering of 64 KiB each, and
+/// then some.
 const BLOCK_MAX: usize = 1 << 20;
 /// 16 hash + 8 in Data + 8 in Index + 4 length.
 const PLACE_LENGTH: usize = 36;
@@ -59,7 +60,7 @@ fn header(kind: CacheKind) -> [u8; HEADER_LENGTH] {
     header
 }
 
-/// A file in the making. One that is not [finished](Self::finish) does not count.
+/// A file being written. It counts only when it is [finished](Self::finish).
 pub(super) struct Writer {
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
@@ -139,7 +140,8 @@ impl Writer {
             let before = self.block.len();
             put(entry, &mut self.block);
             if self.block.len() > BLOCK_MAX {
-                // Clusterings have no bound of their own. Such a row is read again when it is asked for.
+                // Clusterings have no bound of their own. Such a row is read again when it is asked
+                // for.
                 self.block.truncate(before);
             }
             if self.block.len() >= BLOCK_FULL {

@@ -1,8 +1,10 @@
-//! What key, row and counter caches held, saved now and then and at the end, and loaded after a start.
+//! What key, row and counter caches held, saved now and then and at the end, and loaded after a
+//! start.
 //!
-//! Only what leads to the data is saved: places of partitions in SSTables, keys of partitions, keys of rows. Places are taken
-//! back for SSTables that are the very same; rows and counters are read again. Nothing depends on it: a file that cannot be
-//! read or written is warned of, and the cache fills as reads come.
+//! Only what leads to the data is saved: places of partitions in SSTables, keys of partitions, keys
+//! of rows. Places are taken back for SSTables that are the very same; rows and counters are read
+//! again. Nothing depends on it: a file that cannot be read or written is warned of, and the cache
+//! fills as reads come.
 
 mod file;
 
@@ -202,7 +204,7 @@ impl Core {
         Ok(saved)
     }
 
-    /// Reads a partition into the row cache, if its table wants that and it is not there.
+    /// Reads a partition into the row cache, if its table is cached and the partition is absent.
     fn load_rows(&self, table: &Table, key: &DecoratedKey) -> Result<bool> {
         let takes = self.row_cache.takes(&table.view().table);
         Ok(takes && self.fill_row_cache(table, key)?.is_some())
@@ -268,7 +270,8 @@ struct Loading<'a> {
 }
 
 impl Loading<'_> {
-    /// Loads a cache, as much as there is room and time for; gives how many entries. What was read before an error counts.
+    /// Loads a cache, as much as there is room and time for; gives how many entries. What was read
+    /// before an error counts.
     fn load(&mut self, kind: CacheKind) -> StorageResult<usize> {
         if self.is_over(kind) {
             return Ok(0);

@@ -40,7 +40,7 @@ impl Manifest {
         )
     }
 
-    /// Reads the file. Fields that are not there, as in manifests of older versions, are empty.
+    /// Reads the file. Absent fields, as in manifests of older versions, are empty.
     pub fn decode(content: &[u8]) -> Result<Self, String> {
         let value: Value = serde_json::from_slice(content).map_err(|error| error.to_string())?;
         let Value::Object(fields) = value else { return Err("an object expected".to_owned()) };

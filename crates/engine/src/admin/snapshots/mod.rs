@@ -1,12 +1,14 @@
-//! Snapshots: a table's SSTables under second names, which compactions, truncations and drops leave alone.
+//! Snapshots: a table's SSTables under second names, which compactions, truncations and drops leave
+//! alone.
 //!
 //! ```text
 //! <table's directory>/snapshots/<name>/nb-*            hard links: no space is taken while the SSTable itself lives
 //! <table's directory>/snapshots/<name>/schema.cql      the statements that make the table again
 //! <table's directory>/snapshots/<name>/manifest.json   written last: when it was taken, and of what
 //! ```
-//! Laid out as Cassandra does, so that `nodetool import` there, or [`Engine::import`](crate::Engine::import) here, takes
-//! the directory as it is. The directory of a dropped table stays as long as it holds snapshots.
+//! Laid out as Cassandra does, so that `nodetool import` there, or
+//! [`Engine::import`](crate::Engine::import) here, takes the directory as it is. The directory of a
+//! dropped table stays as long as it holds snapshots.
 
 mod manifest;
 
@@ -71,7 +73,7 @@ pub struct Snapshot {
     pub table_id: Option<TableId>,
     /// Where its files are.
     pub directory: PathBuf,
-    /// When it was taken; 0 if nobody knows.
+    /// When it was taken; 0 if unknown.
     pub created_at_millis: i64,
     /// When it will be removed.
     pub expires_at_millis: Option<i64>,
@@ -141,7 +143,8 @@ impl Core {
         Ok(taken)
     }
 
-    /// Takes the snapshot of SSTables that are about to be scrubbed, damaged ones too; gives its name. No compaction may run.
+    /// Takes the snapshot of SSTables that are about to be scrubbed, damaged ones too; gives its
+    /// name. No compaction may run.
     pub fn snapshot_before_scrub(
         &self,
         table: &Table,
@@ -153,8 +156,8 @@ impl Core {
         Ok(self.snapshot_named(table, sstables, schema, None, name)?)
     }
 
-    /// Takes the snapshot of a table that is about to lose its data, unless it has none. What is in memtables must have been
-    /// flushed, and no compaction run.
+    /// Takes the snapshot of a table that is about to lose its data, unless it has none. What is in
+    /// memtables must have been flushed, and no compaction run.
     pub fn snapshot_before(self: &Arc<Self>, table: &Table, cause: Cause, schema: &str) -> Result<()> {
         let descriptors = self.data_files(&table.directory)?;
         if descriptors.is_empty() {
@@ -171,7 +174,8 @@ impl Core {
         Ok(())
     }
 
-    /// Takes a snapshot of SSTables under a name made of the time, milliseconds since 1970; gives the name.
+    /// Takes a snapshot of SSTables under a name made of the time, milliseconds since 1970; gives
+    /// the name.
     fn snapshot_named(
         &self,
         table: &Table,
@@ -424,8 +428,8 @@ impl Core {
     }
 }
 
-/// Removes what a dropped table leaves, but for its snapshots and backups; with none of these, its directory too. Whether
-/// there was anything to remove.
+/// Removes what a dropped table leaves, but for its snapshots and backups; with none of these, its
+/// directory too. Whether there was anything to remove.
 pub(crate) fn remove_table_files(fs: &dyn FileSystem, directory: &Path) -> cassette_rows::Result<bool> {
     let list = |path: &Path| fs.read_dir(path).map_err(|e| StorageError::io(path, "list", e));
     let mut keeps = false;
@@ -468,7 +472,7 @@ fn has_files(fs: &dyn FileSystem, directory: &Path) -> cassette_rows::Result<boo
     Ok(false)
 }
 
-/// Removes a directory with all that is in it, durably; fine if it is not there.
+/// Removes a directory with all that is in it, durably; no-op if it does not exist.
 fn remove_directory(fs: &dyn FileSystem, directory: &Path) -> cassette_rows::Result<()> {
     match fs.remove_dir_all(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -481,7 +485,7 @@ fn sync_dir(fs: &dyn FileSystem, directory: &Path) -> cassette_rows::Result<()> 
     fs.sync_dir(directory).map_err(|e| StorageError::io(directory, "sync the directory", e))
 }
 
-/// The names of the directories in a directory; none if it is not there.
+/// The names of the directories in a directory; none if it does not exist.
 fn directories(fs: &dyn FileSystem, directory: &Path) -> cassette_rows::Result<Vec<String>> {
     match fs.read_dir(directory) {
         Ok(entries) => Ok(entries.into_iter().filter(|entry| entry.is_dir).map(|entry| entry.name).collect()),
@@ -496,7 +500,11 @@ fn snapshot_directory(table: &Table, name: &str) -> PathBuf {
 
 /// All SSTables that hold the table's data, also those left out of reads.
 fn descriptors(view: &View) -> Vec<Descriptor> {
-    view.sstables.iter().chain(&*view.set_aside).map(|sstable| sstable.reader.descriptor().clone()).collect()
+    view.sstables
+        .iter()
+        .chain(&*view.quarantined)
+        .map(|sstable| sstable.reader.descriptor().clone())
+        .collect()
 }
 
 fn is_not_found(error: &StorageError) -> bool {

@@ -5,14 +5,16 @@ use super::*;
 use crate::OverlappingTombstones;
 use crate::basics::options::OverlappingOptions;
 
-/// What the figures show after flushes and the compactions that were due then: SSTables, and compactions that were done.
-type Figures = (usize, usize);
+/// The metrics after flushes and the compactions that were due then: SSTables, and completed
+/// compactions.
+type Counts = (usize, usize);
 
-/// Options, the partitions of each flush, and what the figures then show.
-type Case = (&'static [(&'static str, &'static str)], &'static [i32], Figures);
+/// Options, the partitions of each flush, and the resulting metrics.
+type Case = (&'static [(&'static str, &'static str)], &'static [i32], Counts);
 
-/// Flushes `count` partitions of 100,000 bytes each, the same ones every time, and compacts what is due.
-fn after(class: &str, options: &[(&str, &str)], flushes: &[i32]) -> Figures {
+/// Flushes `count` partitions of 100,000 bytes each, the same ones every time, and compacts what is
+/// due.
+fn after(class: &str, options: &[(&str, &str)], flushes: &[i32]) -> Counts {
     let (world, table) = world_of(strategy(class, options));
     let engine = world.open().unwrap();
     for (count, timestamp) in flushes.iter().zip(1..) {
@@ -72,7 +74,8 @@ fn unified_options_show_in_the_number_of_sstables() {
         (&[("scaling_parameters", "L4")], &[1; 3], (1, 1)),
         (&[], &[1; 6], (1, 1)),
         (&[("max_sstables_to_compact", "4")], &[1; 6], (3, 1)),
-        // Of one level, where a flush is taken for what flushes were; the last is of the next one otherwise.
+        // Of one level, where a flush is taken for what flushes were; the last is of the next one
+        // otherwise.
         (&[], &[10, 10, 10, 40], (1, 1)),
         (&[("flush_size_override", "1MiB")], &[10, 10, 10, 40], (4, 0)),
     ];
@@ -95,8 +98,9 @@ fn unified_options_show_in_the_number_of_sstables() {
     assert!(small >= 4 && large == 1, "{small} and {large} SSTables");
 }
 
-/// What the figures show after flushes of some of 400 partitions each: of those whose tokens lie between two hundredths of all.
-fn after_parts(options: &[(&str, &str)], parts: &[(usize, usize)]) -> Figures {
+/// The metrics after flushes of some of 400 partitions each: of those whose tokens lie between two
+/// hundredths of all.
+fn after_parts(options: &[(&str, &str)], parts: &[(usize, usize)]) -> Counts {
     let (world, table) = world_of(strategy("Unified", options));
     let engine = world.open().unwrap();
     let mut keys: Vec<i32> = (0..400).collect();
@@ -113,7 +117,8 @@ fn after_parts(options: &[(&str, &str)], parts: &[(usize, usize)]) -> Figures {
 
 #[test]
 fn overlap_inclusion_method_shows_in_the_number_of_sstables() {
-    // Four that overlap at one place are compacted; another overlaps one of these, and the last one overlaps that.
+    // Four that overlap at one place are compacted; another overlaps one of these, and the last one
+    // overlaps that.
     let parts = [(0, 30), (0, 30), (0, 30), (20, 70), (60, 80), (75, 99)];
     let after = |method| after_parts(&[("overlap_inclusion_method", method)], &parts);
     assert_eq!(after_parts(&[], &parts), (1, 1), "TRANSITIVE unless told otherwise");
@@ -123,7 +128,7 @@ fn overlap_inclusion_method_shows_in_the_number_of_sstables() {
 }
 
 /// Four flushes, an hour apart by their write timestamps in microseconds.
-fn hours(options: &[(&str, &str)]) -> Figures {
+fn hours(options: &[(&str, &str)]) -> Counts {
     const HOUR: i64 = 3_600_000_000;
     let (world, table) = world_of(strategy("TimeWindow", options));
     let engine = world.open().unwrap();
@@ -181,7 +186,8 @@ fn expiring(k: i32) -> PartitionUpdate {
     update
 }
 
-/// Whether an SSTable half of which has expired is compacted alone; `covered` by another that lives.
+/// Whether an SSTable half of which has expired is compacted alone; `covered` by another that
+/// lives.
 fn is_compacted_alone(options: &[(&str, &str)], covered: bool) -> bool {
     let (world, table) = world(0, options);
     let engine = world.open().unwrap();

@@ -189,9 +189,9 @@ fn overlapping_sstables_remove_what_they_delete_and_overwrite_and_say_so() {
         let oldest =
             engine.sstables(table.id).unwrap().into_iter().min_by_key(|sstable| sstable.max_timestamp);
         assert_eq!(oldest.unwrap().partitions, left, "{by:?}");
-        let figures = engine.overlap_metrics();
-        assert_eq!(figures.rows_dropped, 4 - left);
-        assert_eq!(figures.partitions_checked > 0, by != OverlappingTombstones::None);
+        let metrics = engine.overlap_metrics();
+        assert_eq!(metrics.rows_dropped, 4 - left);
+        assert_eq!(metrics.partitions_checked > 0, by != OverlappingTombstones::None);
         assert!(engine.compaction_history().iter().all(|done| done.kind == CompactionKind::GarbageCollect));
     }
 }
@@ -216,9 +216,9 @@ fn for_rows_only_partitions_with_deletions_are_opened_and_no_row_is_read() {
     let seen = world.seen(&engine, table.id, &Selection::all());
     engine.compact_sstables(table.id, &[oldest]).unwrap();
     assert_eq!(world.seen(&engine, table.id, &Selection::all()), seen);
-    let figures = engine.overlap_metrics();
-    assert_eq!((figures.partitions_checked, figures.sources_opened, figures.rows_dropped), (5, 5, 5));
-    assert!(figures.bytes_read < data / 100, "{} bytes read of {data}", figures.bytes_read);
+    let metrics = engine.overlap_metrics();
+    assert_eq!((metrics.partitions_checked, metrics.sources_opened, metrics.rows_dropped), (5, 5, 5));
+    assert!(metrics.bytes_read < data / 100, "{} bytes read of {data}", metrics.bytes_read);
 }
 
 #[test]
@@ -241,12 +241,12 @@ fn more_sources_than_allowed_are_left_alone_or_only_the_newest_asked() {
             engine.flush(None).unwrap();
         }
         engine.compact_sstables(table.id, &[oldest]).unwrap();
-        let figures = engine.overlap_metrics();
+        let metrics = engine.overlap_metrics();
         let rewritten =
             engine.sstables(table.id).unwrap().into_iter().min_by_key(|sstable| sstable.max_timestamp);
         assert_eq!(rewritten.unwrap().partitions, left, "{policy}");
         assert_eq!(
-            (figures.partitions_skipped, figures.sources_opened),
+            (metrics.partitions_skipped, metrics.sources_opened),
             if policy == "skip" { (1, 0) } else { (0, 1) }
         );
     }

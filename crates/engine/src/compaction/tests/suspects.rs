@@ -44,7 +44,7 @@ fn inputs_that_cannot_be_written_again_are_left_alone_while_everything_else_is_c
     let exceptions = || engine.metrics().exceptions.get();
     assert_eq!((world.sstables(&bad), exceptions()), (3, 1), "it failed, and the inputs are there");
     let pending = |table: &TableMetadata| engine.table_stats(table.id).unwrap().pending_compactions;
-    assert_eq!(pending(&bad), 0, "nobody can tell which it was");
+    assert_eq!(pending(&bad), 0, "it is unknown which it was");
     engine.run_pending_compactions();
     assert_eq!(exceptions(), 1, "they are not read again and again");
     // Other SSTables of the table go on, and so do other tables.

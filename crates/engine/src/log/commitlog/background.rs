@@ -1,5 +1,6 @@
-//! The two background threads: one syncs when it is time, the other reserves the next segment before it is needed, and removes those that
-//! are not needed any more. They are two because a sync can take long, and appends would stand still if the next segment had to wait for it.
+//! The two background threads: one syncs when it is time, the other reserves the next segment
+//! before it is needed, and removes those that are not needed any more. They are two because a sync
+//! can take long, and appends would stand still if the next segment had to wait for it.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +25,8 @@ impl Background {
         if !shared.options.threads {
             return Ok(background);
         }
-        // A thread that panics ends the log by name: writers must not wait for a sync or a segment that never comes.
+        // A thread that panics ends the log by name: writers must not wait for a sync or a segment
+        // that never comes.
         let start = |name: &'static str, run: fn(&Shared)| {
             let shared = shared.clone();
             let guarded = move || {
@@ -75,13 +77,14 @@ fn reserve_and_remove_segments(shared: &Shared) {
         let (locked, created) = shared.create_spare(state, shared.options.segment_size);
         state = locked;
         if let Err(error) = created {
-            // Whoever needs the segment tries for himself, and answers for it.
+            // The writer that needs the segment tries again, and reports the error.
             tracing::warn!(%error, "the next commit log segment could not be reserved ahead of time");
         }
     }
 }
 
-/// Syncs start one interval apart, or right after the last one when that took longer, or when one is asked for.
+/// Syncs start one interval apart, or right after the last one when that took longer, or when one
+/// is asked for.
 fn sync_when_due(shared: &Shared) {
     // A year, when asked for longer: an instant that far away can still be computed.
     let interval = shared.sync_interval().unwrap_or(Duration::MAX).min(Duration::from_secs(365 * 24 * 3600));

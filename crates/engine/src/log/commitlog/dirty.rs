@@ -2,8 +2,8 @@
 
 use hashbrown::HashMap;
 
-/// What one segment holds of each table, and how much of that is in SSTables by now. Offsets are those of positions: where
-/// records end.
+/// What one segment holds of each table, and how much of that is in SSTables by now. Offsets are
+/// those of positions: where records end.
 #[derive(Debug, Default)]
 pub(super) struct DirtyTables {
     tables: HashMap<u128, DirtyTable>,

@@ -21,15 +21,15 @@ pub enum AppendError {
         /// The most there may be.
         maximum: u32,
     },
-    /// The record was not logged, nor will replay find it; the log itself is whole. With a source of
-    /// [`io::ErrorKind::StorageFull`], there was no space: try again when there is.
+    /// The record was not logged, nor will replay find it; the log itself is whole. With a source
+    /// of [`io::ErrorKind::StorageFull`], there was no space: try again when there is.
     #[error("record refused by the commit log: {source}")]
     Refused {
         /// What the file system said.
         source: Arc<io::Error>,
     },
-    /// The log has failed, now or earlier. Whether replay will find the record is unknown if it was being written just then;
-    /// all later ones are not logged.
+    /// The log has failed, now or earlier. Whether replay will find the record is unknown if it was
+    /// being written just then; all later ones are not logged.
     #[error("the commit log has failed and takes no more writes until it is opened again: {source}")]
     Failed {
         /// The first failure.

@@ -1,4 +1,5 @@
-//! The bytes of a segment. All integers are big-endian. Never change any of this under the same [`VERSION`].
+//! The bytes of a segment. All integers are big-endian. Never change any of this under the same
+//! [`VERSION`].
 //!
 //! ```text
 //! segment = header record* (end | zeros up to the reserved size | end of file)
@@ -24,7 +25,8 @@ use crc32fast::Hasher;
 
 use super::{Position, TableVersion};
 
-/// Cassandra's own commit logs go by small numbers in the same kind of file name: this is none of them.
+/// Cassandra's own commit logs go by small numbers in the same kind of file name: this is none of
+/// them.
 pub(super) const VERSION: u32 = 101;
 
 const MAGIC: [u8; 8] = *b"CASSTLOG";
@@ -158,7 +160,8 @@ impl Encoder<'_> {
         self.out.push(kind);
         content(self.out);
         let body = start + 8;
-        // A body beyond four gigabytes gets a wrong length here, and is refused for its size by the caller.
+        // A body beyond four gigabytes gets a wrong length here, and is refused for its size by the
+        // caller.
         let length = (self.out.len() - body) as u32;
         let length_checksum = length_checksum(self.segment, self.base.wrapping_add(start as u32), length);
         self.out[start..start + 4].copy_from_slice(&length.to_be_bytes());
@@ -275,7 +278,8 @@ pub(super) fn find(segment: u64, bytes: &[u8], offset: usize) -> Found<'_> {
     let (Ok(offset), Ok(end)) = (u32::try_from(offset), usize::try_from(length)) else {
         return Found::Damaged("record beyond the largest segment");
     };
-    // Before the checksum, because it is cheaper: the search for the next record comes by here for every byte.
+    // Before the checksum, because it is cheaper: the search for the next record comes by here for
+    // every byte.
     let Some(body) = reader.0.get(..end) else {
         return Found::Damaged("record longer than the rest of the file, or its length is wrong");
     };

@@ -17,9 +17,10 @@ use super::state::State;
 use super::{AppendError, CommitLogOptions, OpenError, Position, Record};
 use crate::metrics::Histogram;
 
-/// A commit log open for appending. See the [module's documentation](super) for what it promises.
+/// A commit log open for appending. See the [module's documentation](super) for what it guarantees.
 ///
-/// Dropping it is like killing the process: everything acknowledged in its mode is there. [`close`](Self::close) does more.
+/// Dropping it is like killing the process: everything acknowledged in its mode is there.
+/// [`close`](Self::close) does more.
 pub struct CommitLog {
     shared: Arc<Shared>,
     /// Stopped and joined on drop.
@@ -40,10 +41,11 @@ pub struct CommitLogStats {
 }
 
 impl CommitLog {
-    /// Opens the log in `directory`, which is created when missing and belongs to this log alone: the caller holds the lock
-    /// that says so. Every record in it is handed to `replay` in the order of appending, each segment's dictionaries before
-    /// the entries that need them; then what a crash has torn is cleared away, and segments without entries are removed.
-    /// The tables of replayed entries are dirty until [`mark_clean`](Self::mark_clean) says otherwise.
+    /// Opens the log in `directory`, which is created when missing and belongs to this log alone:
+    /// the caller holds the lock that says so. Every record in it is handed to `replay` in the
+    /// order of appending, each segment's dictionaries before the entries that need them; then what
+    /// a crash has torn is cleared away, and segments without entries are removed. The tables of
+    /// replayed entries are dirty until [`mark_clean`](Self::mark_clean) says otherwise.
     ///
     /// On error nothing has been changed, unless it is [`OpenError::Io`].
     pub fn open(
@@ -60,7 +62,8 @@ impl CommitLog {
         }
         let replayed = replay::replay(fs.as_ref(), directory, options.replay, replay)?;
         let millis = u64::try_from(clock.now_micros() / 1000).unwrap_or(0);
-        // Ids never repeat, though all segments may be gone by now: the clock, as in Cassandra, and what the caller knows.
+        // Ids never repeat, though all segments may be gone by now: the clock, as in Cassandra, and
+        // what the caller knows.
         let next_id = (replayed.last_id + 1).max(millis).max(options.first_segment_id);
         let state = State::new(replayed.segments, replayed.end, next_id);
         let shared = Arc::new(Shared {
@@ -80,20 +83,22 @@ impl CommitLog {
         Ok((CommitLog { shared, background }, replayed.summary))
     }
 
-    /// Logs a record and returns where it ends, once it is as safe as the sync mode promises.
+    /// Logs a record and returns where it ends, once it is as durable as the sync mode guarantees.
     pub fn append(&self, record: &dyn Record) -> Result<Position, AppendError> {
         self.shared.append(record)
     }
 
-    /// Logs a record that need not be safe by itself: it is as safe as a record behind it, once that is acknowledged. Does not wait for the file.
-    /// Should there be no space to write it after all, nobody could be told, and the log ends as after any other failure.
+    /// Logs a record that need not be safe by itself: it is as safe as a record behind it, once
+    /// that is acknowledged. Does not wait for the file. If there is no space to write it after
+    /// all, no caller could be notified, and the log ends as after any other failure.
     pub fn append_ahead(&self, record: &dyn Record) -> Result<Position, AppendError> {
         self.shared.append_ahead(record)
     }
 
-    /// Waits until a large record of about `bytes` can be appended without any other appender having to wait for the next
-    /// segment. Call before taking locks that other appenders need. Returns at once for small records, and for a log that
-    /// takes no more: [`append`](Self::append) says why.
+    /// Waits until a large record of about `bytes` can be appended without any other appender
+    /// having to wait for the next segment. Call before taking locks that other appenders need.
+    /// Returns at once for small records, and for a log that takes no more:
+    /// [`append`](Self::append) says why.
     ///
     /// # Errors
     /// If the request of this thread is interrupted first.
@@ -112,14 +117,15 @@ impl CommitLog {
         self.shared.state.lock().has_room(bytes, &self.shared.options)
     }
 
-    /// The first half of [`append`](Self::append): gives the record its place, without a promise. Blocks only while a segment
-    /// is being reserved, or while more than a segment's worth waits to be written.
+    /// The first half of [`append`](Self::append): gives the record its place, without a promise.
+    /// Blocks only while a segment is being reserved, or while more than a segment's worth waits to
+    /// be written.
     pub fn enqueue(&self, record: &dyn Record) -> Result<Position, AppendError> {
         self.shared.enqueue(record).map(|(_, enqueued)| enqueued.position)
     }
 
-    /// The second half of [`append`](Self::append): returns once the record that ends at `position` is as safe as the sync
-    /// mode promises.
+    /// The second half of [`append`](Self::append): returns once the record that ends at `position`
+    /// is as durable as the sync mode guarantees.
     pub fn wait(&self, position: Position) -> Result<(), AppendError> {
         self.shared.wait(self.shared.state.lock(), position)
     }
@@ -131,8 +137,8 @@ impl CommitLog {
         self.shared.sync_upto(state, end).map(drop)
     }
 
-    /// Has the background sync everything appended so far, and returns at once. Does nothing without it, or when every append is
-    /// synced.
+    /// Has the background sync everything appended so far, and returns at once. Does nothing
+    /// without it, or when every append is synced.
     pub fn begin_sync(&self) {
         let mut state = self.shared.state.lock();
         if state.synced < state.end() {
@@ -141,8 +147,8 @@ impl CommitLog {
         }
     }
 
-    /// Behind the last record. Records appended from now on end behind it; taken while no append is under way, it divides
-    /// the records of one memtable from those of the next.
+    /// Behind the last record. Records appended from now on end behind it; taken while no append is
+    /// under way, it divides the records of one memtable from those of the next.
     pub fn position(&self) -> Position {
         self.shared.state.lock().end()
     }
@@ -161,8 +167,9 @@ impl CommitLog {
         self.shared.advanced.notify_all();
     }
 
-    /// The records of `table` ending in (`from`, `upto`] are durable in SSTables. Segments that no table needs any more are
-    /// removed, durably, by the background thread if there is one; a failure to do so is logged and tried again the next time.
+    /// The records of `table` ending in (`from`, `upto`] are durable in SSTables. Segments that no
+    /// table needs any more are removed, durably, by the background thread if there is one; a
+    /// failure to do so is logged and tried again the next time.
     pub fn mark_clean(&self, table: u128, from: Position, upto: Position) {
         let mut state = self.shared.state.lock();
         if from < upto {
@@ -182,8 +189,8 @@ impl CommitLog {
         self.shared.let_clean_segments_go();
     }
 
-    /// The tables to flush so that the log comes back within `total_space`: those that hold on to the oldest segments.
-    /// Empty while it is within. The active segment never goes.
+    /// The tables to flush so that the log comes back within `total_space`: those that hold on to
+    /// the oldest segments. Empty while it is within. The active segment never goes.
     pub fn tables_to_flush(&self) -> Vec<u128> {
         let state = self.shared.state.lock();
         let mut excess = state.total_size().saturating_sub(self.shared.options.total_space);
@@ -234,8 +241,8 @@ impl CommitLog {
         self.shared.state.lock().failure.clone()
     }
 
-    /// Finishes the log: makes everything durable, gives reserved space back, and removes the segments that no table needs.
-    /// Appends fail from here on.
+    /// Finishes the log: makes everything durable, gives reserved space back, and removes the
+    /// segments that no table needs. Appends fail from here on.
     pub fn close(mut self) -> Result<(), AppendError> {
         self.background.stop(&self.shared);
         let mut state = self.shared.state.lock();

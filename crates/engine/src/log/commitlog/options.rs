@@ -12,7 +12,8 @@ pub enum SyncMode {
         /// Time between syncs.
         period: Duration,
     },
-    /// `commitlog_sync: group`: once synced; syncs start every `window` (`commitlog_sync_group_window`).
+    /// `commitlog_sync: group`: once synced; syncs start every `window`
+    /// (`commitlog_sync_group_window`).
     Group {
         /// Time between syncs.
         window: Duration,
@@ -21,7 +22,8 @@ pub enum SyncMode {
     Batch,
 }
 
-/// What replay does about damage that no crash explains. Torn tails, which crashes do explain, never ask for a policy.
+/// What replay does about damage that no crash explains. Torn tails, which crashes do explain,
+/// never ask for a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReplayPolicy {
     /// Stop with [`OpenError::Corrupt`](super::OpenError::Corrupt), changing nothing.
@@ -36,29 +38,34 @@ pub enum ReplayPolicy {
 pub struct CommitLogOptions {
     /// When an append is acknowledged.
     pub sync: SyncMode,
-    /// `commitlog_segment_size`, bytes. A record that does not fit gets a segment of its own size.
+    /// `commitlog_segment_size`, bytes. A record that does not fit gets a segment of exactly its
+    /// size.
     pub segment_size: u32,
     /// Bytes of the largest record, framing included.
     pub record_size_max: u32,
-    /// `commitlog_total_space`, bytes: beyond it, tables should be flushed so that the oldest segments can go.
+    /// `commitlog_total_space`, bytes: beyond it, tables should be flushed so that the oldest
+    /// segments can go.
     pub total_space: u64,
     /// What replay does about damage.
     pub replay: ReplayPolicy,
-    /// New segments get ids from here on, whatever the clock says: more than every id the caller has on record.
+    /// New segments get ids from here on, whatever the clock says: more than every id the caller
+    /// has on record.
     pub first_segment_id: u64,
-    /// Whether to sync and to reserve segments in background threads. Without them the threads that append do all of it
-    /// when it is due, so that a run can be repeated exactly.
+    /// Whether to sync and to reserve segments in background threads. Without them the threads that
+    /// append do all of it when it is due, so that a run can be repeated exactly.
     pub threads: bool,
-    /// Called, with no lock held, when a new segment takes the log beyond `total_space`; should arrange for
-    /// [`tables_to_flush`](super::CommitLog::tables_to_flush) to be flushed and return at once.
+    /// Called, with no lock held, when a new segment takes the log beyond `total_space`; should
+    /// arrange for [`tables_to_flush`](super::CommitLog::tables_to_flush) to be flushed and return
+    /// at once.
     pub on_space_exceeded: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl CommitLogOptions {
-    /// The largest segment, of whatever setting: offsets, and lengths of records, stay within a positive `i32`.
+    /// The largest segment, of whatever setting: offsets, and lengths of records, stay within a
+    /// positive `i32`.
     pub const SEGMENT_SIZE_MAX: u32 = i32::MAX as u32;
 
-    /// The smallest segment; smaller ones serve nobody.
+    /// The smallest segment; smaller ones have no use.
     pub const SEGMENT_SIZE_MIN: u32 = 1024;
 
     /// Records from this size on are encoded before the append lock is taken, bytes.
@@ -66,7 +73,8 @@ impl CommitLogOptions {
         (256 << 10).min(self.segment_size as usize / 16)
     }
 
-    /// What large records leave of a segment for small ones while the next segment is being reserved, bytes.
+    /// What large records leave of a segment for small ones while the next segment is being
+    /// reserved, bytes.
     pub(super) fn kept_for_small_records(&self) -> u32 {
         self.segment_size / 16
     }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A place in the commit log: just behind a record. Positions order as records do, and are never used twice.
+/// A place in the commit log: just behind a record. Positions order as records do, and are never
+/// used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Position {
     /// The segment's id.

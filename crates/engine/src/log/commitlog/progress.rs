@@ -1,20 +1,23 @@
 //! What an appender looks at, without the append lock, while another one writes its record.
 //!
-//! One write into reserved space takes a microsecond or two. To put a thread to sleep for that long and wake it up again takes several times
-//! as much, and whoever is woken finds that its own record came too late for that write, and sleeps again. So an appender looks a few times, then lets
-//! others run a few times, and sleeps only when the writer is held up.
+//! One write into reserved space takes a microsecond or two. To put a thread to sleep for that long
+//! and wake it up again takes several times as much, and an appender that is woken finds that its
+//! own record came too late for that write, and sleeps again. So an appender looks a few times,
+//! then lets others run a few times, and sleeps only when the writer is blocked.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Looks without giving the processor away: a microsecond or more.
 const SPINS: u32 = 100;
-/// Looks with giving it away in between: on a machine with more appenders than processors the writer may be one that waits for one.
+/// Looks with giving it away in between: on a machine with more appenders than processors the
+/// writer may be one that waits for one.
 const YIELDS: u32 = 50;
 
 /// How far writing is. Changed by the one who writes, with the append lock held.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// Records up to this number are as safe as the sync mode promises, but for those that were refused.
+    /// Records up to this number are as durable as the sync mode guarantees, but for those that
+    /// were refused.
     acknowledged: AtomicU64,
     /// Among the records up to this number are some that were refused.
     refused: AtomicU64,
@@ -24,16 +27,16 @@ pub(super) struct Progress {
 /// What an appender has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// Its record is as safe as the sync mode promises.
+    /// Its record is as durable as the sync mode guarantees.
     Acknowledged,
-    /// Nobody writes: it is for whoever has the append lock to decide what is to be done.
+    /// No thread writes: the holder of the append lock decides what is to be done.
     Nobody,
     /// The writer takes long.
     Busy,
 }
 
 impl Progress {
-    /// Somebody writes.
+    /// A thread writes.
     pub fn begin(&self) {
         self.writing.store(true, Ordering::Relaxed);
     }
@@ -43,8 +46,8 @@ impl Progress {
         self.refused.store(upto, Ordering::Relaxed);
     }
 
-    /// The write has ended. `acknowledged` is the last record of those that are as safe as promised now; `None` leaves it to those who wait to find
-    /// out with the append lock held.
+    /// The write has ended. `acknowledged` is the last record of those that are as safe as promised
+    /// now; `None` leaves it to those who wait to find out with the append lock held.
     pub fn end(&self, acknowledged: Option<u64>) {
         if let Some(number) = acknowledged {
             self.acknowledged.store(number, Ordering::Release);
@@ -72,7 +75,8 @@ impl Progress {
     }
 
     fn is_acknowledged(&self, number: u64) -> bool {
-        // In this order: whoever sees what was acknowledged after a refusal sees the refusal.
+        // In this order: a thread that sees an acknowledgement after a refusal also sees the
+        // refusal.
         self.acknowledged.load(Ordering::Acquire) >= number && self.refused.load(Ordering::Relaxed) < number
     }
 }

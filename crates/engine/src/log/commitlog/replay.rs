@@ -1,15 +1,17 @@
 //! Reading a log back, and telling what a crash has torn from what has been damaged otherwise.
 //!
-//! A segment is whole when it finishes with its end record or when its file ends where a record does. Where neither is so,
-//! the writer was interrupted there, or bytes have been lost since. It is **damage** when
+//! A segment is whole when it finishes with its end record or when its file ends where a record
+//! does. Where neither is so, the writer was interrupted there, or bytes have been lost since. It
+//! is **damage** when
 //!
-//! 1. a sync mark behind says that everything up to a later place had been synced: no crash takes synced bytes; or
-//! 2. a whole record follows, in this segment or a later one, and the machine has not been started since the segment was
-//!    begun (by its boot id; or nobody knows): a process dies with its writes in order, so only a machine's death leaves
-//!    gaps before what was written later.
+//! 1. a sync mark behind says that everything up to a later place had been synced: no crash takes
+//!    synced bytes; or
+//! 2. a whole record follows, in this segment or a later one, and the machine has not been started
+//!    since the segment was begun (by its boot id; or that is unknown): a process dies with its
+//!    writes in order, so only a machine's death leaves gaps before what was written later.
 //!
-//! Otherwise it is a **torn tail**: replay stops there, and what follows (only ever written after the last sync) is cleared
-//! away before the log goes on, lest a later replay read on from there.
+//! Otherwise it is a **torn tail**: replay stops there, and what follows (only ever written after
+//! the last sync) is cleared away before the log goes on, lest a later replay read on from there.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -31,7 +33,8 @@ pub type HandlerError = Box<dyn Error + Send + Sync>;
 /// What replay hands out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry<'a> {
-    /// What [`encode_dictionary`](super::Record::encode_dictionary) wrote, once per segment that has records of the table.
+    /// What [`encode_dictionary`](super::Record::encode_dictionary) wrote, once per segment that
+    /// has records of the table.
     Dictionary {
         /// The table it describes.
         table: TableVersion,
@@ -64,7 +67,8 @@ pub struct ReplaySummary {
     pub skipped: u64,
 }
 
-/// A torn tail: records that were being written, or written and not yet synced, when the machine or the process died.
+/// A torn tail: records that were being written, or written and not yet synced, when the machine or
+/// the process died.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Torn {
     /// Behind the last record that is whole.
@@ -85,7 +89,8 @@ pub(super) struct Replayed {
 
 type Handler<'a> = &'a mut dyn FnMut(Entry<'_>) -> Result<(), HandlerError>;
 
-/// Reads the log in `directory`, hands its entries to `handler`, and makes what is left of it whole and durable.
+/// Reads the log in `directory`, hands its entries to `handler`, and makes what is left of it whole
+/// and durable.
 pub(super) fn replay(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -157,7 +162,8 @@ fn list(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<SegmentPath>, OpenE
     Ok(files)
 }
 
-/// Refuses a segment that is not what its name says. One whose header is damaged may still be a torn one.
+/// Refuses a segment that is not what its name says. One whose header is damaged may still be a
+/// torn one.
 fn check_header(fs: &dyn FileSystem, directory: &Path, id: u64, path: &Path) -> Result<(), OpenError> {
     let io_error = |source| OpenError::Io { directory: directory.to_owned(), source };
     let mut bytes = [0; HEADER_LEN as usize];
@@ -207,7 +213,8 @@ struct Break {
 }
 
 impl Reader<'_> {
-    /// Reads segment after segment. Returns the number of the one whose tail is torn, where reading stopped.
+    /// Reads segment after segment. Returns the number of the one whose tail is torn, where reading
+    /// stopped.
     fn read_all(&mut self) -> Result<Option<usize>, OpenError> {
         for number in 0..self.files.len() {
             let bytes = self.load(number)?;
@@ -350,7 +357,7 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// Whether the machine has certainly been started anew since it had this boot id.
+    /// Whether the machine has certainly restarted since it had this boot id.
     fn restarted_since(&self, boot_id: Option<u128>) -> bool {
         matches!((boot_id, self.fs.boot_id()), (Some(then), Some(now)) if then != now)
     }
@@ -364,7 +371,8 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// Whether a crash explains the break. When it does not: an error, or false if the policy is to go on.
+    /// Whether a crash explains the break. When it does not: an error, or false if the policy is to
+    /// go on.
     fn is_torn(&self, number: usize, bytes: &[u8], found: &Break) -> Result<bool, OpenError> {
         let id = self.files[number].id;
         let here = Position { segment: id, offset: found.offset as u32 };
@@ -413,7 +421,8 @@ impl Behind {
 pub(super) fn next_record(id: u64, bytes: &[u8], from: usize) -> Option<usize> {
     let mut offset = from;
     while offset < bytes.len() {
-        // One of the four bytes of a length is not zero: skip to where the first such one could be the last of four.
+        // One of the four bytes of a length is not zero: skip to where the first such one could be
+        // the last of four.
         let zeros = bytes[offset..].iter().position(|byte| *byte != 0)?;
         offset += zeros.saturating_sub(3);
         if matches!(format::find(id, bytes, offset), Found::Body(..)) {
@@ -424,8 +433,8 @@ pub(super) fn next_record(id: u64, bytes: &[u8], from: usize) -> Option<usize> {
     None
 }
 
-/// Removes the segments behind a torn tail, the last one first, before the tail itself is cut off: a crash on the way leaves a
-/// log that reads the same.
+/// Removes the segments behind a torn tail, the last one first, before the tail itself is cut off:
+/// a crash on the way leaves a log that reads the same.
 fn clear_behind(fs: &dyn FileSystem, directory: &Path, files: &[SegmentPath]) -> io::Result<()> {
     for file in files.iter().rev() {
         fs.remove_file(&file.path)?;
@@ -447,8 +456,9 @@ fn settle(fs: &dyn FileSystem, segment: &Read, synced: Position) -> io::Result<(
     };
     let mut file = fs.open_writable(&segment.path, u64::from(start))?;
     if segment.written_since_boot && start < segment.end {
-        // What is not proven synced is written again, over itself. A sync of the process before may have failed, after which
-        // the kernel holds these bytes for written: they read well, and no sync would ever bring them to the disk.
+        // What is not proven synced is written again, over itself. A sync of the process before may
+        // have failed, after which the kernel holds these bytes for written: they read well, and no
+        // sync would ever bring them to the disk.
         let mut bytes = vec![0; (segment.end - start) as usize];
         fs.open(&segment.path)?.read_exact_at(&mut bytes, u64::from(start))?;
         file.write_all(&bytes)?;

@@ -1,4 +1,5 @@
-//! Getting records into files: who encodes, who writes, who syncs, and where the next segment comes from.
+//! Getting records into files: who encodes, who writes, who syncs, and where the next segment comes
+//! from.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -45,7 +46,8 @@ pub(super) struct Enqueued {
 }
 
 impl Shared {
-    /// Gives a record its place, and returns where it ends once it is as safe as the sync mode promises.
+    /// Gives a record its place, and returns where it ends once it is as durable as the sync mode
+    /// guarantees.
     pub(super) fn append(&self, record: &dyn Record) -> Result<Position, AppendError> {
         let (mut state, Enqueued { position, number }) = self.enqueue(record)?;
         // Of those modes that sync, a write is the lesser part.
@@ -64,7 +66,8 @@ impl Shared {
         Ok(position)
     }
 
-    /// Gives a record its place, and returns where it ends. It is written before whatever comes behind it.
+    /// Gives a record its place, and returns where it ends. It is written before whatever comes
+    /// behind it.
     pub(super) fn append_ahead(&self, record: &dyn Record) -> Result<Position, AppendError> {
         let (mut state, Enqueued { position, number }) = self.enqueue(record)?;
         state.ahead = number;
@@ -141,7 +144,8 @@ impl Shared {
             && !self.state.lock().has_room(bytes, &self.options)
     }
 
-    /// Waits until the record that ends at `position` is as safe as the sync mode promises, doing what nobody else does.
+    /// Waits until the record that ends at `position` is as durable as the sync mode guarantees,
+    /// doing what no other thread does.
     pub(super) fn wait(&self, mut state: Locked<'_>, position: Position) -> Result<(), AppendError> {
         loop {
             if let Some(refused) = state.refusal(position) {
@@ -168,7 +172,8 @@ impl Shared {
         }
     }
 
-    /// Cassandra's `periodic_commitlog_sync_lag_block`: a sync that is half a period late holds appends up.
+    /// Cassandra's `periodic_commitlog_sync_lag_block`: a sync that is half a period late holds
+    /// appends up.
     fn sync_is_late(&self, state: &State) -> bool {
         let (SyncMode::Periodic { period }, Some(since)) = (self.options.sync, state.unsynced_since) else {
             return false;
@@ -206,8 +211,8 @@ impl Shared {
         Ok(state)
     }
 
-    /// Runs `work` without the append lock. A panic ends the log by name before it is passed on: other
-    /// threads wait for the flag that `release` clears, and what `work` has done is unknown.
+    /// Runs `work` without the append lock. A panic ends the log by name before it is passed on:
+    /// other threads wait for the flag that `release` clears, and what `work` has done is unknown.
     fn unlocked<T>(
         &self,
         state: &mut Locked<'_>,
@@ -226,7 +231,7 @@ impl Shared {
         })
     }
 
-    /// Gives everything pending to the operating system. Nobody else is writing.
+    /// Gives everything pending to the operating system. No other thread is writing.
     fn write<'a>(&self, mut state: Locked<'a>) -> Locked<'a> {
         state.writing = true;
         self.progress.begin();
@@ -263,9 +268,10 @@ impl Shared {
         state
     }
 
-    /// There was no space for `chunks[failed]`. Takes it back, and everything behind it: the segments are cut off behind the
-    /// last record that was written whole, so that replay takes that for their end, and none is written again. If nobody waits for one of
-    /// them, the log ends: what is logged behind it must not be there without it.
+    /// There was no space for `chunks[failed]`. Takes it back, and everything behind it: the
+    /// segments are cut off behind the last record that was written whole, so that replay takes
+    /// that for their end, and none is written again. If no thread waits for one of them, the log
+    /// ends: what is logged behind it must not be there without it.
     fn refuse(&self, state: &mut Locked<'_>, chunks: Vec<Chunk>, failed: usize, error: io::Error) {
         let after = chunks[failed].position();
         tracing::warn!(%error, %after, "no space for the commit log: records refused");
@@ -301,13 +307,13 @@ impl Shared {
         }
     }
 
-    /// Makes everything written durable. Nobody else is syncing.
+    /// Makes everything written durable. No other thread is syncing.
     pub(super) fn sync_written<'a>(&self, mut state: Locked<'a>) -> Locked<'a> {
         state.syncing = true;
         let upto = state.written;
         let began = self.clock.monotonic();
         let files = state.take_unsynced();
-        // In order: a sync mark promises all that is before it.
+        // In order: a sync mark stands for everything before it.
         let not_syncing = |state: &mut State| state.syncing = false;
         let synced = self
             .unlocked(&mut state, "syncing", not_syncing, || files.iter().try_for_each(|file| file.sync()));
@@ -326,7 +332,8 @@ impl Shared {
         state
     }
 
-    /// Moves on from the active segment to one of at least `size` bytes, unless someone else moves on meanwhile.
+    /// Moves on from the active segment to one of at least `size` bytes, unless someone else moves
+    /// on meanwhile.
     fn next_segment<'a>(&self, mut state: Locked<'a>, size: u32) -> Result<Locked<'a>, AppendError> {
         let full = state.active_id();
         loop {
@@ -352,7 +359,7 @@ impl Shared {
         }
     }
 
-    /// Reserves a segment of `size` bytes for later use. Nobody else is doing so.
+    /// Reserves a segment of `size` bytes for later use. No other thread is doing so.
     pub(super) fn create_spare<'a>(&self, mut state: Locked<'a>, size: u32) -> (Locked<'a>, io::Result<()>) {
         state.spare_wanted = false;
         let id = state.next_id;
@@ -361,8 +368,9 @@ impl Shared {
         self.reserve(state, "creating a segment", &path, || self.create_segment(id, &path, size))
     }
 
-    /// Reserves more for a segment that has no records, up to `size` bytes, and makes it the spare one again. Nobody else is
-    /// reserving. A new segment beside it would have a higher id: records in it would be replayed after those of this one.
+    /// Reserves more for a segment that has no records, up to `size` bytes, and makes it the spare
+    /// one again. No other thread is reserving. A new segment beside it would have a higher id:
+    /// records in it would be replayed after those of this one.
     fn enlarge_spare<'a>(
         &self,
         state: Locked<'a>,
@@ -379,7 +387,8 @@ impl Shared {
         })
     }
 
-    /// Does `work`, which reserves the segment at `path`, without the append lock, and keeps the segment as the spare one.
+    /// Does `work`, which reserves the segment at `path`, without the append lock, and keeps the
+    /// segment as the spare one.
     fn reserve<'a>(
         &self,
         mut state: Locked<'a>,
@@ -390,7 +399,8 @@ impl Shared {
         state.creating = true;
         let not_creating = |state: &mut State| state.creating = false;
         let reserved = self.unlocked(&mut state, doing, not_creating, || {
-            // What could not be made a segment must not stay: later segments would make it look like a damaged one.
+            // What could not be made a segment must not stay: later segments would make it look
+            // like a damaged one.
             work().map_err(|error| (error, self.discard(path)))
         });
         state.creating = false;
@@ -428,8 +438,8 @@ impl Shared {
         }
     }
 
-    /// Has finished segments that no table needs removed: a segment of 32 MiB takes the system some 10 ms, which whoever has flushed a table need not
-    /// wait for.
+    /// Has finished segments that no table needs removed: a segment of 32 MiB takes the system some
+    /// 10 ms, which a thread that has flushed a table need not wait for.
     pub(super) fn let_clean_segments_go(&self) {
         if self.options.threads {
             self.state.lock().removal_wanted = true;
@@ -439,8 +449,8 @@ impl Shared {
         }
     }
 
-    /// Removes finished segments that no table needs. Each counts as there until its removal is durable, so that no sync
-    /// mark speaks for it while a crash can bring it back unsynced.
+    /// Removes finished segments that no table needs. Each counts as there until its removal is
+    /// durable, so that no sync mark speaks for it while a crash can bring it back unsynced.
     pub(super) fn remove_clean_segments(&self) {
         let clean = self.state.lock().take_clean();
         if clean.is_empty() {

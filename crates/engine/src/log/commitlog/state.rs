@@ -55,8 +55,8 @@ impl Chunk {
         Position { segment: self.file.id, offset: self.start }
     }
 
-    /// Discards the bytes of an encoder that gave up. The chunk may stay for long, and keeps no memory for a large record
-    /// that went elsewhere.
+    /// Discards the bytes of an encoder that gave up. The chunk may stay for long, and keeps no
+    /// memory for a large record that went elsewhere.
     fn give_up(&mut self) {
         self.bytes.truncate(self.committed);
         self.bytes.shrink_to(BUFFER_KEPT);
@@ -91,7 +91,8 @@ const REFUSALS_KEPT: usize = 4096;
 pub(super) enum Place {
     /// It ends there.
     At(Position),
-    /// The active segment has no room for it, or there is none: one of at least this size is needed.
+    /// The active segment has no room for it, or there is none: one of at least this size is
+    /// needed.
     NeedsSegment(u32),
 }
 
@@ -119,7 +120,7 @@ pub(super) struct State {
     end: Position,
     /// Records encoded since the log was opened: the last one's number.
     pub(super) enqueued: u64,
-    /// The number of the last one that nobody waits for.
+    /// The number of the last one that no thread waits for.
     pub(super) ahead: u64,
     /// The number of the last one that has been written, or refused.
     pub(super) written_records: u64,
@@ -205,8 +206,8 @@ impl State {
         }
     }
 
-    /// Encodes a record behind all others, if the active segment has room for it, but for its entry where that is encoded
-    /// already: it is taken when the record has its place.
+    /// Encodes a record behind all others, if the active segment has room for it, but for its entry
+    /// where that is encoded already: it is taken when the record has its place.
     pub(super) fn enqueue(
         &mut self,
         record: &dyn Record,
@@ -289,8 +290,9 @@ impl State {
         Ok(Place::At(self.end))
     }
 
-    /// Whether a large record can be appended and small ones behind it, without waiting for a segment to be reserved. So is
-    /// one that is larger than a segment: what is reserved ahead of time would be too small for it.
+    /// Whether a large record can be appended and small ones behind it, without waiting for a
+    /// segment to be reserved. So is one that is larger than a segment: what is reserved ahead of
+    /// time would be too small for it.
     pub(super) fn has_room(&self, bytes: usize, options: &CommitLogOptions) -> bool {
         let kept = (options.kept_for_small_records() + END_LEN) as usize;
         let is_in = |active: &Active| active.end as usize + bytes + kept <= active.file.size as usize;
@@ -308,7 +310,8 @@ impl State {
         self.end = Position { segment: active.file.id, offset: active.end + END_LEN };
     }
 
-    /// Makes `file`, whose header is durable and whose id is above all others, the segment that records go to.
+    /// Makes `file`, whose header is durable and whose id is above all others, the segment that
+    /// records go to.
     pub(super) fn activate(&mut self, file: Arc<SegmentFile>) {
         self.seal();
         let tracked = Tracked {
@@ -340,8 +343,8 @@ impl State {
         }
     }
 
-    /// Refuses everything behind `after` that has been encoded, and abandons the segment it was for.
-    /// The caller writes nothing of it, and cuts the files off.
+    /// Refuses everything behind `after` that has been encoded, and abandons the segment it was
+    /// for. The caller writes nothing of it, and cuts the files off.
     pub(super) fn refuse(&mut self, after: Position, source: Arc<io::Error>) {
         self.active = None;
         if self.refusals.len() == REFUSALS_KEPT {
@@ -363,7 +366,8 @@ impl State {
         self.failure.get_or_insert(Arc::new(error));
     }
 
-    /// The segments to sync so that everything written is durable, in their order; they count as synced from now on.
+    /// The segments to sync so that everything written is durable, in their order; they count as
+    /// synced from now on.
     pub(super) fn take_unsynced(&mut self) -> Vec<Arc<dyn SyncHandle>> {
         let upto = self.written.segment;
         let unsynced = self.segments.range_mut(..=upto).filter(|(_, tracked)| tracked.unsynced);
@@ -375,7 +379,8 @@ impl State {
             .collect()
     }
 
-    /// Notes that a sync has made everything up to `upto` durable, and lets go of files that nothing will be written to.
+    /// Notes that a sync has made everything up to `upto` durable, and closes files that nothing
+    /// will be written to.
     pub(super) fn set_synced(&mut self, upto: Position) {
         self.synced = self.synced.max(upto);
         let written = self.written.segment;
@@ -396,7 +401,8 @@ impl State {
         let active = self.active_id();
         let written = self.written;
         let clean = self.segments.iter_mut().filter(|(id, tracked)| {
-            // Up to the last one written: a sync never has to look for a segment that is not there yet.
+            // Up to the last one written: a sync never has to look for a segment that does not
+            // exist yet.
             Some(**id) != active && **id <= written.segment && !tracked.going && tracked.dirty.is_clean()
         });
         clean
@@ -412,8 +418,8 @@ impl State {
     }
 }
 
-/// The size of a segment that has room for a record, its dictionaries and the sync mark before them. Its entry takes `size`
-/// bytes. Uses the end of `scratch`.
+/// The size of a segment that has room for a record, its dictionaries and the sync mark before
+/// them. Its entry takes `size` bytes. Uses the end of `scratch`.
 fn segment_size_for(record: &dyn Record, size: usize, scratch: &mut Vec<u8>) -> usize {
     let mut encoder = Encoder { segment: 0, base: 0, out: scratch };
     let dictionary =
@@ -422,7 +428,8 @@ fn segment_size_for(record: &dyn Record, size: usize, scratch: &mut Vec<u8>) -> 
     (HEADER_LEN + SYNC_MARK_LEN + END_LEN) as usize + dictionaries + size
 }
 
-/// The chunk for the next bytes of the active segment, without what an encoder that gave up has left in it.
+/// The chunk for the next bytes of the active segment, without what an encoder that gave up has
+/// left in it.
 fn chunk_of<'a>(pending: &'a mut Vec<Chunk>, buffer: &mut Vec<u8>, active: &Active) -> &'a mut Chunk {
     if pending.last().is_none_or(|chunk| chunk.is_whole || chunk.file.id != active.file.id) {
         let bytes = std::mem::take(buffer);

@@ -1,4 +1,4 @@
-//! What the commit log promises, on a file system that forgets.
+//! What the commit log guarantees, on a file system that forgets.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -91,7 +91,8 @@ pub(super) fn try_open(fs: &FakeFileSystem, options: CommitLogOptions) -> Result
     try_open_at(fs, options, Arc::new(ManualClock::default()))
 }
 
-/// Opens the log, checking that positions ascend and that every record's dictionaries come before it in its segment.
+/// Opens the log, checking that positions ascend and that every record's dictionaries come before
+/// it in its segment.
 pub(super) fn try_open_at(
     fs: &FakeFileSystem,
     options: CommitLogOptions,

@@ -7,8 +7,9 @@
 //!     segments whose records were applied without columns that the table lacked
 //! ```
 //!
-//! The log itself can then remove these segments, as if the table were clean in them. Nothing replays them until the table
-//! is opened. They stay until its records are in SSTables, a drop record covers them, or a command removes them.
+//! The log itself can then remove these segments, as if the table were clean in them. Nothing
+//! replays them until the table is opened. They stay until its records are in SSTables, a drop
+//! record covers them, or a command removes them.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -42,7 +43,8 @@ fn table_directory(log: &Path, table: u128) -> PathBuf {
     log.join(DIRECTORY).join(format!("{table:032x}"))
 }
 
-/// Durably links `segments` of the log into the directory of a table. No-op for those linked before.
+/// Durably links `segments` of the log into the directory of a table. No-op for those linked
+/// before.
 pub(crate) fn keep(fs: &dyn FileSystem, log: &Path, table: u128, segments: &BTreeSet<u64>) -> io::Result<()> {
     let directory = table_directory(log, table);
     fs.create_dir_all(&directory)?;
@@ -113,8 +115,8 @@ pub(crate) fn retire(fs: &dyn FileSystem, log: &Path, table: u128) -> io::Result
     Ok(retired)
 }
 
-/// Passes the entries of kept segments to `handler`, in the order of appending. Skips damage, which replay has reported
-/// when the segments were kept; changes no file.
+/// Passes the entries of kept segments to `handler`, in the order of appending. Skips damage, which
+/// replay has reported when the segments were kept; changes no file.
 pub(crate) fn read(
     fs: &dyn FileSystem,
     kept: &UnclaimedLog,

@@ -10,10 +10,12 @@ use cassette_rows::{
 
 use super::{cell, kind, row, update};
 
-/// Reads updates of one table that were written by an older version of it, or by this one before a restart.
+/// Reads updates of one table that were written by an older version of it, or by this one before a
+/// restart.
 pub(crate) struct Decoder {
     table: Arc<TableMetadata>,
-    /// By the id in the record. `None` for columns that the table never had, or had as another kind.
+    /// By the id in the record. `None` for columns that the table never had, or had as another
+    /// kind.
     columns: Vec<Option<DecodedColumn>>,
     /// Columns that the table neither has nor dropped.
     missing: Vec<String>,
@@ -22,12 +24,14 @@ pub(crate) struct Decoder {
 #[derive(Debug, Clone, Copy)]
 struct DecodedColumn {
     id: ColumnId,
-    /// The column was dropped at this time, microseconds, and maybe added again: cells up to then are gone. Later ones stay.
+    /// The column was dropped at this time, microseconds, and maybe added again: cells up to then
+    /// are gone. Later ones stay.
     dropped_at: Option<i64>,
 }
 
 impl Decoder {
-    /// From what [`encode_dictionary`] wrote and the table as it is now; `None` if the bytes are no dictionary.
+    /// From what [`encode_dictionary`] wrote and the table as it is now; `None` if the bytes are no
+    /// dictionary.
     pub fn new(table: Arc<TableMetadata>, mut dictionary: &[u8]) -> Option<Self> {
         let input = &mut dictionary;
         let (mut columns, mut missing) = (Vec::new(), Vec::new());
@@ -68,7 +72,8 @@ impl Decoder {
         &self.table
     }
 
-    /// The columns of the dictionary that the table neither has nor dropped: their cells are skipped.
+    /// The columns of the dictionary that the table neither has nor dropped: their cells are
+    /// skipped.
     pub fn missing_columns(&self) -> &[String] {
         &self.missing
     }

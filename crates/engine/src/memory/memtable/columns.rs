@@ -2,9 +2,10 @@
 
 use cassette_rows::{Row, RowBuilder, TableMetadata};
 
-/// The row as `table` has it: without cells of columns that it does not have, and without those that a column had before it
-/// was dropped and added again; `None` if nothing else was in it. Memtables hold such cells where a column is dropped while it is
-/// written to, or was written with a time to come.
+/// The row as `table` has it: without cells of columns that it does not have, and without those
+/// that a column had before it was dropped and added again; `None` if nothing else was in it.
+/// Memtables hold such cells where a column is dropped while it is written to, or was written with
+/// a time to come.
 #[inline]
 pub(super) fn visible(row: Row, table: &TableMetadata) -> Option<Row> {
     match table.dropped_columns.is_empty() {

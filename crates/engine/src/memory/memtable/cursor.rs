@@ -15,7 +15,7 @@ pub(super) struct Cursor {
     selection: Arc<Selection>,
     /// Slices entered so far, counted in the direction of iteration.
     slices: usize,
-    /// What is left of the rows of the slice at hand lies between the two, in the table's order.
+    /// What is left of the rows of the current slice lies between the two, in the table's order.
     from: Place,
     to: Place,
     markers: Peekable<std::vec::IntoIter<RangeTombstoneMarker>>,
@@ -54,7 +54,7 @@ impl Cursor {
         }
     }
 
-    /// The row at hand, if anything is left of it.
+    /// The current row, if anything is left of it.
     fn next_row(&mut self) -> Option<Row> {
         let row = if self.selection.reversed {
             self.to = self.partition.previous(self.to);

@@ -1,8 +1,9 @@
 //! Memtables: the newest writes of a table, in memory, in the order of SSTables.
 //!
-//! A memtable is cut into shards by token. A shard is a sorted map of partitions behind a lock; a partition is a
-//! structure of shared pieces, so that a reader takes a snapshot of it under the lock, in constant time, and reads it
-//! without. A mutation changes its partition under the shard's write lock: it is seen whole or not at all.
+//! A memtable is cut into shards by token. A shard is a sorted map of partitions behind a lock; a
+//! partition is a structure of shared pieces, so that a reader takes a snapshot of it under the
+//! lock, in constant time, and reads it without. A mutation changes its partition under the shard's
+//! write lock: it is seen whole or not at all.
 
 mod columns;
 mod cursor;
@@ -70,7 +71,8 @@ impl Memtable {
         SHARDS
     }
 
-    /// Applies updates of one partition together. Gives the number of heap bytes by which the memtable grew.
+    /// Applies updates of one partition together. Gives the number of heap bytes by which the
+    /// memtable grew.
     pub fn apply<'a>(
         &self,
         key: &DecoratedKey,

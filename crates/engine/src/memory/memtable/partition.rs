@@ -8,13 +8,14 @@ use cassette_rows::{
     RangeTombstoneList, Row, TableMetadata,
 };
 
-/// Rows a chunk holds at most. A writer that meets a reader copies one chunk's pointers and the list of chunks.
+/// Rows a chunk holds at most. A writer that meets a reader copies one chunk's pointers and the
+/// list of chunks.
 const CHUNK_ROWS: usize = 64;
 
 /// A partition's deletions and rows, reconciled: nothing in it is covered by anything else in it.
 ///
-/// A clone is a snapshot: it shares the rows and costs a few reference counts. Writers copy what a snapshot still
-/// holds and change the rest in place.
+/// A clone is a snapshot: it shares the rows and costs a few reference counts. Writers copy what a
+/// snapshot still holds and change the rest in place.
 #[derive(Debug, Clone)]
 pub(crate) struct Partition {
     deletion: DeletionTime,
@@ -35,8 +36,8 @@ enum Rows {
 /// Rows that are brought into the caches together.
 const WARMED_ROWS: usize = 16;
 
-/// Between which rows of a partition: before row `row` of chunk `chunk`. Of the places at a chunk's edge the one in the
-/// later chunk is used, so that equal places are equal.
+/// Between which rows of a partition: before row `row` of chunk `chunk`. Of the places at a chunk's
+/// edge the one in the later chunk is used, so that equal places are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Place {
     chunk: usize,
@@ -135,7 +136,8 @@ impl Partition {
         }
     }
 
-    /// How many of the first rows are there at any time, up to `limit`; rows that are deleted or expire are passed over.
+    /// How many of the first rows are there at any time, up to `limit`; deleted and expiring rows
+    /// are skipped.
     pub fn lasting_rows(&self, limit: usize) -> usize {
         let lasts = |row: &&Row| !row.has_deletions() && row.is_live(0);
         self.iter().filter(lasts).take(limit).count()
@@ -328,7 +330,8 @@ impl Rows {
     }
 }
 
-/// Where the row is, or where it would go. Rows mostly come in order, so the end is looked at first.
+/// Where the row is, or where it would go. Rows mostly come in order, so the end is looked at
+/// first.
 fn find(
     chunks: &[Arc<Vec<Row>>],
     clustering: &Clustering,
@@ -374,7 +377,8 @@ fn insert(chunks: &mut Vec<Arc<Vec<Row>>>, mut place: Place, row: Row, growth: &
 /// Heap bytes gained.
 struct Growth(isize);
 
-/// An `Arc<Vec<_>>` and its place in the list of chunks: two counts, three words, one pointer, what allocation adds.
+/// An `Arc<Vec<_>>` and its place in the list of chunks: two counts, three words, one pointer, what
+/// allocation adds.
 const LIST_SIZE: isize = 64;
 const POINTER_SIZE: isize = size_of::<Row>() as isize;
 

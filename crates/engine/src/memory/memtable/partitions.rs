@@ -1,8 +1,8 @@
 //! The partitions of a shard, in the order of SSTables.
 //!
-//! A search looks at tokens alone: in the nodes of the tree they lie side by side, where whole keys would take most of a cache
-//! line each, and memory that is not in the caches is what a write waits for. Keys of one token, as rare as equal hashes of 64
-//! bits, have a map of their own.
+//! A search looks at tokens alone: in the nodes of the tree they lie side by side, where whole keys
+//! would take most of a cache line each, and memory that is not in the caches is what a write waits
+//! for. Keys of one token, as rare as equal hashes of 64 bits, have a map of their own.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -28,7 +28,8 @@ enum Slot {
     Many(BTreeMap<Bytes, Partition>),
 }
 
-/// What a partition takes of the tree, whose nodes are between half and wholly full; the bytes of its key come on top.
+/// What a partition takes of the tree, whose nodes are between half and wholly full; the bytes of
+/// its key come on top.
 pub(super) const ENTRY_SIZE: usize = (size_of::<Token>() + size_of::<Slot>()) * 4 / 3;
 
 impl Partitions {
@@ -47,8 +48,8 @@ impl Partitions {
         }
     }
 
-    /// The partition, which is made if it is not there, and whether it was made. The key's bytes are copied: the caller's may
-    /// be part of a larger buffer.
+    /// The partition, which is created if it does not exist, and whether it was created. The key's
+    /// bytes are copied: the caller's may be part of a larger buffer.
     pub fn get_or_insert(&mut self, key: &DecoratedKey) -> (&mut Partition, bool) {
         let (partition, is_new) = match self.by_token.entry(key.token()) {
             Entry::Vacant(vacant) => {

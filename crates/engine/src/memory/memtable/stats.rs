@@ -13,7 +13,8 @@ pub(crate) struct MemtableStats {
     pub min_local_deletion_time: u32,
     /// Least TTL of what expires, seconds; `u32::MAX` when nothing does.
     pub min_ttl: u32,
-    /// Rows, static ones too, and deletions of ranges and partitions that were written: what Cassandra counts as a memtable's cells.
+    /// Rows, static ones too, and deletions of ranges and partitions that were written: what
+    /// Cassandra counts as a memtable's cells.
     pub operations: u64,
     /// Bytes of their values and paths.
     pub data_bytes: u64,

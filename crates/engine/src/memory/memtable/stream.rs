@@ -68,8 +68,8 @@ impl PartitionStream for PartitionRead {
     }
 }
 
-/// The partitions of a range, each as it was when the scan came near it. The memtable is locked, a shard at a time,
-/// only to take the next few partitions.
+/// The partitions of a range, each as it was when the scan came near it. The memtable is locked, a
+/// shard at a time, only to take the next few partitions.
 pub(crate) struct MemtableScan {
     memtable: Arc<Memtable>,
     table: Arc<TableMetadata>,

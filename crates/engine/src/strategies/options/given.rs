@@ -1,8 +1,9 @@
-//! Options as given: text by name, understood as Cassandra's Java understands them and refused in its words.
+//! Options as given: text by name, understood as Cassandra's Java understands them and refused in
+//! its words.
 
 use std::collections::BTreeMap;
 
-/// The options that nobody has asked for yet.
+/// The options that have not been read yet.
 pub(super) struct Given(BTreeMap<String, String>);
 
 /// The error is a sentence for people, in Cassandra's words where it has some.
@@ -21,7 +22,7 @@ impl Given {
         self.0.remove(name)
     }
 
-    /// What nobody asked for.
+    /// The options that were not read.
     pub fn left(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -73,7 +74,8 @@ pub(super) fn java_double(text: &str) -> Option<f64> {
     text.strip_suffix(['f', 'F', 'd', 'D']).unwrap_or(text).parse().ok()
 }
 
-/// A number of bytes such as `1GiB` or `64 MB`, rounded towards 0; the error says what is wrong with the text.
+/// A number of bytes such as `1GiB` or `64 MB`, rounded towards 0; the error says what is wrong
+/// with the text.
 pub(super) fn human_bytes(text: &str) -> Result<f64> {
     let body = text.strip_suffix('B').ok_or_else(|| format!("{text} does not end in unit B"))?;
     let (number, rest) = leading_number(body).ok_or("null")?;

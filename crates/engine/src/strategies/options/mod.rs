@@ -32,25 +32,28 @@ pub struct CompactionOptions {
     pub min_threshold: usize,
     /// `max_threshold`: SSTables compacted at once.
     pub max_threshold: usize,
-    /// `tombstone_threshold`: the share of droppable tombstones beyond which an SSTable is compacted alone.
+    /// `tombstone_threshold`: the share of droppable tombstones beyond which an SSTable is
+    /// compacted alone.
     pub tombstone_threshold: f64,
     /// `tombstone_compaction_interval`: how old it must be for that, seconds.
     pub tombstone_compaction_interval: u64,
-    /// `unchecked_tombstone_compaction`: whether overlaps with other SSTables are left out of that decision.
+    /// `unchecked_tombstone_compaction`: whether overlaps with other SSTables are left out of that
+    /// decision.
     pub unchecked_tombstone_compaction: bool,
-    /// Whether SSTables are compacted alone for their tombstones at all. Time windows do it only where one of the three
-    /// options above is given.
+    /// Whether SSTables are compacted alone for their tombstones at all. Time windows do it only
+    /// where one of the three options above is given.
     pub tombstone_compactions: bool,
     /// `only_purge_repaired_tombstones`: nothing here is ever repaired, so nothing is purged.
     pub only_purge_repaired_tombstones: bool,
     /// `provide_overlapping_tombstones`; `None` leaves it to the node.
     pub overlapping_tombstones: Option<OverlappingTombstones>,
-    /// `overlapping_tombstones_max_sources`, an option of ours; `None` leaves it to the node, 0 is no limit.
+    /// `overlapping_tombstones_max_sources`, an option of ours; `None` leaves it to the node, 0 is
+    /// no limit.
     pub max_sources: Option<usize>,
     /// `overlapping_tombstones_policy`, an option of ours; `None` leaves it to the node.
     pub sources_policy: Option<SourcesPolicy>,
-    /// `overlapping_tombstones_threshold`, an option of ours: the share of an SSTable that newer ones have to shadow for it to be
-    /// compacted alone; `None` leaves it to the node.
+    /// `overlapping_tombstones_threshold`, an option of ours: the share of an SSTable that newer
+    /// ones have to shadow for it to be compacted alone; `None` leaves it to the node.
     pub garbage_threshold: Option<f64>,
     /// The class, and what only it knows.
     pub strategy: Strategy,
@@ -90,8 +93,8 @@ impl Default for CompactionOptions {
 }
 
 impl CompactionOptions {
-    /// Understands a table's options. The error says, in Cassandra's words where it has some, what is wrong; of several
-    /// mistakes the one that Cassandra names.
+    /// Understands a table's options. The error says, in Cassandra's words where it has some, what
+    /// is wrong; of several mistakes the one that Cassandra names.
     pub fn parse(params: &CompactionParams) -> Result<Self> {
         let class = params.class.strip_prefix(PACKAGE).unwrap_or(&params.class);
         if !COMPACTION_STRATEGIES.contains(&class) {

@@ -146,11 +146,13 @@ pub struct TimeWindowOptions {
     pub window_unit: TimeUnit,
     /// `compaction_window_size`, in that unit.
     pub window_size: u32,
-    /// `timestamp_resolution`: what write timestamps count, microseconds unless the application sets its own.
+    /// `timestamp_resolution`: what write timestamps count, microseconds unless the application
+    /// sets its own.
     pub timestamp_resolution: TimeUnit,
     /// `expired_sstable_check_frequency_seconds`: how often expired SSTables are looked for.
     pub expired_check_seconds: u64,
-    /// `unsafe_aggressive_sstable_expiration`: whether expired SSTables go though older data overlaps them.
+    /// `unsafe_aggressive_sstable_expiration`: whether expired SSTables go though older data
+    /// overlaps them.
     pub ignore_overlaps: bool,
     /// How the newest window is compacted.
     pub size_tiered: SizeTieredOptions,

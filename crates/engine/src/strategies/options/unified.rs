@@ -5,8 +5,8 @@ use super::given::{Given, Result, human_bytes, java_double, pretty_memory};
 /// What only unified compaction knows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UnifiedOptions {
-    /// `scaling_parameters`, by level: below 0 leveled (`L10` is -8), above 0 tiered (`T4` is 2), 0 between. The last one
-    /// stands for all levels above it.
+    /// `scaling_parameters`, by level: below 0 leveled (`L10` is -8), above 0 tiered (`T4` is 2), 0
+    /// between. The last one stands for all levels above it.
     pub scaling_parameters: Vec<i32>,
     /// `target_sstable_size`, bytes: about what outputs are to have.
     pub target_sstable_size: u64,

@@ -44,7 +44,8 @@ fn a_log_goes_on_behind_what_was_replayed() {
     }
 }
 
-/// Bytes of a record of one table beside its content: 12 of framing, 1 of kind, 2 of count, 2 of index.
+/// Bytes of a record of one table beside its content: 12 of framing, 1 of kind, 2 of count, 2 of
+/// index.
 const OVERHEAD: usize = 17;
 
 #[test]

@@ -1,4 +1,5 @@
-//! Seeded lives of a log: appends, syncs, flushes, full disks and failures, ended by a crash, several in a row.
+//! Seeded lives of a log: appends, syncs, flushes, full disks and failures, ended by a crash,
+//! several in a row.
 
 use std::collections::BTreeMap;
 
@@ -112,7 +113,8 @@ impl Life {
         self.fs.heal();
         self.fs.set_capacity(u64::MAX);
         if self.random.random_ratio(1, 8) {
-            // The first attempt to start is cut short somewhere, and the machine or the process dies again.
+            // The first attempt to start is cut short somewhere, and the machine or the process
+            // dies again.
             self.fs.fail_from(self.fs.operations() + self.random.random_range(1..20));
             match try_open(&self.fs, options(self.sync)) {
                 Ok(_) | Err(OpenError::Io { .. }) => {}

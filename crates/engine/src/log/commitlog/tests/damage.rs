@@ -6,7 +6,7 @@ use super::*;
 fn killed(sync: SyncMode) -> (FakeFileSystem, Vec<Vec<u8>>) {
     let fs = FakeFileSystem::new();
     let log = open(&fs, sync).log;
-    // One of them has a segment of its own size.
+    // One of them has a segment of exactly its size.
     let length = |number| if number == 12 { 5000 } else { 150 };
     let contents: Vec<Vec<u8>> = (0..20).map(|number| vec![number; length(number)]).collect();
     for content in &contents {

@@ -87,7 +87,8 @@ fn a_write_refused_for_space_leaves_no_record_and_no_gap() {
         (operation.kind == OperationKind::Write).then_some(ErrorKind::StorageFull)
     };
     fs.fail_when(full);
-    // A group: the first is written whole, in the half that a failing write leaves, and is refused all the same.
+    // A group: the first is written whole, in the half that a failing write leaves, and is refused
+    // all the same.
     let small = log.enqueue(&record(&[1], b"refused")).unwrap();
     let large = log.enqueue(&record(&[1], &[7; 500])).unwrap();
     assert!(matches!(log.wait(large), Err(AppendError::Refused { .. })));

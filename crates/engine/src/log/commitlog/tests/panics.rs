@@ -1,4 +1,4 @@
-//! A panic in a thread of the log ends the log by name; nobody waits for that thread.
+//! A panic in a thread of the log ends the log by name; no caller waits for that thread.
 
 use cassette_vfs::{Operation, OperationKind};
 

@@ -1,4 +1,4 @@
-//! Figures follow what happens.
+//! Metrics follow events.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ fn reads_count_the_sstables_that_held_the_partition_and_what_the_filters_of_the_
     let table = simple_table("t", TableParams::default());
     let world = World::new(vec![table.clone()]);
     let engine = world.open().unwrap();
-    // Keys 0 and 9 in both, so that every key lies between the first and last of each; the others in one of them.
+    // Keys 0 and 9 in both, so that every key lies between the first and last of each; the others
+    // in one of them.
     for (flush, keys) in [(0, [0, 1, 2, 9]), (1, [0, 3, 4, 9])] {
         for k in keys {
             engine
