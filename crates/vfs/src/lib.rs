@@ -187,6 +187,14 @@ pub trait WritableFile: Send + Sync {
     /// `ErrorKind::StorageFull` without enough space.
     fn allocate(&mut self, length: u64) -> io::Result<()>;
 
+    /// Has the operating system keep reserved bytes, which nothing has been written to, in memory:
+    /// writing them later need not wait for memory. They still read as zeros. A hint, which may be
+    /// without effect; `start` must not be below [`len`](Self::len) (`ErrorKind::InvalidInput`).
+    fn populate(&mut self, start: u64, end: u64) -> io::Result<()> {
+        let _ = (start, end);
+        Ok(())
+    }
+
     /// Truncates the file to `length` bytes, and releases the space reserved beyond; `length` must
     /// not exceed [`len`](Self::len) (`ErrorKind::InvalidInput`).
     fn truncate(&mut self, length: u64) -> io::Result<()>;

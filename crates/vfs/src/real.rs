@@ -293,12 +293,16 @@ impl RealWritableFile {
     /// Writes zeros from the end of the file to `length`, where the file system cannot reserve
     /// space otherwise.
     fn fill_with_zeros(&self, length: u64) -> io::Result<()> {
+        self.write_zeros(self.synced.file.metadata()?.len(), length)
+    }
+
+    fn write_zeros(&self, start: u64, end: u64) -> io::Result<()> {
         static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-        let mut end = self.synced.file.metadata()?.len();
-        while end < length {
-            let count = (length - end).min(ZEROS.len() as u64);
-            self.synced.file.write_all_at(&ZEROS[..count as usize], end)?;
-            end += count;
+        let mut start = start;
+        while start < end {
+            let count = (end - start).min(ZEROS.len() as u64);
+            self.synced.file.write_all_at(&ZEROS[..count as usize], start)?;
+            start += count;
         }
         Ok(())
     }
@@ -338,6 +342,15 @@ impl WritableFile for RealWritableFile {
             }
         });
         attempted(lengthened, &format!("reserve {length} bytes for"), &self.synced.path)
+    }
+
+    fn populate(&mut self, start: u64, end: u64) -> io::Result<()> {
+        if start < self.length {
+            let text =
+                format!("populate {} from byte {start}: it has {}", self.synced.path.display(), self.length);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        attempted(self.write_zeros(start, end), "populate", &self.synced.path)
     }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {
@@ -382,6 +395,11 @@ mod tests {
         assert_eq!(reader.read_at(&mut bytes, 2).unwrap(), 2);
         assert_eq!(&bytes[..2], b"cd");
         assert_eq!(file.truncate(5).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        file.populate(4, 6).unwrap();
+        assert_eq!((file.len(), reader.read_at(&mut bytes, 2).unwrap()), (4, 4));
+        assert_eq!(&bytes[..4], b"cd\0\0");
+        assert_eq!(file.populate(3, 6).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        file.truncate(4).unwrap();
         drop(file);
         let mut file = RealFileSystem.open_writable(&path, 1).unwrap();
         file.write_all(b"!").unwrap();

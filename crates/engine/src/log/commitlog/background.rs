@@ -74,7 +74,7 @@ fn reserve_and_remove_segments(shared: &Shared) {
             }
             continue;
         }
-        let (locked, created) = shared.create_spare(state, shared.options.segment_size);
+        let (locked, created) = shared.create_spare(state, shared.options.segment_size, true);
         state = locked;
         if let Err(error) = created {
             // The writer that needs the segment tries again, and reports the error.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use cassette_rows::Interrupted;
 use cassette_vfs::{Clock, FileSystem};
@@ -76,6 +77,9 @@ impl CommitLog {
             advanced: Condvar::new(),
             work: Condvar::new(),
             sync_latency: Histogram::of_latencies(),
+            segment_awaited: AtomicBool::new(false),
+            #[cfg(test)]
+            populated: Default::default(),
         });
         let background = Background::start(&shared)
             .map_err(|source| OpenError::Io { directory: directory.to_owned(), source })?;
@@ -109,6 +113,12 @@ impl CommitLog {
     /// Whether [`await_room`](Self::await_room) would wait.
     pub fn would_await_room(&self, bytes: usize) -> bool {
         self.shared.would_await_room(bytes)
+    }
+
+    /// Bytes that have been populated for large records.
+    #[cfg(test)]
+    pub(super) fn populated(&self) -> u64 {
+        self.shared.populated.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     /// Whether a large record of about `bytes` can be appended now.

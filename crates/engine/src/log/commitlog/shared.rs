@@ -5,6 +5,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use cassette_rows::interrupt::{self, Interrupted};
@@ -33,7 +34,15 @@ pub(super) struct Shared {
     pub(super) work: Condvar,
     /// Latency of syncs, of those that failed too.
     pub(super) sync_latency: Histogram,
+    /// Whether an appender waits for the segment that the background reserves.
+    pub(super) segment_awaited: AtomicBool,
+    /// Bytes that the background has populated.
+    #[cfg(test)]
+    pub(super) populated: std::sync::atomic::AtomicU64,
 }
+
+/// Bytes of a segment that are populated before the background checks whether somebody waits for it.
+const POPULATED_TOGETHER: u32 = 1 << 20;
 
 type Locked<'a> = MutexGuard<'a, State>;
 
@@ -95,6 +104,7 @@ impl Shared {
                 }
             }
         };
+        state.has_large_records |= is_large;
         let half_full = state.active_end() > self.options.segment_size / 2;
         if self.options.threads && (half_full || is_large) && state.spare.is_none() {
             self.want_spare(&mut state);
@@ -122,6 +132,7 @@ impl Shared {
             return Ok(());
         }
         let mut state = self.state.lock();
+        state.has_large_records = true;
         let mut is_asked = false;
         while state.check_usable().is_ok() && !state.stopping && !state.has_room(bytes, &self.options) {
             if !state.creating && !state.spare_wanted {
@@ -346,9 +357,10 @@ impl Shared {
                 state = locked;
                 enlarged.map_err(|error| AppendError::Refused { source: Arc::new(error) })?;
             } else if state.creating {
+                self.segment_awaited.store(true, Ordering::Relaxed);
                 state = self.waited(state);
             } else {
-                let (locked, created) = self.create_spare(state, size);
+                let (locked, created) = self.create_spare(state, size, false);
                 state = locked;
                 created.map_err(|error| AppendError::Refused { source: Arc::new(error) })?;
             }
@@ -359,13 +371,46 @@ impl Shared {
         }
     }
 
-    /// Reserves a segment of `size` bytes for later use. No other thread is doing so.
-    pub(super) fn create_spare<'a>(&self, mut state: Locked<'a>, size: u32) -> (Locked<'a>, io::Result<()>) {
+    /// Reserves a segment of `size` bytes for later use. No other thread is doing so. With `ahead`,
+    /// no appender waits for it yet.
+    pub(super) fn create_spare<'a>(
+        &self,
+        mut state: Locked<'a>,
+        size: u32,
+        ahead: bool,
+    ) -> (Locked<'a>, io::Result<()>) {
         state.spare_wanted = false;
+        // In the other modes the next sync would write the zeros to the disk, and appenders wait for it.
+        let is_periodic = matches!(self.options.sync, SyncMode::Periodic { .. });
+        let populates = std::mem::take(&mut state.has_large_records) && ahead && is_periodic;
+        self.segment_awaited.store(false, Ordering::Relaxed);
         let id = state.next_id;
         state.next_id += 1;
         let path = self.directory.join(format::file_name(id));
-        self.reserve(state, "creating a segment", &path, || self.create_segment(id, &path, size))
+        self.reserve(state, "creating a segment", &path, || {
+            let file = self.create_segment(id, &path, size)?;
+            if populates {
+                self.populate(&file);
+            }
+            Ok(file)
+        })
+    }
+
+    /// Has the operating system find memory for a new segment, until an appender waits for it. Where
+    /// nobody has used that memory before, as in a virtual machine, this takes many times as long as
+    /// to copy a record: a large record, and all those behind it, would wait for it.
+    fn populate(&self, file: &SegmentFile) {
+        let mut start = format::HEADER_LEN;
+        while start < file.size && !self.segment_awaited.load(Ordering::Relaxed) {
+            let end = start.saturating_add(POPULATED_TOGETHER).min(file.size);
+            if let Err(error) = file.writer.lock().populate(u64::from(start), u64::from(end)) {
+                tracing::debug!(%error, "a commit log segment is not populated");
+                return;
+            }
+            #[cfg(test)]
+            self.populated.fetch_add(u64::from(end - start), Ordering::Relaxed);
+            start = end;
+        }
     }
 
     /// Reserves more for a segment that has no records, up to `size` bytes, and makes it the spare

@@ -108,6 +108,8 @@ pub(super) struct State {
     pub(super) creating: bool,
     /// Whether the background is asked to reserve one.
     pub(super) spare_wanted: bool,
+    /// Whether large records have come since the last segment was reserved.
+    pub(super) has_large_records: bool,
     /// Whether the background is asked to remove segments.
     pub(super) removal_wanted: bool,
     pub(super) next_id: u64,
@@ -156,6 +158,7 @@ impl State {
             spare: None,
             creating: false,
             spare_wanted: false,
+            has_large_records: false,
             removal_wanted: false,
             next_id,
             pending: Vec::new(),

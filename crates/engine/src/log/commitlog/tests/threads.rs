@@ -158,3 +158,41 @@ fn the_real_file_system_gives_back_what_was_appended() {
     log.close().unwrap();
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
 }
+
+#[test]
+fn a_segment_that_follows_large_records_is_populated_and_others_are_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path().join("commitlog");
+    let open = |sync: SyncMode, replayed: &mut Vec<Vec<u8>>| {
+        let options = CommitLogOptions { segment_size: 64 << 10, sync, ..CommitLogOptions::default() };
+        let clock = Arc::new(cassette_vfs::SystemClock::new());
+        let mut handler = |entry: Entry<'_>| {
+            if let Entry::Record { content, .. } = entry {
+                replayed.push(content.to_vec());
+            }
+            Ok(())
+        };
+        let fs = Arc::new(cassette_vfs::RealFileSystem);
+        CommitLog::open(fs, clock, &directory, options, &mut handler).unwrap().0
+    };
+    let append = |log: &CommitLog, byte: u8, length: usize| {
+        log.await_room(length).unwrap();
+        log.append(&record(&[1], &vec![byte; length])).unwrap();
+    };
+    let log = open(SyncMode::Batch, &mut Vec::new());
+    (0..6).for_each(|byte| append(&log, byte, 30_000));
+    assert_eq!(log.populated(), 0, "a sync would write it");
+    drop(log);
+
+    let log = open(PERIODIC, &mut Vec::new());
+    (6..100).for_each(|byte| append(&log, byte, 3000));
+    assert_eq!(log.populated(), 0, "small records");
+    (100..110).for_each(|byte| append(&log, byte, 30_000));
+    assert!(log.populated() > 0);
+    drop(log);
+    let mut replayed = Vec::new();
+    drop(open(PERIODIC, &mut replayed));
+    let expected = (0..6).map(|byte| (byte, 30_000)).chain((6..100).map(|byte| (byte, 3000)));
+    let expected = expected.chain((100..110).map(|byte| (byte, 30_000)));
+    assert_eq!(replayed, expected.map(|(byte, length)| vec![byte; length]).collect::<Vec<_>>());
+}
