@@ -134,10 +134,13 @@ def wide_table(port):
     return at_once([lambda: client(port).query(text)])
 
 
-def long_batches(port):
-    """Three batches of 60,000 statements as text."""
-    statement = b"\x00" + long_string("INSERT INTO abuse.healthy (k, v) VALUES (1, 0x00)") + b"\x00\x00"
-    body = b"\x01" + struct.pack(">H", 60_000) + statement * 60_000 + struct.pack(">HB", 1, 0)
+def long_batches(port, texts=1):
+    """Three batches of 60,000 statements as text, so many of them different."""
+    statements = [
+        b"\x00" + long_string(f"INSERT INTO abuse.healthy (k, v) VALUES ({number}, 0x00)") + b"\x00\x00"
+        for number in range(texts)
+    ]
+    body = b"\x01" + struct.pack(">H", 60_000) + b"".join(statements * (60_000 // texts)) + struct.pack(">HB", 1, 0)
 
     def one():
         mine = client(port)
@@ -176,6 +179,7 @@ CASES = {
     "3 JSON documents nested 3,000,000 deep": nested_json,
     "a table of 100,000 columns": wide_table,
     "3 batches of 60,000 texts": long_batches,
+    "3 batches of 60,000 different texts": lambda port: long_batches(port, 60_000),
     "1,500 idle connections": idle_connections,
 }
 

@@ -53,6 +53,8 @@ pub(crate) struct Store {
     writers: ShardedLock<()>,
     large_view_writes: LargeWrites,
     build_states: BuildStates,
+    /// Held by the batch that has many plans in memory.
+    pub(crate) large_batches: LargeWrites,
     /// Whether running builds of indexes and views are to end.
     builds_are_stopped: AtomicBool,
     settings: StoreSettings,
@@ -121,6 +123,7 @@ impl Store {
             writers: ShardedLock::new(()),
             large_view_writes: LargeWrites::default(),
             build_states,
+            large_batches: LargeWrites::default(),
             builds_are_stopped: AtomicBool::new(false),
             settings,
             events: SchemaEvents::default(),
@@ -229,6 +232,14 @@ impl Store {
             }
             None => Ok(self.lock_schema()),
         }
+    }
+
+    /// Keeps other batches from having many plans in memory while it is held.
+    ///
+    /// # Errors
+    /// WouldBlock, if this thread may not wait; if its request is interrupted first.
+    pub fn lock_large_batches(&self) -> Result<MutexGuard<'_, ()>> {
+        if may_wait() { Ok(self.large_batches.lock()?) } else { Err(DatabaseError::WouldBlock) }
     }
 
     /// Puts a catalog into force. The schema must be locked.

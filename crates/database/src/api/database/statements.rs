@@ -17,6 +17,10 @@ use crate::statements::plan::{Plan, Planned};
 
 use super::Database;
 
+/// Different texts that a batch may have beside other large batches. The plan of each takes about
+/// 2 KiB, so the 65,535 that a batch can have take as much as many requests.
+const TEXTS_TOGETHER: usize = 4096;
+
 /// What parsing and planning one statement of a batch counts for, in steps of [`interrupt`].
 const PARSING_STEPS: u32 = 64;
 
@@ -152,6 +156,8 @@ impl Database {
         let catalog = self.catalog();
         let keyspace = options.keyspace.as_deref().or(keyspace);
         let mut warnings = Vec::new();
+        // Released after the plans.
+        let mut large = None;
         let mut planned = Vec::with_capacity(statements.len());
         // A plan takes far more memory than its text, and most batches repeat one text with other values.
         let mut texts: HashMap<&str, Arc<Planned>> = HashMap::new();
@@ -163,6 +169,9 @@ impl Database {
                         let planned = match texts.get(cql) {
                             Some(planned) => Arc::clone(planned),
                             None => {
+                                if texts.len() >= TEXTS_TOGETHER && large.is_none() {
+                                    large = Some(self.store().lock_large_batches()?);
+                                }
                                 // Parsing takes some microseconds at least.
                                 interrupt::charge(PARSING_STEPS)?;
                                 let planned = Arc::new(Planned::new(cql, &catalog, keyspace)?);
@@ -253,5 +262,52 @@ impl Database {
             self.metrics().record(kind, ended.saturating_sub(execution.started), &outcome);
         }
         Ok(Executed { outcome: outcome?, warnings: execution.bound.warnings.into_inner() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::api::embedded::Rows;
+
+    #[test]
+    fn a_batch_of_many_different_texts_waits_for_another_and_others_do_not() {
+        let database = Database::in_memory().unwrap();
+        let session = database.session();
+        for cql in [
+            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            "CREATE TABLE ks.t (k int, c int, PRIMARY KEY (k, c))",
+        ] {
+            session.execute(cql, ()).unwrap();
+        }
+        let texts = |from: usize, count: usize| -> Vec<String> {
+            (from..from + count).map(|c| format!("INSERT INTO ks.t (k, c) VALUES (1, {c})")).collect()
+        };
+        let batch = |texts: &[String]| {
+            let statement = |cql| BatchStatement { source: BatchSource::Query(cql), values: &[] };
+            let statements: Vec<_> = texts.iter().map(|cql| statement(cql.as_str())).collect();
+            let options = StatementOptions::default();
+            database.batch(None, BatchKind::Unlogged, &statements, &options, &mut Rows::default()).unwrap();
+        };
+        let rows = || session.execute("SELECT c FROM ks.t", ()).unwrap().len();
+        let large = &database.store().large_batches;
+        let other = large.lock().unwrap();
+        let waits = || large.waits.load(Ordering::SeqCst);
+        let before = waits();
+        std::thread::scope(|scope| {
+            let stalled = scope.spawn(|| batch(&texts(10_000, TEXTS_TOGETHER + 1)));
+            while waits() == before && !stalled.is_finished() {
+                std::thread::yield_now();
+            }
+            assert!(!stalled.is_finished(), "it did not wait");
+            batch(&texts(0, TEXTS_TOGETHER));
+            batch(&vec![texts(0, 1).concat(); 2 * TEXTS_TOGETHER]);
+            assert_eq!(rows(), TEXTS_TOGETHER);
+            drop(other);
+            stalled.join().unwrap();
+        });
+        assert_eq!(rows(), 2 * TEXTS_TOGETHER + 1);
     }
 }

@@ -17,8 +17,9 @@ use crate::store::admission::{Admission, Need, Unapplied};
 /// Bytes of view rows that each write may hold beside others.
 const SHARE: usize = 1 << 20;
 
-/// Held by the write whose view rows take more than [`SHARE`] bytes, until they are in memtables. See
-/// [`admission`](crate::store::admission) for the order of locks.
+/// Held by the one write that may take much memory: view rows of more than [`SHARE`] bytes until they
+/// are in memtables, where [`admission`](crate::store::admission) gives the order of locks, or the
+/// plans of a batch of many texts.
 #[derive(Debug, Default)]
 pub(crate) struct LargeWrites {
     held: Mutex<()>,
