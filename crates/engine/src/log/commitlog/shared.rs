@@ -41,7 +41,7 @@ pub(super) struct Shared {
     pub(super) populated: std::sync::atomic::AtomicU64,
 }
 
-/// Bytes of a segment that are populated before the background checks whether somebody waits for it.
+/// Bytes of a segment that are populated before the background checks whether an appender waits.
 const POPULATED_TOGETHER: u32 = 1 << 20;
 
 type Locked<'a> = MutexGuard<'a, State>;
@@ -397,7 +397,7 @@ impl Shared {
     }
 
     /// Has the operating system find memory for a new segment, until an appender waits for it. Where
-    /// nobody has used that memory before, as in a virtual machine, this takes many times as long as
+    /// that memory has not been used before, as in a virtual machine, this takes many times as long as
     /// to copy a record: a large record, and all those behind it, would wait for it.
     fn populate(&self, file: &SegmentFile) {
         let mut start = format::HEADER_LEN;
