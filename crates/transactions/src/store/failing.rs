@@ -45,6 +45,8 @@ struct State<S> {
     fault: Option<(u64, Fault)>,
     dies: bool,
     dead: bool,
+    /// The call that panics.
+    panics_at: Option<u64>,
     /// State of the random generator, and the inverse rate of failures.
     random: Option<(u64, u64)>,
     /// Late requests, and the call at which they arrive.
@@ -70,7 +72,15 @@ enum Fate {
 impl<S: Store> FailingStore<S> {
     /// Wraps a store; nothing fails yet.
     pub fn new(below: S) -> Self {
-        let state = State { calls: 0, fault: None, dies: false, dead: false, random: None, late: Vec::new() };
+        let state = State {
+            calls: 0,
+            fault: None,
+            dies: false,
+            dead: false,
+            panics_at: None,
+            random: None,
+            late: Vec::new(),
+        };
         Self { below, state: Mutex::new(state) }
     }
 
@@ -102,6 +112,12 @@ impl<S: Store> FailingStore<S> {
         self.state.lock().dies = true;
     }
 
+    /// Makes the `n`th call from now panic.
+    pub fn panic_at(&self, n: u64) {
+        let mut state = self.state.lock();
+        state.panics_at = Some(state.calls + n);
+    }
+
     /// Returns the number of calls so far.
     pub fn calls(&self) -> u64 {
         self.state.lock().calls
@@ -112,6 +128,10 @@ impl<S: Store> FailingStore<S> {
             let mut state = self.state.lock();
             state.calls += 1;
             let now = state.calls;
+            if state.panics_at == Some(now) {
+                drop(state);
+                panic!("injected");
+            }
             let late: Vec<_> = state.late.extract_if(.., |(due, _)| *due <= now).collect();
             (state.fate(), late)
         };

@@ -1,5 +1,6 @@
 //! The sweeper's background thread.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -25,10 +26,12 @@ impl Background {
         let run = move || {
             let (flag, woken) = &*stopped;
             while !*flag.lock() {
-                match sweeper.step_unless(|| *flag.lock()) {
-                    Ok(swept) if !swept.is_done => continue,
-                    Ok(_) => {}
-                    Err(error) => tracing::warn!(%error, "sweeping failed; retrying"),
+                let step = AssertUnwindSafe(|| sweeper.step_unless(|| *flag.lock()));
+                match catch_unwind(step) {
+                    Ok(Ok(swept)) if !swept.is_done => continue,
+                    Ok(Ok(_)) => {}
+                    Ok(Err(error)) => tracing::warn!(%error, "sweeping failed; retrying"),
+                    Err(_) => tracing::error!("sweeping panicked; retrying"),
                 }
                 let mut flag = flag.lock();
                 if !*flag {

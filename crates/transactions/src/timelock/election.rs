@@ -270,6 +270,11 @@ impl Election {
         }
     }
 
+    /// Ends with `error`: this server gives out nothing from now on. A lease that it holds runs out.
+    pub fn fail(&mut self, error: TimeLockError) {
+        self.phase = Phase::Ended(error);
+    }
+
     /// Maximum interval between requests to the store.
     pub fn period(&self) -> Duration {
         self.lease / 5

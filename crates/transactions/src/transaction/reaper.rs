@@ -2,6 +2,7 @@
 //! all replicas: readers do not wait for a node that hangs.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -41,7 +42,12 @@ impl Reaper {
                     return;
                 }
                 let versions: Vec<_> = versions.iter().map(|(cell, at)| (cell, *at)).collect();
-                remove(&table, &versions);
+                if catch_unwind(AssertUnwindSafe(|| remove(&table, &versions))).is_err() {
+                    tracing::error!(
+                        table,
+                        "removing aborted versions panicked: the next reader removes them"
+                    );
+                }
             }
         };
         std::thread::Builder::new().name("transactions-reap".to_owned()).spawn(run)?;
@@ -68,6 +74,21 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+
+    #[test]
+    fn removals_continue_after_a_panic() {
+        let (begun, is_begun) = channel();
+        let reaper = Reaper::start(move |table, _| {
+            begun.send(table.to_owned()).unwrap();
+            assert_ne!(table, "panics", "injected");
+        })
+        .unwrap();
+        let cell = Cell::new("row", "column");
+        for table in ["panics", "after"] {
+            reaper.remove(table, &[(&cell, Timestamp(1))]);
+            assert_eq!(is_begun.recv().unwrap(), table);
+        }
+    }
 
     #[test]
     fn removals_do_not_block_readers_and_excess_ones_are_dropped() {

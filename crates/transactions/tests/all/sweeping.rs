@@ -355,6 +355,25 @@ fn writes_are_swept_in_the_background() {
 }
 
 #[test]
+fn sweeping_continues_after_a_panic() {
+    let store = Arc::new(FailingStore::new(MemoryStore::new()));
+    let transactions = over(store.clone(), Options::new().sweep_every(Duration::from_millis(1)));
+    let table = transactions.table("t", HANDLER).unwrap();
+    // Meanwhile only the sweeper uses the store.
+    let before = store.calls();
+    store.panic_at(1);
+    while store.calls() <= before {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for n in 0..3 {
+        transactions.run(|tx| tx.put(&table, "r", "c", n.to_string())).unwrap();
+    }
+    while transactions.sweeper().progress().unwrap().iter().any(|shard| shard.unswept.is_some()) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
 fn stores_sweep_by_default_until_sweeping_is_stopped() {
     let default = Transactions::embedded(database(), "swept").unwrap();
     let hasty = Options::new().sweep_every(Duration::from_millis(1)).embedded(database(), "swept").unwrap();

@@ -331,6 +331,20 @@ fn a_leader_ends_when_its_bound_is_lost() {
 }
 
 #[test]
+fn a_server_whose_lease_keeper_panics_ends_by_name_and_another_takes_over() {
+    let (runtime, store) = (runtime(), Arc::new(FailingStore::new(MemoryStore::new())));
+    let served = Served::start(&runtime, store.clone());
+    let last = connect(&[&served]).timestamp().unwrap();
+    // Only the keeper uses the store.
+    store.panic_at(1);
+    let ended = runtime.block_on(served.ended).unwrap().unwrap_err();
+    assert!(ended.to_string().contains("the lease keeper panicked"), "{ended}");
+    let next = Served::start(&runtime, store);
+    assert!(connect(&[&next]).timestamp().unwrap() > last);
+    next.stop(&runtime);
+}
+
+#[test]
 fn a_process_refuses_local_timestamps_when_a_server_gives_them_out() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
     let local = LocalTimeLock::open(store.clone()).unwrap();

@@ -77,7 +77,7 @@ impl RemoteTimeLock {
         let of_thread = sender.clone();
         let thread = std::thread::Builder::new()
             .name("timelock-client".to_owned())
-            .spawn(move || of_thread.run())
+            .spawn(move || of_thread.contain(Sender::run))
             .map_err(|error| TimeLockError::NoLeader { waited: Duration::ZERO, last: error.to_string() })?;
         let remote = Self {
             sender,

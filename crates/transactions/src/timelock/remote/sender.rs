@@ -1,6 +1,7 @@
 //! Gathers the requests of threads and sends them, one batch at a time.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -148,6 +149,18 @@ impl Sender {
         self.filled.notify_one();
     }
 
+    /// Calls `run`, which sends batches. A panic in it fails all requests, those that wait and later
+    /// ones: nobody would answer them.
+    pub fn contain(&self, run: impl FnOnce(&Self)) {
+        if catch_unwind(AssertUnwindSafe(|| run(self))).is_err() {
+            tracing::error!("the thread of the timelock's client panicked: its requests fail");
+            let mut queue = self.queue.lock();
+            queue.failed = Some(self.servers.invalid_response("this client's sender thread panicked"));
+            // Who waits for a dropped sender gets an error.
+            queue.queries.clear();
+        }
+    }
+
     /// Sends batches until closed.
     ///
     /// A failed batch fails its requests, and its releases are sent again with the next batch: they
@@ -287,6 +300,7 @@ fn distribute(batch: &Batch, reply: &BatchReply, queries: &[(Query, ReplySender)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::timelock::RemoteOptions;
     use crate::timelock::messages::Starts;
 
     fn queries(kinds: &[Query]) -> Vec<(Query, ReplySender)> {
@@ -298,6 +312,25 @@ mod tests {
     }
 
     const CHECK: Query = Query::Check { hold: 7, fence: Some(8) };
+
+    #[test]
+    fn a_panic_of_the_thread_fails_requests_instead_of_leaving_them_waiting() {
+        let sender = Sender::new(Servers::new(&RemoteOptions::new(vec!["127.0.0.1:1".to_owned()])));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| sender.ask(Query::Start));
+            sender.contain(|sender| {
+                let mut queue = sender.queue.lock();
+                while queue.queries.is_empty() {
+                    sender.filled.wait(&mut queue);
+                }
+                drop(queue);
+                panic!("injected");
+            });
+            assert!(waiting.join().unwrap().is_err());
+        });
+        let error = sender.ask(Query::Timestamp).unwrap_err();
+        assert!(error.to_string().contains("panicked"), "{error}");
+    }
 
     #[test]
     fn concurrent_requests_share_a_batch_and_each_gets_its_answer() {

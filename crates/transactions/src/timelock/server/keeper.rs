@@ -1,10 +1,11 @@
 //! The thread that keeps the server's lease and raises its bound of timestamps.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::{LockService, State};
-use crate::store::{CheckOutcome, PutOutcome};
+use crate::store::{CheckOutcome, PutOutcome, StoreError};
 use crate::timelock::TimeLockError;
 use crate::timelock::election::{Request, Response};
 use crate::timelock::lease::ClockReading;
@@ -20,13 +21,30 @@ const EXPIRY_PERIOD: Duration = Duration::from_millis(250);
 /// Takes the state's mutex to choose the next request and to handle its response, and releases it
 /// during the call of the store, so that clients are served meanwhile.
 pub(super) fn keep_lease(service: &LockService, cell: &BoundCell, is_recovering: bool) {
-    let mut stop_at = None;
-    let mut failures = LogRate::default();
-    while let Some(request) = next_request(service, &mut stop_at) {
-        let response = execute(cell, &request, is_recovering);
-        log_availability(&mut failures, &response);
-        handle_response(service, response);
+    let keep = || {
+        let mut stop_at = None;
+        let mut failures = LogRate::default();
+        while let Some(request) = next_request(service, &mut stop_at) {
+            let response = execute(cell, &request, is_recovering);
+            log_availability(&mut failures, &response);
+            handle_response(service, response);
+        }
+    };
+    if catch_unwind(AssertUnwindSafe(keep)).is_err() {
+        end_after_panic(service);
     }
+}
+
+/// Ends the server by name: without a keeper it would refuse all requests for as long as it runs.
+/// Its lease runs out, and a standby takes over.
+fn end_after_panic(service: &LockService) {
+    tracing::error!("the lease keeper panicked: this server stops giving out timestamps");
+    let error = StoreError::refused("keep the lease", "the lease keeper panicked");
+    let mut state = service.state.lock();
+    state.election.fail(TimeLockError::Bound(error));
+    state.sync_with_election(service);
+    drop(state);
+    service.renewed.notify_waiters();
 }
 
 /// Waits until a request to the store is due. `None` ends the thread: the election has ended, or
