@@ -380,7 +380,8 @@ impl Shared {
         ahead: bool,
     ) -> (Locked<'a>, io::Result<()>) {
         state.spare_wanted = false;
-        // In the other modes the next sync would write the zeros to the disk, and appenders wait for it.
+        // In the other modes the next sync would write the zeros to the disk, and appenders wait
+        // for it.
         let is_periodic = matches!(self.options.sync, SyncMode::Periodic { .. });
         let populates = std::mem::take(&mut state.has_large_records) && ahead && is_periodic;
         self.segment_awaited.store(false, Ordering::Relaxed);
@@ -396,9 +397,9 @@ impl Shared {
         })
     }
 
-    /// Has the operating system find memory for a new segment, until an appender waits for it. Where
-    /// that memory has not been used before, as in a virtual machine, this takes many times as long as
-    /// to copy a record: a large record, and all those behind it, would wait for it.
+    /// Has the operating system find memory for a new segment, until an appender waits for it.
+    /// Where that memory has not been used before, as in a virtual machine, this takes many times as
+    /// long as to copy a record: a large record, and all those behind it, would wait for it.
     fn populate(&self, file: &SegmentFile) {
         let mut start = format::HEADER_LEN;
         while start < file.size && !self.segment_awaited.load(Ordering::Relaxed) {
