@@ -398,8 +398,8 @@ impl Shared {
     }
 
     /// Has the operating system find memory for a new segment, until an appender waits for it.
-    /// Where that memory has not been used before, as in a virtual machine, this takes many times as
-    /// long as to copy a record: a large record, and all those behind it, would wait for it.
+    /// Where that memory has not been used before, as in a virtual machine, this takes many times
+    /// as long as to copy a record: a large record, and all those behind it, would wait for it.
     fn populate(&self, file: &SegmentFile) {
         let mut start = format::HEADER_LEN;
         while start < file.size && !self.segment_awaited.load(Ordering::Relaxed) {
