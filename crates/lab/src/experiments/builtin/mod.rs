@@ -2,12 +2,12 @@
 
 /// Names and files of the built-in experiments.
 pub const BUILT_IN: &[(&str, &str)] = &[
-    ("cassandra-caches-and-lcs", include_str!("builtin/cassandra-caches-and-lcs.toml")),
-    ("overlapping-tombstones", include_str!("builtin/overlapping-tombstones.toml")),
-    ("leveldb-tuning", include_str!("builtin/leveldb-tuning.toml")),
-    ("transactions-table", include_str!("builtin/transactions-table.toml")),
-    ("cell-loader", include_str!("builtin/cell-loader.toml")),
-    ("scale-out-quorum", include_str!("builtin/scale-out-quorum.toml")),
+    ("cassandra-caches-and-lcs", include_str!("cassandra-caches-and-lcs.toml")),
+    ("overlapping-tombstones", include_str!("overlapping-tombstones.toml")),
+    ("leveldb-tuning", include_str!("leveldb-tuning.toml")),
+    ("transactions-table", include_str!("transactions-table.toml")),
+    ("cell-loader", include_str!("cell-loader.toml")),
+    ("scale-out-quorum", include_str!("scale-out-quorum.toml")),
 ];
 
 /// Returns the file of the built-in experiment `name`.
