@@ -184,9 +184,10 @@ impl Simulation {
         match self.random.random_range(0..4) {
             0 => {
                 let name = format!("a{}", self.next_number());
-                let data_type = match shape.is_counter() {
-                    true => Type::Counter,
-                    false => [Type::Int, Type::Text, Type::Set][self.random.random_range(0..3)],
+                let data_type = if shape.is_counter() {
+                    Type::Counter
+                } else {
+                    [Type::Int, Type::Text, Type::Set][self.random.random_range(0..3)]
                 };
                 let column = Column { name: name.clone(), kind: Kind::Regular, data_type };
                 let text = format!("ALTER TABLE {table} ADD {name} {}", data_type.cql());

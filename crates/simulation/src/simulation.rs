@@ -118,10 +118,10 @@ impl Simulation {
             || self.in_doubt.is_some()
             || self.model.open_writes(self.life) > OPEN_WRITES_MAX
         {
-            let end = match self.node.is_dead() || self.profile.crashes && self.random.random_range(0..2) == 0
-            {
-                true => End::Crashed(self.random.random()),
-                false => End::Killed,
+            let end = if self.node.is_dead() || self.profile.crashes && self.random.random_range(0..2) == 0 {
+                End::Crashed(self.random.random())
+            } else {
+                End::Killed
             };
             self.restart(end)?;
         }

@@ -316,9 +316,10 @@ impl Statements<'_> {
                     let length = list.len();
                     let prepends = self.one_in(2);
                     let added = writer.value(Some(&Val::List(list.clone())));
-                    assignments.push(match prepends {
-                        true => format!("{name} = {added} + {name}"),
-                        false => format!("{name} = {name} + {added}"),
+                    assignments.push(if prepends {
+                        format!("{name} = {added} + {name}")
+                    } else {
+                        format!("{name} = {name} + {added}")
                     });
                     effects.extend(list.into_iter().enumerate().map(|(at, value)| {
                         // What is prepended later comes first.
@@ -407,15 +408,16 @@ impl Statements<'_> {
                 names.push(column.name.clone());
                 effects.push((
                     0,
-                    match column.data_type.is_complex() {
-                        true => Effect::DeleteComplex { clustering: row, column: column.name },
-                        false => Effect::Cell {
+                    if column.data_type.is_complex() {
+                        Effect::DeleteComplex { clustering: row, column: column.name }
+                    } else {
+                        Effect::Cell {
                             clustering: row,
                             column: column.name,
                             path: None,
                             value: None,
                             expiry: None,
-                        },
+                        }
                     },
                 ));
             }

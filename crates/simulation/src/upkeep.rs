@@ -104,10 +104,8 @@ impl Simulation {
             OperationKind::ReadDir,
             OperationKind::Allocate,
         ];
-        let kinds = match self.one_in(2) {
-            true => Vec::new(),
-            false => vec![KINDS[self.random.random_range(0..KINDS.len())]],
-        };
+        let kinds =
+            if self.one_in(2) { Vec::new() } else { vec![KINDS[self.random.random_range(0..KINDS.len())]] };
         let one_in = [1, 3, 10, 40][self.random.random_range(0..4)];
         self.note(format!("-- one operation in {one_in} fails: {kinds:?}"));
         let random = SmallRng::seed_from_u64(self.random.random());
@@ -195,9 +193,10 @@ impl Simulation {
         let write = self.model.begin(self.life);
         self.model.restore(write, &table, &name);
         let imported = self.node.database()?.import(shape.keyspace(), shape.table(), &directory, &options);
-        let outcome = match self.may_fail(imported)? {
-            true => Outcome::Done(crate::wire::Reply::Done),
-            false => Outcome::Failed(String::new()),
+        let outcome = if self.may_fail(imported)? {
+            Outcome::Done(crate::wire::Reply::Done)
+        } else {
+            Outcome::Failed(String::new())
         };
         self.end(write, &outcome);
         Ok(())

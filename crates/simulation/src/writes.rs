@@ -75,9 +75,10 @@ impl Simulation {
         for _ in 0..count {
             let Some(table) = self.some_table() else { continue };
             let shape = &self.model.tables[&table].shape;
-            let table = match shape.is_counter() == of_counters && shape.stamps == stamps {
-                true => table,
-                false => first.clone(),
+            let table = if shape.is_counter() == of_counters && shape.stamps == stamps {
+                table
+            } else {
+                first.clone()
             };
             changes.extend(self.draw(&table, false, false).map(|(change, _)| change));
         }

@@ -26,9 +26,10 @@ impl ConsistencyRules for Consistency {
     }
 
     fn validate_for_write(self) -> Result<()> {
-        match self.is_serial() {
-            true => Err(DatabaseError::invalid("You must use conditional updates for serializable writes")),
-            false => Ok(()),
+        if self.is_serial() {
+            Err(DatabaseError::invalid("You must use conditional updates for serializable writes"))
+        } else {
+            Ok(())
         }
     }
 
@@ -38,11 +39,12 @@ impl ConsistencyRules for Consistency {
                 "Invalid consistency for conditional update. Must be one of SERIAL or LOCAL_SERIAL",
             ));
         }
-        match self.is_serial() {
-            true => Err(DatabaseError::Invalid(format!(
+        if self.is_serial() {
+            Err(DatabaseError::Invalid(format!(
                 "{self} is not supported as conditional update commit consistency. Use ANY if you mean \"make sure it is accepted but I don't care how many replicas commit it for non-SERIAL reads\""
-            ))),
-            false => Ok(()),
+            )))
+        } else {
+            Ok(())
         }
     }
 

@@ -36,16 +36,16 @@ pub(crate) fn truncate(
         views::unbuild(store, view)?;
     }
     // What is written between the truncation of a table and that of its views would be in one of them alone.
-    let _alone = match views.is_empty() {
-        true => None,
-        false => Some(store.stop_writers()),
-    };
+    let _alone = if views.is_empty() { None } else { Some(store.stop_writers()) };
     let indexes_and_views = catalog.indexes_of(table.id).iter().map(|index| index.storage.id);
     let indexes_and_views = indexes_and_views.chain(views.iter().map(|view| view.table.id));
     let tables = indexes_and_views.chain([table.id]);
-    let truncate = |id| match id == table.id && store.leaves_snapshot(table) {
-        true => engine.truncate_with_snapshot(id, &describe::schema_cql_of(&catalog, table)),
-        false => engine.truncate(id),
+    let truncate = |id| {
+        if id == table.id && store.leaves_snapshot(table) {
+            engine.truncate_with_snapshot(id, &describe::schema_cql_of(&catalog, table))
+        } else {
+            engine.truncate(id)
+        }
     };
     if let Err(error) = { tables }.try_for_each(truncate) {
         for index in &indexes {

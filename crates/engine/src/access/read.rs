@@ -356,10 +356,8 @@ impl Versions {
         let range = self.range_deletion.filter(|range| *range > partition);
         let (open, close) =
             range.zip(selection.slices.as_slice().first()).map_or((None, None), |(range, slice)| {
-                let (first, last) = match selection.reversed {
-                    true => (&slice.end, &slice.start),
-                    false => (&slice.start, &slice.end),
-                };
+                let (first, last) =
+                    if selection.reversed { (&slice.end, &slice.start) } else { (&slice.start, &slice.end) };
                 let marker = |bound: &Bound, close, open| {
                     Some(Box::new(RangeTombstoneMarker { bound: bound.clone(), close, open }))
                 };

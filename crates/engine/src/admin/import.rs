@@ -393,9 +393,10 @@ impl Core {
     fn take_in(self: &Arc<Self>, table: &Table, readers: Vec<SSTableReader>) -> Result<()> {
         table.try_change_view(|view| {
             let in_terms = |reader: SSTableReader| {
-                let reader = match Arc::ptr_eq(reader.table(), &view.table) {
-                    true => reader,
-                    false => reader.with_table(view.table.clone())?,
+                let reader = if Arc::ptr_eq(reader.table(), &view.table) {
+                    reader
+                } else {
+                    reader.with_table(view.table.clone())?
                 };
                 Ok(Arc::new(self.handle(reader)))
             };

@@ -232,12 +232,11 @@ impl Core {
     }
 
     fn filter_file_bytes(&self, reader: &SSTableReader) -> u64 {
-        match reader.components().contains(&Component::Filter) {
-            true => {
-                let path = reader.descriptor().path(Component::Filter);
-                self.fs.metadata(&path).map_or(0, |metadata| metadata.len)
-            }
-            false => 0,
+        if reader.components().contains(&Component::Filter) {
+            let path = reader.descriptor().path(Component::Filter);
+            self.fs.metadata(&path).map_or(0, |metadata| metadata.len)
+        } else {
+            0
         }
     }
 

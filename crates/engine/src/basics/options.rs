@@ -376,10 +376,7 @@ impl Options {
             return too_large((*name).into(), *size);
         }
         let sum = sizes.iter().fold(0u64, |sum, (_, size)| sum.saturating_add(*size));
-        match sum > memory {
-            true => too_large(sizes.map(|(name, _)| name).join(" + "), sum),
-            false => Ok(()),
-        }
+        if sum > memory { too_large(sizes.map(|(name, _)| name).join(" + "), sum) } else { Ok(()) }
     }
 
     /// Cassandra's `max_mutation_size`, bytes, by its default: half of `commitlog_segment_size`.

@@ -138,9 +138,10 @@ impl Core {
         let options = CompactionOptions::parse(&metadata.params.compaction).unwrap_or_default();
         let began = self.clock.monotonic();
         let now = self.now_seconds();
-        let gc_before = match options.only_purge_repaired_tombstones {
-            true => 0,
-            false => now.saturating_sub(metadata.params.gc_grace_seconds),
+        let gc_before = if options.only_purge_repaired_tombstones {
+            0
+        } else {
+            now.saturating_sub(metadata.params.gc_grace_seconds)
         };
         // The view's handles: the others may read for an older version of the table.
         let ids: HashSet<_> = work.inputs.sstables.iter().map(|sstable| sstable.id()).collect();

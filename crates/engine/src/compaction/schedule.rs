@@ -71,10 +71,7 @@ impl Core {
         Some(Work {
             inputs: Inputs::mark(table, sstables, &mut state.compacting),
             outcome: task.outcome,
-            kind: match task.for_tombstones {
-                true => CompactionKind::Tombstone,
-                false => CompactionKind::Compaction,
-            },
+            kind: if task.for_tombstones { CompactionKind::Tombstone } else { CompactionKind::Compaction },
             shadowed_by: None,
             if_shadowed: None,
             yields: true,

@@ -157,9 +157,10 @@ impl Core {
     ) -> Result<(ScrubReport, Vec<PathBuf>)> {
         let metadata = table.metadata();
         // What was written to a dropped column stays, as in compactions.
-        let whole = match metadata.dropped_columns.is_empty() {
-            true => None,
-            false => metadata.with_dropped_columns().map(Arc::new),
+        let whole = if metadata.dropped_columns.is_empty() {
+            None
+        } else {
+            metadata.with_dropped_columns().map(Arc::new)
         };
         let read_as: Arc<TableMetadata> = whole.unwrap_or_else(|| metadata.clone());
         let salvage = Salvage::open(&self.fs, descriptor.clone(), read_as.clone(), self.cache.clone())?;

@@ -71,9 +71,10 @@ fn what_is_imported_is_read_and_stays_after_a_restart() {
             engine.read(table.id, &key(7), &Selection::all()).unwrap().next_partition().unwrap().is_some()
         );
         let left: Vec<_> = source(&world).into_iter().filter(|name| name.starts_with("nb-")).collect();
-        match copy_data {
-            true => assert_eq!(source(&world), before),
-            false => assert!(left.is_empty(), "{left:?}"),
+        if copy_data {
+            assert_eq!(source(&world), before)
+        } else {
+            assert!(left.is_empty(), "{left:?}")
         }
         // The names of the imported do not clash with those of what comes later.
         engine.apply(&[mutation(&table, insert(200, b"later", 5))]).unwrap();

@@ -205,19 +205,18 @@ fn what_was_written_to_a_column_after_it_was_dropped_outlives_flushes_and_crashe
         if flushes {
             engine.flush(None).unwrap();
         }
-        let (engine, dropped) = match crashes {
-            false => (engine, dropped),
-            true => {
-                drop(engine);
-                // As it is loaded from the schema: with different ids.
-                let keys = dropped.all_columns().map(|column| (**column).clone()).collect();
-                let mut loaded = TableMetadata::new(old.id, "ks", "t", keys, Default::default());
-                loaded.set_dropped_columns(dropped.dropped_columns.clone());
-                let loaded = Arc::new(loaded);
-                world.tables = vec![loaded.clone()];
-                world.fs = world.fs.crash(1);
-                (world.open().unwrap(), loaded)
-            }
+        let (engine, dropped) = if !crashes {
+            (engine, dropped)
+        } else {
+            drop(engine);
+            // As it is loaded from the schema: with different ids.
+            let keys = dropped.all_columns().map(|column| (**column).clone()).collect();
+            let mut loaded = TableMetadata::new(old.id, "ks", "t", keys, Default::default());
+            loaded.set_dropped_columns(dropped.dropped_columns.clone());
+            let loaded = Arc::new(loaded);
+            world.tables = vec![loaded.clone()];
+            world.fs = world.fs.crash(1);
+            (world.open().unwrap(), loaded)
         };
         assert_eq!(values(&engine, &dropped), [0; 6]);
         let added = Arc::new(dropped.with_column_added((**old.column("v").unwrap()).clone()));

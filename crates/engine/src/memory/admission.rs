@@ -243,9 +243,10 @@ mod tests {
         let write = |admission: &mut Admission, owner: u64, memory: &mut Found| {
             let id = admission.enter(Owner(owner), BYTES);
             let goes_on = admission.admit(id, *memory);
-            match goes_on {
-                true => memory.used += BYTES,
-                false => admission.leave(id),
+            if goes_on {
+                memory.used += BYTES
+            } else {
+                admission.leave(id)
             }
             goes_on
         };

@@ -85,9 +85,8 @@ impl Rates {
             return self;
         }
         let now = events as f64 / seconds;
-        let blend = |before: f64, minutes: f64| match is_first {
-            true => now,
-            false => before + (now - before) * (1.0 - (-seconds / (60.0 * minutes)).exp()),
+        let blend = |before: f64, minutes: f64| {
+            if is_first { now } else { before + (now - before) * (1.0 - (-seconds / (60.0 * minutes)).exp()) }
         };
         Self {
             one_minute: blend(self.one_minute, 1.0),

@@ -270,12 +270,11 @@ impl Drop for Registered<'_> {
     fn drop(&mut self) {
         self.operations.running.lock().retain(|other| !Arc::ptr_eq(other, &self.running));
         let mut totals = self.operations.totals.lock();
-        match self.ended_well {
-            true => {
-                totals.completed += 1;
-                totals.bytes_compacted += self.running.completed.load(Ordering::Relaxed);
-            }
-            false => totals.aborted += 1,
+        if self.ended_well {
+            totals.completed += 1;
+            totals.bytes_compacted += self.running.completed.load(Ordering::Relaxed);
+        } else {
+            totals.aborted += 1
         }
     }
 }

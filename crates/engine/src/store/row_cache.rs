@@ -186,9 +186,10 @@ impl RowCache {
         let state = slot.entry.0.read();
         match &*state {
             State::Ready(cached) if cached.is_good_for(view) => {
-                return match cached.reach.answers(&cached.partition, selection, wanted, &view.table) {
-                    true => Found::Hit(cached.exists.then(|| cached.partition.clone())),
-                    false => Found::Unusable,
+                return if cached.reach.answers(&cached.partition, selection, wanted, &view.table) {
+                    Found::Hit(cached.exists.then(|| cached.partition.clone()))
+                } else {
+                    Found::Unusable
                 };
             }
             State::TooLarge { contents } if *contents == view.contents => return Found::Unusable,
@@ -263,9 +264,8 @@ impl RowCache {
     }
 
     fn change(&self, key: &Key, entry: &Arc<Entry>, change: impl FnOnce(&mut Slot) -> EntryAction<()>) {
-        let result = self.cache.entry(key, None, |_, slot| match Arc::ptr_eq(&slot.entry, entry) {
-            true => change(slot),
-            false => EntryAction::Retain(()),
+        let result = self.cache.entry(key, None, |_, slot| {
+            if Arc::ptr_eq(&slot.entry, entry) { change(slot) } else { EntryAction::Retain(()) }
         });
         // Dropping the guard of an empty place leaves it empty.
         drop(result);

@@ -84,19 +84,19 @@ pub fn next(
         }
     }
     let inputs = from_l0(tree, &levels, options, own);
-    match inputs.is_empty() {
-        false => {
-            let target = target_level(tree, &levels, &inputs, own);
-            Some(task(tree, &levels, inputs, target, own))
-        }
-        true => l0_among_itself.or_else(|| for_tombstones(tree, &levels, options, own)),
+    if !inputs.is_empty() {
+        let target = target_level(tree, &levels, &inputs, own);
+        Some(task(tree, &levels, inputs, target, own))
+    } else {
+        l0_among_itself.or_else(|| for_tombstones(tree, &levels, options, own))
     }
 }
 
 fn task(tree: &Tree, levels: &[Vec<usize>], inputs: Vec<usize>, level: usize, own: &LeveledOptions) -> Task {
-    let outcome = match own.single_sstable_uplevel && inputs.len() == 1 {
-        true => Outcome::Relabeled { level: level as u32 },
-        false => Outcome::Merged { level: level as u32, cut: cut(tree, levels, &inputs, level, own) },
+    let outcome = if own.single_sstable_uplevel && inputs.len() == 1 {
+        Outcome::Relabeled { level: level as u32 }
+    } else {
+        Outcome::Merged { level: level as u32, cut: cut(tree, levels, &inputs, level, own) }
     };
     Task { inputs, outcome, for_tombstones: false }
 }

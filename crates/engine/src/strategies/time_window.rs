@@ -70,9 +70,10 @@ fn of_window(
     newest: i64,
 ) -> Vec<usize> {
     if start >= newest {
-        return match window.len() >= options.min_threshold {
-            true => size_tiered::most_interesting(tree, window, options, &own.size_tiered),
-            false => Vec::new(),
+        return if window.len() >= options.min_threshold {
+            size_tiered::most_interesting(tree, window, options, &own.size_tiered)
+        } else {
+            Vec::new()
         };
     }
     if window.len() < 2 {

@@ -151,9 +151,10 @@ impl Tree {
             level.retain(|i| {
                 let sstable = &self.sstables[*i];
                 let fits = end.is_none_or(|end| end < sstable.first);
-                match fits {
-                    true => end = Some(sstable.last),
-                    false => strays.push(*i),
+                if fits {
+                    end = Some(sstable.last)
+                } else {
+                    strays.push(*i)
                 }
                 fits
             });

@@ -74,10 +74,7 @@ impl UnifiedOptions {
         }
         let count = density / (target * f64::from(base));
         let power = count.log2() * (1.0 - growth) + 0.5;
-        match power >= 0.0 {
-            true => base << (power as u32).min(MAX_SHARD_SHIFT),
-            false => base,
-        }
+        if power >= 0.0 { base << (power as u32).min(MAX_SHARD_SHIFT) } else { base }
     }
 }
 

@@ -63,9 +63,10 @@ impl Encoded {
 }
 
 fn check_count(markers: &[ColumnSpec], values: usize) -> Result<()> {
-    match markers.len() == values {
-        true => Ok(()),
-        false => bail_invalid!("there were {} markers(?) in CQL but {values} bound variables", markers.len()),
+    if markers.len() == values {
+        Ok(())
+    } else {
+        bail_invalid!("there were {} markers(?) in CQL but {values} bound variables", markers.len())
     }
 }
 

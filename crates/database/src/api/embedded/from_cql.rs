@@ -124,10 +124,8 @@ impl FromCql for SystemTime {
         }
         let millis = read_whole(data_type, bytes, "SystemTime")?;
         let distance = Duration::from_millis(millis.unsigned_abs());
-        let time = match millis < 0 {
-            true => UNIX_EPOCH.checked_sub(distance),
-            false => UNIX_EPOCH.checked_add(distance),
-        };
+        let time =
+            if millis < 0 { UNIX_EPOCH.checked_sub(distance) } else { UNIX_EPOCH.checked_add(distance) };
         time.ok_or_else(|| DatabaseError::Invalid(format!("{millis} ms are beyond the range of SystemTime")))
     }
 }

@@ -251,9 +251,10 @@ pub trait ColumnIndex {
 
 impl ColumnIndex for usize {
     fn find(&self, columns: &[ColumnSpec]) -> Result<usize> {
-        match *self < columns.len() {
-            true => Ok(*self),
-            false => bail_invalid!("no column {self}: the result has {}", columns.len()),
+        if *self < columns.len() {
+            Ok(*self)
+        } else {
+            bail_invalid!("no column {self}: the result has {}", columns.len())
         }
     }
 }

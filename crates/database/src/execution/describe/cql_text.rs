@@ -167,9 +167,10 @@ fn primary_key(table: &TableMetadata) -> String {
         1 => names(&table.partition_key),
         _ => format!("({})", names(&table.partition_key)),
     };
-    match table.clustering.is_empty() {
-        true => format!("PRIMARY KEY ({partition_key})"),
-        false => format!("PRIMARY KEY ({partition_key}, {})", names(&table.clustering)),
+    if table.clustering.is_empty() {
+        format!("PRIMARY KEY ({partition_key})")
+    } else {
+        format!("PRIMARY KEY ({partition_key}, {})", names(&table.clustering))
     }
 }
 

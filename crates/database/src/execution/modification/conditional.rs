@@ -110,13 +110,12 @@ impl Current {
         execution: &Execution<'_>,
     ) -> Result<Self> {
         let only_first = question.rows.is_empty();
-        let slices = match only_first {
-            true => Slices::all(),
-            false => {
-                let slices =
-                    question.rows.iter().map(|(clustering, _)| Slice::prefix(clustering.clone())).collect();
-                Slices::new(slices, &table.comparator)
-            }
+        let slices = if only_first {
+            Slices::all()
+        } else {
+            let slices =
+                question.rows.iter().map(|(clustering, _)| Slice::prefix(clustering.clone())).collect();
+            Slices::new(slices, &table.comparator)
         };
         let selection = Selection { slices, reversed: false };
         let failed = |error: cassette_rows::StorageError| {
@@ -217,9 +216,10 @@ fn refuse(
     for row in rows {
         sink.value(Some(&[0]));
         for column in &columns {
-            match question.reads(column) {
-                true => push(column, row, static_row, &key_values, execution.now_seconds, sink),
-                false => sink.value(None),
+            if question.reads(column) {
+                push(column, row, static_row, &key_values, execution.now_seconds, sink)
+            } else {
+                sink.value(None)
             }
         }
         sink.end_row()?;

@@ -61,9 +61,10 @@ fn attempt<'s>(
 ) -> Result<(), Unapplied> {
     let engine = execution.store.engine();
     trace(|| "Acquiring counter locks");
-    let _lock = match may_wait() {
-        true => engine.lock_partition(table.id, &update.key)?,
-        false => engine.try_lock_partition(table.id, &update.key).ok_or(DatabaseError::WouldBlock)?,
+    let _lock = if may_wait() {
+        engine.lock_partition(table.id, &update.key)?
+    } else {
+        engine.try_lock_partition(table.id, &update.key).ok_or(DatabaseError::WouldBlock)?
     };
     // A table that is not there any more is for the write to report.
     let cache = engine.counters(table.id, &update.key).ok().flatten();
@@ -109,10 +110,7 @@ fn counted(
     execution: &Execution<'_>,
 ) -> Result<CountedUpdate> {
     let known = Known::look_up(update, cache);
-    let current = match known.is_complete {
-        true => None,
-        false => Some(Current::read(update, table, execution)?),
-    };
+    let current = if known.is_complete { None } else { Some(Current::read(update, table, execution)?) };
     let node = execution.store.node().host_id;
     let mut cacheable = Vec::new();
     let mut is_cacheable = true;
@@ -237,9 +235,10 @@ impl Current {
     }
 
     fn note_deletions(&mut self, row: &Row) {
-        self.deleted = match row.cells().any(|cell| cell.is_tombstone()) {
-            true => i64::MAX,
-            false => self.deleted.max(row.deletion().timestamp),
+        self.deleted = if row.cells().any(|cell| cell.is_tombstone()) {
+            i64::MAX
+        } else {
+            self.deleted.max(row.deletion().timestamp)
         };
     }
 
@@ -251,12 +250,11 @@ impl Current {
         column: ColumnId,
         node: &[u8; 16],
     ) -> Option<Counted> {
-        let row = match is_static {
-            true => self.static_row.as_ref(),
-            false => {
-                let compare = |row: &Row| self.table.comparator.compare_rows(row.clustering(), clustering);
-                self.rows.binary_search_by(compare).ok().and_then(|at| self.rows.get(at))
-            }
+        let row = if is_static {
+            self.static_row.as_ref()
+        } else {
+            let compare = |row: &Row| self.table.comparator.compare_rows(row.clustering(), clustering);
+            self.rows.binary_search_by(compare).ok().and_then(|at| self.rows.get(at))
         };
         let cell = row?.cell(column).filter(|cell| cell.is_live(self.now))?;
         let (clock, count) = counter::of_node(cell.value, node)?;

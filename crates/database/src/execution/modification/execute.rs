@@ -10,10 +10,7 @@ use crate::planning::modification::ModificationPlan;
 impl ModificationPlan {
     /// Applies the guardrails that follow from the statement.
     pub(crate) fn guard(&self, execution: &Execution<'_>) -> Result<()> {
-        match self.has_timestamp() {
-            true => execution.guard().user_timestamp(),
-            false => Ok(()),
-        }
+        if self.has_timestamp() { execution.guard().user_timestamp() } else { Ok(()) }
     }
 
     /// Makes the change; a conditional one gives rows.
@@ -28,9 +25,10 @@ impl ModificationPlan {
             let rows = self.rows_of(execution)?;
             return conditional::apply_if(&rows, execution, sink);
         }
-        match self.table.is_counter {
-            true => options.consistency.validate_for_counters(&self.table.name)?,
-            false => options.consistency.validate_for_write()?,
+        if self.table.is_counter {
+            options.consistency.validate_for_counters(&self.table.name)?
+        } else {
+            options.consistency.validate_for_write()?
         }
         guard_disk_usage(execution)?;
         let mut mutations = Mutations::default();

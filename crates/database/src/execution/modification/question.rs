@@ -52,9 +52,10 @@ impl<'a> Question<'a> {
         let (plan, execution) = (part.plan, part.execution);
         let clustering = &plan.restrictions.clustering;
         self.reads_regulars |= self.table.clustering.is_empty() || !clustering.is_empty();
-        let target = match plan.only_statics || !clustering.names_rows() {
-            true => None,
-            false => clustering.clusterings(execution)?.into_iter().next(),
+        let target = if plan.only_statics || !clustering.names_rows() {
+            None
+        } else {
+            clustering.clusterings(execution)?.into_iter().next()
         };
         if plan.conditions.is_empty() {
             return Ok(());

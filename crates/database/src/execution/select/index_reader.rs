@@ -188,11 +188,10 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         found.next = self.next(found)?;
         while let Some(first) = &found.next {
             let key = first.key.clone();
-            let flow = match found.hits.hits.is_of_rows() {
-                true => self.rows_of(&key, selection, (extent, found), limits, visit)?,
-                false => {
-                    self.partition_of(&key, selection, shows_static_rows, (extent, found), limits, visit)?
-                }
+            let flow = if found.hits.hits.is_of_rows() {
+                self.rows_of(&key, selection, (extent, found), limits, visit)?
+            } else {
+                self.partition_of(&key, selection, shows_static_rows, (extent, found), limits, visit)?
             };
             if flow == Flow::Stop {
                 return Ok(Flow::Stop);

@@ -246,9 +246,10 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         selection: &Selection,
         limits: &Limits,
     ) -> Result<Box<dyn PartitionStream>> {
-        let rows = match self.filters.is_empty() {
-            true => limits.total().into_iter().chain(limits.in_partition()).min(),
-            false => None,
+        let rows = if self.filters.is_empty() {
+            limits.total().into_iter().chain(limits.in_partition()).min()
+        } else {
+            None
         };
         self.read_rows(key, selection, rows)
     }
@@ -413,9 +414,10 @@ impl Seen {
 /// The part of `selection` that comes after the row at `clustering`.
 fn after(selection: &Selection, clustering: cassette_rows::Clustering, plan: &SelectPlan) -> Selection {
     let comparator = &plan.table.comparator;
-    let rest = match selection.reversed {
-        false => Slice { start: Bound::after(clustering), end: Bound::top() },
-        true => Slice { start: Bound::bottom(), end: Bound::before(clustering) },
+    let rest = if !selection.reversed {
+        Slice { start: Bound::after(clustering), end: Bound::top() }
+    } else {
+        Slice { start: Bound::bottom(), end: Bound::before(clustering) }
     };
     Selection {
         slices: selection.slices.intersection(&Slices::new(vec![rest], comparator), comparator),

@@ -195,9 +195,10 @@ pub(crate) fn delete(
 }
 
 pub(crate) fn refuse_insert_of_counters(table: &TableMetadata) -> Result<()> {
-    match table.is_counter {
-        true => bail_invalid!("INSERT statements are not allowed on counter tables, use UPDATE instead"),
-        false => Ok(()),
+    if table.is_counter {
+        bail_invalid!("INSERT statements are not allowed on counter tables, use UPDATE instead")
+    } else {
+        Ok(())
     }
 }
 
@@ -219,9 +220,10 @@ fn validate_counters(table: &TableMetadata, conditions: &Conditions, attributes:
 }
 
 fn validate_conditional(conditions: &Conditions, attributes: &Attributes) -> Result<()> {
-    match !conditions.is_empty() && attributes.has_timestamp() {
-        true => bail_invalid!("Cannot provide custom timestamp for conditional updates"),
-        false => Ok(()),
+    if !conditions.is_empty() && attributes.has_timestamp() {
+        bail_invalid!("Cannot provide custom timestamp for conditional updates")
+    } else {
+        Ok(())
     }
 }
 

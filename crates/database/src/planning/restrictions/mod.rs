@@ -186,9 +186,10 @@ impl Restrictions {
         if self.partition.names_keys() && self.partition.keys(cx)?.is_empty() {
             return Ok(true);
         }
-        Ok(match self.clustering.names_rows() {
-            true => self.clustering.clusterings(cx)?.is_empty(),
-            false => self.clustering.slices(cx)?.as_slice().is_empty(),
+        Ok(if self.clustering.names_rows() {
+            self.clustering.clusterings(cx)?.is_empty()
+        } else {
+            self.clustering.slices(cx)?.as_slice().is_empty()
         })
     }
 
@@ -242,9 +243,10 @@ impl Restrictions {
         }
         self.searches = choice.searches();
         self.answered = choice.answered_clustering();
-        self.refusal = match !rules.allow_filtering && choice.leaves_to_filter() {
-            true => Some(ALLOW_FILTERING_MESSAGE),
-            false => self.clustering.refusal().or(choice.refusal()),
+        self.refusal = if !rules.allow_filtering && choice.leaves_to_filter() {
+            Some(ALLOW_FILTERING_MESSAGE)
+        } else {
+            self.clustering.refusal().or(choice.refusal())
         };
         let rest = std::mem::take(&mut self.filters);
         self.filters = partition_filters.into_iter().chain(clustering_filters).chain(rest).collect();

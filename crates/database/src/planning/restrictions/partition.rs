@@ -208,9 +208,10 @@ impl PartitionRestrictions {
         if !self.names_keys() {
             // No key has the least token. As in Cassandra, the range from it to itself is the whole ring.
             let least = RangeBound::Included(Token(i64::MIN));
-            let (start, end) = match (start, end) == (least, least) {
-                true => (RangeBound::Unbounded, RangeBound::Unbounded),
-                false => (start, end),
+            let (start, end) = if (start, end) == (least, least) {
+                (RangeBound::Unbounded, RangeBound::Unbounded)
+            } else {
+                (start, end)
             };
             return Ok(Partitions::Range(KeyRange::tokens(start, end)));
         }

@@ -45,10 +45,7 @@ impl CellTime {
             Self::WriteTime | Self::MaxWriteTime => DataType::BigInt,
             Self::Ttl => DataType::Int,
         };
-        match is_multi_cell && self != Self::MaxWriteTime {
-            true => DataType::list(one).freeze(),
-            false => one,
-        }
+        if is_multi_cell && self != Self::MaxWriteTime { DataType::list(one).freeze() } else { one }
     }
 
     fn of(self, cell: &Cell<'_>, now: u32) -> Option<i64> {

@@ -291,9 +291,10 @@ fn map(key_type: &DataType, entries: &[(Expression, Expression)], input: Input<'
 }
 
 fn refuse_nulls<'v>(mut values: impl Iterator<Item = &'v Value<'v>>) -> Result<()> {
-    match values.any(Option::is_none) {
-        true => bail_invalid!("null is not supported inside collections"),
-        false => Ok(()),
+    if values.any(Option::is_none) {
+        bail_invalid!("null is not supported inside collections")
+    } else {
+        Ok(())
     }
 }
 

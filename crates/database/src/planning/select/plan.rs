@@ -125,10 +125,7 @@ impl SelectPlan {
                 bail_invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
             }
             // Rows of several partitions are sorted by these, so they count as selected.
-            let sorted_by = match restrictions.have_partition_in() {
-                true => &select.order_by[..],
-                false => &[],
-            };
+            let sorted_by = if restrictions.have_partition_in() { &select.order_by[..] } else { &[] };
             let sorted_by = sorted_by.iter().map(|ordering| existing(&table, &ordering.column));
             let selected = builder.columns.iter().cloned().map(Ok).chain(sorted_by);
             validate_distinct(&selected.collect::<Result<Vec<_>>>()?, &table, &restrictions)?;
@@ -180,9 +177,10 @@ fn metadata(built: &[Built], json: bool, table: &TableMetadata) -> Arc<ResultMet
         name: name.into(),
         data_type,
     };
-    ResultMetadata::new(match json {
-        true => vec![spec("[json]", DataType::Text)],
-        false => built.iter().map(|built| spec(&built.name, built.data_type.clone())).collect(),
+    ResultMetadata::new(if json {
+        vec![spec("[json]", DataType::Text)]
+    } else {
+        built.iter().map(|built| spec(&built.name, built.data_type.clone())).collect()
     })
 }
 

@@ -253,15 +253,15 @@ impl<'a> Selectable<'a> {
                 [only] => only.assignment(wanted, scope),
                 _ => Assignment::No,
             },
-            (Self::List(elements), DataType::List { element, .. }) => match elements.is_empty() {
-                true => Assignment::Weak,
-                false => all(elements, element),
-            },
-            (Self::List(elements), DataType::Vector { element, dimension }) => {
-                match elements.len() == *dimension as usize {
-                    true => all(elements, element),
-                    false => Assignment::No,
+            (Self::List(elements), DataType::List { element, .. }) => {
+                if elements.is_empty() {
+                    Assignment::Weak
+                } else {
+                    all(elements, element)
                 }
+            }
+            (Self::List(elements), DataType::Vector { element, dimension }) => {
+                if elements.len() == *dimension as usize { all(elements, element) } else { Assignment::No }
             }
             (Self::Set(elements), DataType::Set { .. } | DataType::Map { .. }) if elements.is_empty() => {
                 Assignment::Weak

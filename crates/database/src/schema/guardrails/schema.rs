@@ -162,20 +162,22 @@ impl Guard<'_> {
 
     /// A table is to have these options. Cassandra does not ask this of views.
     pub fn uncompressed(self, params: &TableParams) -> Result<()> {
-        match params.compression.compressor.is_some() {
-            true => Ok(()),
-            false => self.allowed(&UNCOMPRESSED_TABLES, "Uncompressed table"),
+        if params.compression.compressor.is_some() {
+            Ok(())
+        } else {
+            self.allowed(&UNCOMPRESSED_TABLES, "Uncompressed table")
         }
     }
 
     /// A table is to have these options, its compaction given by the statement.
     pub fn zero_ttl(self, params: &TableParams) -> Result<()> {
-        match params.default_time_to_live == 0 && params.compaction.class == TIME_WINDOWS {
-            true => self.allowed(
+        if params.default_time_to_live == 0 && params.compaction.class == TIME_WINDOWS {
+            self.allowed(
                 &ZERO_TTL,
                 "0 default_time_to_live on a table with TimeWindowCompactionStrategy compaction strategy",
-            ),
-            false => Ok(()),
+            )
+        } else {
+            Ok(())
         }
     }
 

@@ -63,10 +63,13 @@ fn chunk_length(kib: &str) -> Result<u32> {
         bail_config!("Value of chunk_length_in_kb is too large ({parsed})");
     }
     match u32::try_from(parsed) {
-        Ok(kib) if kib > 0 => match (1024 * kib).is_power_of_two() {
-            true => Ok(1024 * kib),
-            false => bail_config!("chunk_length_in_kb must be a power of 2"),
-        },
+        Ok(kib) if kib > 0 => {
+            if (1024 * kib).is_power_of_two() {
+                Ok(1024 * kib)
+            } else {
+                bail_config!("chunk_length_in_kb must be a power of 2")
+            }
+        }
         _ => bail_config!("Invalid negative or null chunk_length_in_kb"),
     }
 }

@@ -229,9 +229,10 @@ pub(crate) fn keyspace_values(params: &KeyspaceParams) -> Vec<(&'static str, Val
 /// default, as Cassandra does for the sake of older nodes.
 pub(crate) fn table_values(table: &TableMetadata) -> Vec<(&'static str, Value)> {
     let params = &table.params;
-    let flags: &[String] = match table.is_counter {
-        true => &["compound".to_owned(), "counter".to_owned()],
-        false => &["compound".to_owned()],
+    let flags: &[String] = if table.is_counter {
+        &["compound".to_owned(), "counter".to_owned()]
+    } else {
+        &["compound".to_owned()]
     };
     let mut values: Vec<(&'static str, Value)> = vec![
         ("id", table.id.0.into()),

@@ -106,10 +106,7 @@ pub(crate) fn alter(
             if properties.get("compaction").is_some() {
                 cx.guard.zero_ttl(&params)?;
             }
-            match params == table.params {
-                true => (**table).clone(),
-                false => table.with_params(params),
-            }
+            if params == table.params { (**table).clone() } else { table.with_params(params) }
         }
     };
     if altered == **table {
@@ -161,10 +158,7 @@ pub(crate) fn whole_millisecond(micros: i64) -> i64 {
 }
 
 fn missing(keyspace: &str, name: &str, if_exists: bool) -> Result<Option<Change>> {
-    match if_exists {
-        true => Ok(None),
-        false => bail_invalid!("Table '{keyspace}.{name}' doesn't exist"),
-    }
+    if if_exists { Ok(None) } else { bail_invalid!("Table '{keyspace}.{name}' doesn't exist") }
 }
 
 fn add_columns(
@@ -307,9 +301,10 @@ fn drop_columns(
 
 fn check_drop(table: &TableMetadata, keyspace: &Keyspace, name: &str, if_exists: bool) -> Result<()> {
     let Some(column) = table.column(name) else {
-        match if_exists {
-            true => return Ok(()),
-            false => bail_invalid!("Column {name} was not found in table '{}'", table.qualified_name()),
+        if if_exists {
+            return Ok(());
+        } else {
+            bail_invalid!("Column {name} was not found in table '{}'", table.qualified_name())
         }
     };
     if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {

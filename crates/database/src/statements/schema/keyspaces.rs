@@ -123,10 +123,7 @@ fn read_attributes(properties: &Properties) -> Result<Attributes<'_>> {
 }
 
 fn missing(name: &str, if_exists: bool) -> Result<Option<Change>> {
-    match if_exists {
-        true => Ok(None),
-        false => bail_invalid!("Keyspace '{name}' doesn't exist"),
-    }
+    if if_exists { Ok(None) } else { bail_invalid!("Keyspace '{name}' doesn't exist") }
 }
 
 fn grows(before: &Replication, after: &Replication) -> bool {

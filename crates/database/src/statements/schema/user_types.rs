@@ -54,9 +54,10 @@ pub(crate) fn alter(statement: &AlterType, keyspace: &str, cx: &SchemaContext<'_
     let name = statement.name.name.as_str();
     let existing = cx.catalog.keyspace(keyspace).and_then(|found| Some((found, found.types.get(name)?)));
     let Some((keyspace, user_type)) = existing else {
-        match statement.if_exists {
-            true => return Ok(None),
-            false => bail_invalid!("Type {keyspace}.{name} doesn't exist"),
+        if statement.if_exists {
+            return Ok(None);
+        } else {
+            bail_invalid!("Type {keyspace}.{name} doesn't exist")
         }
     };
     let fields = match &statement.change {
@@ -158,9 +159,10 @@ pub(crate) fn drop(
 ) -> Result<Option<Change>> {
     let name = statement.name.name.as_str();
     let Some(keyspace) = cx.catalog.keyspace(keyspace).filter(|found| found.types.contains_key(name)) else {
-        match statement.if_exists {
-            true => return Ok(None),
-            false => bail_invalid!("Type '{keyspace}.{name}' doesn't exist"),
+        if statement.if_exists {
+            return Ok(None);
+        } else {
+            bail_invalid!("Type '{keyspace}.{name}' doesn't exist")
         }
     };
     let references = |data_type: &DataType| data_type.references_udt(&keyspace.name, name);

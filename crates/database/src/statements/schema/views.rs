@@ -295,10 +295,7 @@ pub(crate) fn drop(
 }
 
 fn missing(keyspace: &str, name: &str, if_exists: bool) -> Result<Option<Change>> {
-    match if_exists {
-        true => Ok(None),
-        false => bail_invalid!("Materialized view '{keyspace}.{name}' doesn't exist"),
-    }
+    if if_exists { Ok(None) } else { bail_invalid!("Materialized view '{keyspace}.{name}' doesn't exist") }
 }
 
 /// The keyspace with the views of an altered base: columns that were added come into those that show all, and key columns are

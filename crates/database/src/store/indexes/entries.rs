@@ -147,9 +147,10 @@ fn of_row<'r>(value: Option<&'r [u8]>, row: &'r Row, now: u32) -> Entries<'r> {
 }
 
 fn liveness_of(cell: &Cell<'_>) -> LivenessInfo {
-    match cell.is_expiring() {
-        true => LivenessInfo::expiring(cell.timestamp, cell.ttl, cell.local_deletion_time),
-        false => LivenessInfo::new(cell.timestamp),
+    if cell.is_expiring() {
+        LivenessInfo::expiring(cell.timestamp, cell.ttl, cell.local_deletion_time)
+    } else {
+        LivenessInfo::new(cell.timestamp)
     }
 }
 

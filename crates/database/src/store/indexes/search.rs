@@ -258,10 +258,8 @@ fn hit(index: &Index, row: &Row) -> Option<Hit> {
     let key = bytes::Bytes::copy_from_slice(values.next()??);
     let rest = values.take(index.clustering_columns());
     // A static row has nulls where rows have values.
-    let clustering = match rest.clone().all(|value| value.is_some()) {
-        true => Clustering::new(rest),
-        false => Clustering::empty(),
-    };
+    let clustering =
+        if rest.clone().all(|value| value.is_some()) { Clustering::new(rest) } else { Clustering::empty() };
     Some(Hit {
         key: DecoratedKey::with_token(Token(token), key),
         clustering,

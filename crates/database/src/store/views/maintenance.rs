@@ -35,9 +35,10 @@ pub(crate) fn lock_partitions<'e>(
 ) -> Result<Vec<PartitionLock<'e>>> {
     let has_views = |mutation: &&Mutation| !catalog.views_of(mutation.table.id).is_empty();
     let partitions = mutations.iter().filter(has_views).map(|m| (m.table.id, &m.update.key));
-    match may_wait() {
-        true => Ok(engine.lock_partitions(partitions)?),
-        false => engine.try_lock_partitions(partitions).ok_or(DatabaseError::WouldBlock),
+    if may_wait() {
+        Ok(engine.lock_partitions(partitions)?)
+    } else {
+        engine.try_lock_partitions(partitions).ok_or(DatabaseError::WouldBlock)
     }
 }
 
@@ -203,18 +204,17 @@ fn after(before: Option<&Row>, change: Option<&Row>, deletion: DeletionTime, tab
 
 /// The rows that an update changes; `None` if it changes none.
 fn touched(update: &PartitionUpdate, table: &TableMetadata) -> Option<Selection> {
-    let slices = match update.deletion.is_live() {
-        false => Slices::all(),
-        true => {
-            let ranges = update.range_tombstones.as_slice().iter();
-            let ranges = ranges.map(|range| Slice { start: range.start.clone(), end: range.end.clone() });
-            let rows = update.rows.iter().map(|row| Slice::prefix(row.clustering().clone()));
-            let slices: Vec<Slice> = ranges.chain(rows).collect();
-            if slices.is_empty() {
-                return None;
-            }
-            Slices::new(slices, &table.comparator)
+    let slices = if !update.deletion.is_live() {
+        Slices::all()
+    } else {
+        let ranges = update.range_tombstones.as_slice().iter();
+        let ranges = ranges.map(|range| Slice { start: range.start.clone(), end: range.end.clone() });
+        let rows = update.rows.iter().map(|row| Slice::prefix(row.clustering().clone()));
+        let slices: Vec<Slice> = ranges.chain(rows).collect();
+        if slices.is_empty() {
+            return None;
         }
+        Slices::new(slices, &table.comparator)
     };
     Some(Selection { slices, reversed: false })
 }

@@ -86,9 +86,10 @@ impl Change<'_> {
         let timestamp = self.deletion_timestamp(before, deletion);
         // A row without liveness and without deletion ends by its cells alone: there is no time to end it at.
         let of_deletion = if deletion.is_live() { i64::MIN } else { deletion.timestamp };
-        let liveness = match timestamp > of_deletion {
-            true => LivenessInfo::expiring(timestamp, EXPIRED_TTL, self.now),
-            false => LivenessInfo::EMPTY,
+        let liveness = if timestamp > of_deletion {
+            LivenessInfo::expiring(timestamp, EXPIRED_TTL, self.now)
+        } else {
+            LivenessInfo::EMPTY
         };
         out.extend(self.entry(before, liveness, Cells::Changed));
     }
@@ -108,9 +109,12 @@ impl Change<'_> {
 
     /// The liveness that makes the entry exist as long as its row, or the cell of its key, does.
     fn liveness(&self, row: &Row) -> LivenessInfo {
-        let of_cell = |cell: &Cell<'_>, timestamp: i64| match cell.is_expiring() {
-            true => LivenessInfo::expiring(timestamp, cell.ttl, cell.local_deletion_time),
-            false => LivenessInfo::new(timestamp),
+        let of_cell = |cell: &Cell<'_>, timestamp: i64| {
+            if cell.is_expiring() {
+                LivenessInfo::expiring(timestamp, cell.ttl, cell.local_deletion_time)
+            } else {
+                LivenessInfo::new(timestamp)
+            }
         };
         if let Some(column) = &self.view.extra_key {
             return match row.cell(column.id) {

@@ -33,9 +33,10 @@ impl Core {
     pub fn request_saved_caches(self: &Arc<Self>, node: [u8; 16]) {
         *self.saved_caches.load_wanted.lock() = Some(node);
         self.saved_caches.loading.store(true, Ordering::Relaxed);
-        match self.options.background_threads {
-            true => self.saved_caches.wanted.raise(),
-            false => self.load_saved_caches(),
+        if self.options.background_threads {
+            self.saved_caches.wanted.raise()
+        } else {
+            self.load_saved_caches()
         }
     }
 
@@ -225,9 +226,10 @@ impl Core {
         }
         let _lock = self.partition_locks.lock(table.id, key).map_err(StorageError::from)?;
         let counters = self.counters(table, key);
-        let slices = match is_static {
-            true => Slices::none(),
-            false => Slices::new(vec![Slice::prefix(clustering.clone())], &metadata.comparator),
+        let slices = if is_static {
+            Slices::none()
+        } else {
+            Slices::new(vec![Slice::prefix(clustering.clone())], &metadata.comparator)
         };
         let selection = Selection { slices, reversed: false };
         let mut stream = self.read(table, key, &selection, None)?;

@@ -66,10 +66,7 @@ impl Progress {
             if !writing {
                 return Seen::Nobody;
             }
-            match look < SPINS {
-                true => std::hint::spin_loop(),
-                false => std::thread::yield_now(),
-            }
+            if look < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
         Seen::Busy
     }

@@ -209,11 +209,12 @@ impl SchemaJournal {
             ));
             state.keeps_damaged = true;
         }
-        let settled = match found.is_pristine {
-            true => self.reopen(&mut state, HEADER_LEN as u64),
+        let settled = if found.is_pristine {
+            self.reopen(&mut state, HEADER_LEN as u64)
+        } else {
             // Also where it reads well: the process before may have died, or failed, before it
             // synced the last record.
-            false => self.write(&mut state),
+            self.write(&mut state)
         };
         if let Err(error) = settled {
             tracing::warn!(%error, "the schema journal is written again with the next schema change");

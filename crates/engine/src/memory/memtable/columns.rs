@@ -8,10 +8,7 @@ use cassette_rows::{Row, RowBuilder, TableMetadata};
 /// a time to come.
 #[inline]
 pub(super) fn visible(row: Row, table: &TableMetadata) -> Option<Row> {
-    match table.dropped_columns.is_empty() {
-        true => Some(row),
-        false => without_dropped(row, table),
-    }
+    if table.dropped_columns.is_empty() { Some(row) } else { without_dropped(row, table) }
 }
 
 fn without_dropped(row: Row, table: &TableMetadata) -> Option<Row> {

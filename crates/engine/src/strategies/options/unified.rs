@@ -149,9 +149,12 @@ impl UnifiedOptions {
 fn scaling_parameter(text: &str) -> Result<i32> {
     let text = text.trim();
     let refused = || format!("Scaling parameter {text} must match N|L[0-9]+|T[0-9]+|[+-]?[0-9]+");
-    let digits = |digits: &str| match digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        true => digits.parse::<i32>().map_err(|_| refused()),
-        false => Err(refused()),
+    let digits = |digits: &str| {
+        if digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            digits.parse::<i32>().map_err(|_| refused())
+        } else {
+            Err(refused())
+        }
     };
     let fan = |factor: i32| match factor {
         ..2 => Err(format!("Fan factor cannot be lower than 2 in {text}")),

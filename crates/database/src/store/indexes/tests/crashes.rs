@@ -124,10 +124,8 @@ fn once_writes_are_durable_a_crash_loses_neither_rows_nor_their_entries() {
 
 /// The rows that hold the value, by looking at all of them.
 fn filtered(session: &Session, x: i32, by_v: bool) -> Vec<Vec<Option<Bytes>>> {
-    let (column, value) = match by_v {
-        true => (2, Bytes::copy_from_slice(&x.to_be_bytes())),
-        false => (3, Bytes::from(format!("w{x}"))),
-    };
+    let (column, value) =
+        if by_v { (2, Bytes::copy_from_slice(&x.to_be_bytes())) } else { (3, Bytes::from(format!("w{x}"))) };
     let all = pages(session, "SELECT k, c, v, w FROM indexed", 5000).unwrap();
     let holding = all.into_iter().filter(|row| row[column].as_ref() == Some(&value));
     holding.map(|row| row[..2].to_vec()).collect()

@@ -69,10 +69,8 @@ impl Life {
         let ahead = self.random.random_ratio(1, 4);
         let record = record(&tables, &content);
         let appended = if ahead { log.append_ahead(&record) } else { log.append(&record) };
-        let (written, durable) = match ahead || appended.is_err() {
-            true => (false, false),
-            false => (true, self.sync != PERIODIC),
-        };
+        let (written, durable) =
+            if ahead || appended.is_err() { (false, false) } else { (true, self.sync != PERIODIC) };
         // Those appended ahead are as safe as the one that is acknowledged now.
         for fate in self.fates.values_mut().filter(|fate| fate.position.is_some()) {
             (fate.written, fate.durable) = (fate.written || written, fate.durable || durable);
