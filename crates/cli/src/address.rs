@@ -3,9 +3,9 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-/// Parses an address to listen on: `HOST:PORT`, where the host is an IP address or a name, or a port
-/// alone, which means loopback. Of the addresses of a name, IPv4 ones are preferred: they are what
-/// clients try first.
+/// Parses an address to listen on: `HOST:PORT`, where the host is an IP address or a name, or a
+/// port alone, which means loopback. Of the addresses of a name, IPv4 ones are preferred: they are
+/// what clients try first.
 ///
 /// # Errors
 /// If it is none of these, or the name cannot be resolved.

@@ -126,7 +126,8 @@ pub struct StartArguments {
     #[command(flatten)]
     store: StoreArguments,
 
-    /// Address to listen on for clients: HOST:PORT, or a port of 127.0.0.1; port 0 selects a free port
+    /// Address to listen on for clients: HOST:PORT, or a port of 127.0.0.1; port 0 selects a free
+    /// port
     #[arg(long, value_name = "ADDRESS", default_value = ADDRESS_DEFAULT, value_parser = listen_address)]
     listen: SocketAddr,
 

@@ -270,7 +270,8 @@ impl Election {
         }
     }
 
-    /// Ends with `error`: this server gives out nothing from now on. A lease that it holds runs out.
+    /// Ends with `error`: this server gives out nothing from now on. A lease that it holds runs
+    /// out.
     pub fn fail(&mut self, error: TimeLockError) {
         self.phase = Phase::Ended(error);
     }

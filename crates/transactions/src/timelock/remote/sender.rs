@@ -149,8 +149,8 @@ impl Sender {
         self.filled.notify_one();
     }
 
-    /// Calls `run`, which sends batches. A panic in it fails all requests, those that wait and later
-    /// ones: nobody would answer them.
+    /// Calls `run`, which sends batches. A panic in it fails all requests, those that wait and
+    /// later ones: no thread would answer them.
     pub fn contain(&self, run: impl FnOnce(&Self)) {
         if catch_unwind(AssertUnwindSafe(|| run(self))).is_err() {
             tracing::error!("the thread of the timelock's client panicked: its requests fail");
