@@ -136,6 +136,16 @@ pub mod internals {
     pub use cassette_vfs as vfs;
 }
 
+/// Compiles and runs the code of the front page.
+#[cfg(all(doctest, feature = "transactions"))]
+#[doc = include_str!("../../../README.md")]
+struct FrontPage;
+
+/// Compiles and runs the code of the package's page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct PackagePage;
+
 /// Compiles the programs of the tutorial.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/tutorial.md")]

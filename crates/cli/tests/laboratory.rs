@@ -8,7 +8,7 @@ fn lab(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_cassette")).arg("lab").args(arguments).output().unwrap()
 }
 
-fn text(output: &Output) -> String {
+fn text_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
@@ -51,12 +51,50 @@ fn a_server_is_started_set_up_flushed_restarted_and_stopped_by_an_experiment() {
     std::fs::write(&file, SERVED).unwrap();
     let results = directory.path().join("results");
     let output = lab(&["run", file.to_str().unwrap(), "--results", results.to_str().unwrap()]);
-    assert!(output.status.success(), "{}", text(&output));
+    assert!(output.status.success(), "{}", text_of(&output));
     let report = std::fs::read_to_string(run_in(&results).join("report.md")).unwrap();
     for row in ["| file_cache_size | 16MiB |", "| commitlog_sync | group |", "| sstables | 1 |"] {
         assert!(report.contains(row), "{row}: {report}");
     }
     assert!(report.contains("server_cpu_seconds") && report.contains("row_cache_hits"), "{report}");
+}
+
+/// The blocks of TOML in the document of the lab.
+fn documented() -> Vec<&'static str> {
+    let document = include_str!("../../../docs/laboratory.md");
+    let blocks = document.split("\n```toml\n").skip(1);
+    blocks.map(|block| block.split("\n```\n").next().unwrap()).collect()
+}
+
+#[test]
+fn the_experiments_of_the_document_run() {
+    let blocks = documented();
+    let [experiment, workload] = blocks[..] else { panic!("expected two blocks, found {}", blocks.len()) };
+    let on_statements = format!(
+        "name = 'statements'\nrepeats = 1\n[[engine]]\nkind = 'embedded'\n[[configuration]]\nname = 'one'\n\
+         {workload}\n[[phase]]\nload = 'users'\n[[phase]]\nrun = 'users'\nthreads = 4\nseconds = 60\n"
+    );
+    assert!(experiment.contains("\nrepeats = 5 "), "{experiment}");
+    let once = experiment.replacen("\nrepeats = 5 ", "\nrepeats = 1 ", 1);
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in [("caches", once), ("statements", on_statements)] {
+        let (file, results) = (directory.path().join(name), directory.path().join("results").join(name));
+        std::fs::write(&file, text).unwrap();
+        let (file, results_of) = (file.to_str().unwrap(), results.to_str().unwrap());
+        let output = lab(&["run", file, "--scale", "0.005", "--engine", "embedded", "--results", results_of]);
+        assert!(output.status.success(), "{name}: {}", text_of(&output));
+        let report = std::fs::read_to_string(run_in(&results).join("report.md")).unwrap();
+        assert!(!report.contains("Not finished"), "{report}");
+        for part in std::fs::read_dir(run_in(&results).join("parts")).unwrap() {
+            let part = std::fs::read(part.unwrap().path()).unwrap();
+            let part: serde_json::Value = serde_json::from_slice(&part).unwrap();
+            for phase in part["phases"].as_array().unwrap() {
+                let report = phase.as_object().unwrap().values().find_map(|value| value.get("report"));
+                let failed = report.map(|report| report["failed"].as_u64().unwrap());
+                assert!(failed == Some(0) || phase["name"] == "flush", "{name}: {phase}");
+            }
+        }
+    }
 }
 
 const LONG: &str = r#"
@@ -116,7 +154,7 @@ fn a_run_that_is_killed_goes_on_where_it_was_and_repeats_no_finished_part() {
         assert!(whole["phases"].is_array(), "{} is half-written", path.display());
     }
     let output = lab(&["resume", "last", "--results", results.to_str().unwrap()]);
-    assert!(output.status.success(), "{}", text(&output));
+    assert!(output.status.success(), "{}", text_of(&output));
     assert_eq!(finished().len(), 6);
     for (path, bytes) in before {
         assert_eq!(std::fs::read(&path).unwrap(), bytes, "{} was measured again", path.display());
@@ -217,8 +255,8 @@ fn a_run_that_another_process_works_on_is_left_to_it() {
     let output = lab(&["resume", "last", "--results", results.to_str().unwrap()]);
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
-    assert!(text(&output).contains("another process works on"), "{}", text(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", text_of(&output));
+    assert!(text_of(&output).contains("another process works on"), "{}", text_of(&output));
 }
 
 #[test]
@@ -239,7 +277,7 @@ fn what_cannot_be_run_is_told_in_one_sentence_with_the_line_or_the_address() {
         let output = lab(&["run", file.to_str().unwrap(), "--results", results.to_str().unwrap()]);
         assert_eq!(output.status.code(), Some(1), "{words}");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains(words), "{words}: {}", text(&output));
+        assert!(said.contains(words), "{words}: {}", text_of(&output));
         assert_eq!(said.lines().count(), 1, "{said}");
         let left = std::fs::read_dir(&results).map_or(0, Iterator::count);
         assert_eq!(left, 0, "a run of which nothing was measured is left: {words}");

@@ -1,7 +1,10 @@
-//! Checks the language of comments, messages and documents, and the links of documents.
+//! Checks the language of comments, messages and documents, and the links and code of documents.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+
+#[path = "language/code_blocks.rs"]
+mod code_blocks;
 
 /// Colloquial phrases, each with the term to use instead.
 const REPLACED: [(&str, &str); 29] = [

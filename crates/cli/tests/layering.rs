@@ -81,22 +81,6 @@ fn no_file_of_code_has_grown_into_two() {
     }
 }
 
-/// The lines of code in a text, without those that rustdoc hides.
-fn code(text: &str) -> Vec<String> {
-    let lines = text.lines().map(|line| line.trim_start_matches("//!").trim());
-    lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
-}
-
-#[test]
-fn the_transaction_on_the_front_page_is_the_one_that_is_compiled_and_run() {
-    let front_page = read("README.md");
-    let shown = front_page.split("```rust").find(|block| block.contains("Transactions::embedded"));
-    let shown = code(shown.and_then(|block| block.split("```").next()).expect("a transaction in README.md"));
-    assert!(shown.len() <= 10, "{} lines", shown.len());
-    let tested = code(&read("crates/cassette/src/lib.rs"));
-    assert!(tested.windows(shown.len()).any(|lines| lines == shown), "{shown:#?}");
-}
-
 #[test]
 fn every_setting_is_on_the_page_of_settings() {
     let page = read("docs/settings.md");

@@ -626,6 +626,28 @@ mod tests {
     }
 
     #[test]
+    fn configurations_in_the_documents_have_an_effect() {
+        let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let mut blocks = 0;
+        for document in std::fs::read_dir(documents).unwrap().map(|entry| entry.unwrap().path()) {
+            if document.extension().is_none_or(|extension| extension != "md") {
+                continue;
+            }
+            let text = std::fs::read_to_string(&document).unwrap();
+            for block in text.split("\n```yaml\n").skip(1) {
+                let block = block.split("\n```\n").next().unwrap();
+                let config = Config::parse(block).unwrap_or_else(|e| panic!("{}: {e:#}", document.display()));
+                let ignored: Vec<&String> = config.others.keys().collect();
+                assert!(ignored.is_empty(), "{}: {ignored:?} has no effect", document.display());
+                config.database(Path::new("x")).unwrap();
+                config.server().unwrap();
+                blocks += 1;
+            }
+        }
+        assert!(blocks > 0, "no document has a configuration");
+    }
+
+    #[test]
     fn guardrails_that_cassandra_refuses_are_refused() {
         for (text, says) in [
             ("tables_warn_threshold: 0\n", "Invalid value for tables_warn_threshold: 0 is not allowed"),
