@@ -380,6 +380,15 @@ mod tests {
     }
 
     #[test]
+    fn the_least_parts_are_printed_although_no_text_denotes_them() {
+        let least = Duration { months: i32::MIN, days: i32::MIN, nanoseconds: i64::MIN };
+        let text = least.to_string();
+        assert_eq!(text, "-178956970y8mo2147483648d2562047h47m16s854ms775us808ns");
+        let refusal = "Invalid duration. The total number of months must be less or equal to 2147483647";
+        assert_eq!(Duration::parse(&text), Err(ValueError::invalid(refusal)));
+    }
+
+    #[test]
     fn months_are_added_before_days() {
         let january_31 = Civil { year: 2023, month: 1, day: 31 }.to_days() * DAY_MS;
         let march_1 = Civil { year: 2023, month: 3, day: 1 }.to_days() * DAY_MS;

@@ -11,6 +11,7 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 use cassette_cql::parse_term;
+use cassette_cql::values::duration::Duration;
 use cassette_cql::values::json::{Json, decode_value, encode_value};
 use cassette_cql::values::{from_text, to_literal, to_text};
 use cassette_database::{BoundValue, DatabaseError, Rows, Statement, StatementOptions, Values};
@@ -193,6 +194,11 @@ fn is_read_back(of: &DataType, value: &[u8]) -> bool {
         DataType::Decimal => value
             .first_chunk::<4>()
             .is_some_and(|scale| (-2_000_000_000..2_000_000_000).contains(&i32::from_be_bytes(*scale))),
+        // No text denotes a part with the least number, as in Cassandra: a text is its sign and
+        // a magnitude.
+        DataType::Duration => Duration::decode(value).is_none_or(|duration| {
+            duration.months != i32::MIN && duration.days != i32::MIN && duration.nanoseconds != i64::MIN
+        }),
         // Any eight bytes are a time.
         DataType::Time => is_time_of_day(value),
         // Years of more than four digits are printed, but not read.
