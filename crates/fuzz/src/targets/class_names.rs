@@ -32,13 +32,17 @@ pub const TARGET: Target = Target {
 
 fn run(input: &[u8]) {
     let name = String::from_utf8_lossy(input);
+    // What is written reads back as what is written the same. A type that only counts as frozen,
+    // because it is inside another, is read as a frozen one, so the types themselves can differ.
     if let Ok((of, reversed)) = parse_class_name(&name) {
         let written = of.clustering_class_name(reversed);
-        assert_eq!(parse_class_name(&written).unwrap_or_else(|e| panic!("{written}: {e}")), (of, reversed));
+        let (again, is_reversed) = parse_class_name(&written).unwrap_or_else(|e| panic!("{written}: {e}"));
+        assert_eq!(again.clustering_class_name(is_reversed), written);
     }
     if let Ok(types) = parse_key_class_name(&name) {
         let written = key_class_name(&types);
-        assert_eq!(parse_key_class_name(&written).unwrap_or_else(|e| panic!("{written}: {e}")), types);
+        let again = parse_key_class_name(&written).unwrap_or_else(|e| panic!("{written}: {e}"));
+        assert_eq!(key_class_name(&again), written);
     }
 }
 
