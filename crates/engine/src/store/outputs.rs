@@ -224,7 +224,8 @@ impl<'a> OutputSet<'a> {
     /// Commits the transaction, and replaces `removed` in the view by what was written; `change` is
     /// made to the view at the same time. Returns what was written.
     ///
-    /// After an error nothing has changed.
+    /// After an error the view has not changed, and unless compactions of the table are forbidden
+    /// by then, nothing else has.
     pub fn publish(
         mut self,
         removed: &[Descriptor],
@@ -260,7 +261,9 @@ impl<'a> OutputSet<'a> {
             view.replace_sstables(&removed, added.clone());
             change(view);
             Ok::<_, StorageError>(added)
-        })?;
+        });
+        // The files of the outputs count, although no view has them.
+        let added = added.inspect_err(|error| self.core.forbid_compactions(self.table, error))?;
         for (sstable, hot) in added.iter().zip(hot) {
             for (hash, place) in hot {
                 self.migrated.iter().for_each(|old| old.reader.forget(hash));
@@ -300,9 +303,8 @@ impl Drop for OutputSet<'_> {
 }
 
 impl Core {
-    /// Commits a transaction of the table. If the outcome is unknown, compactions of the table end
-    /// until the next start: an SSTable that no view has may come back then, and must find the
-    /// tombstones that cover its data.
+    /// Commits a transaction of the table. If the outcome is unknown, compactions of the table are
+    /// forbidden.
     pub fn commit(
         &self,
         table: &Table,
@@ -312,14 +314,20 @@ impl Core {
         transaction.commit(removed).map_err(|error| match error {
             CommitError::Undone(error) => error.into(),
             CommitError::Unknown(error) => {
-                tracing::error!(
-                    table = table.metadata().qualified_name(),
-                    %error,
-                    "whether new SSTables count is unknown until the next start; no compaction runs until then"
-                );
-                table.compaction.lock().forbidden = Some(error.to_string());
+                self.forbid_compactions(table, &error);
                 error.into()
             }
         })
+    }
+
+    /// Forbids compactions of the table until the next start: SSTables that no view has may be
+    /// loaded then, and must find the tombstones that cover their data.
+    fn forbid_compactions(&self, table: &Table, cause: &StorageError) {
+        tracing::error!(
+            table = table.metadata().qualified_name(),
+            error = %cause,
+            "new SSTables are loaded at the next start only, if at all; no compaction runs until then"
+        );
+        table.compaction.lock().forbidden = Some(cause.to_string());
     }
 }
