@@ -72,7 +72,13 @@ fn run(input: &[u8]) {
         let printed = String::from_utf8_lossy(&json).into_owned();
         // As in Cassandra, a duration of zero is printed as "", which no duration is read from.
         let is_zero = TYPES[number] == "duration" && printed == "\"\"";
-        if let Err(error) = execute(world, &update(2), &json) {
+        let done = execute(world, &update(2), &json);
+        // As in Cassandra, a fraction is read as a double, also by a decimal: 0.000 becomes 0.0, and
+        // 9.03E+33332 is infinite, which no decimal is.
+        if TYPES[number].contains("decimal") && printed.contains(['.', 'E']) {
+            return;
+        }
+        if let Err(error) = done {
             // As in Cassandra, infinities and NaN are printed as null, which no element of a
             // collection can be, and the years of timestamps that have more than four digits are
             // printed, but not read.
@@ -83,10 +89,6 @@ fn run(input: &[u8]) {
         }
         assert!(!is_zero, "an empty duration was stored");
         let again = read(2);
-        // As in Cassandra, a fraction is read as a double, also by a decimal: 0.000 becomes 0.0.
-        if TYPES[number].contains("decimal") && printed.contains(['.', 'E']) {
-            return;
-        }
         assert_eq!(again.1.unwrap_or_else(|| b"null".to_vec()), json, "{}: {text}", TYPES[number]);
     });
 }
