@@ -63,14 +63,7 @@ fn size(name: &str, default: u64) -> u64 {
 
 /// `k blob, c int, v0 … text`, clustered by `c`.
 fn table(values: u16, class: &str, options: &[(&str, &str)]) -> Arc<TableMetadata> {
-    let column = |name: String, kind, data_type| ColumnMetadata {
-        name,
-        kind,
-        position: 0,
-        data_type,
-        reversed: false,
-        id: ColumnId(0),
-    };
+    let column = |name: String, kind, data_type| ColumnMetadata::new(name, kind, 0, data_type);
     let mut columns = vec![
         column("k".into(), ColumnKind::PartitionKey, DataType::Blob),
         column("c".into(), ColumnKind::Clustering, DataType::Int),

@@ -101,14 +101,7 @@ fn thread_cpu() -> f64 {
 }
 
 fn usertable() -> Arc<TableMetadata> {
-    let column = |name: String, kind| ColumnMetadata {
-        name,
-        kind,
-        position: 0,
-        data_type: DataType::Text,
-        reversed: false,
-        id: ColumnId(0),
-    };
+    let column = |name: String, kind| ColumnMetadata::new(name, kind, 0, DataType::Text);
     let mut columns = vec![column("y_id".into(), ColumnKind::PartitionKey)];
     columns.extend((0..FIELDS).map(|n| column(format!("field{n}"), ColumnKind::Regular)));
     let id = TableId(Uuid::from_u128(0xcafe));

@@ -52,6 +52,13 @@ pub struct ColumnMetadata {
     pub id: ColumnId,
 }
 
+impl ColumnMetadata {
+    /// Returns a column in ascending order, without an id until a [`TableMetadata`] assigns one.
+    pub fn new(name: impl Into<String>, kind: ColumnKind, position: usize, data_type: DataType) -> Self {
+        Self { name: name.into(), kind, position, data_type, reversed: false, id: ColumnId(u16::MAX) }
+    }
+}
+
 /// A dropped column; SSTables may still contain its cells.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DroppedColumn {
@@ -340,9 +347,7 @@ impl TableMetadata {
         let mut table = self.clone();
         for (name, id) in &self.dropped_ids {
             let Some(dropped) = self.dropped_columns.get(name) else { continue };
-            let (name, data_type) = (name.clone(), dropped.data_type.clone());
-            let column =
-                ColumnMetadata { name, kind: dropped.kind, position: 0, data_type, reversed: false, id: *id };
+            let column = ColumnMetadata::new(name, dropped.kind, 0, dropped.data_type.clone());
             table.fill_slot(*id, column);
         }
         table.order_names();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cassette_rows::{
-    Clustering, ColumnId, ColumnKind, ColumnMetadata, DataType, DecoratedKey, LivenessInfo, MergedStream,
+    Clustering, ColumnKind, ColumnMetadata, DataType, DecoratedKey, LivenessInfo, MergedStream,
     PartitionStream, PartitionUpdate, RowBuilder, Selection, Slice, Slices, TableId, TableMetadata,
     TableParams,
 };
@@ -34,14 +34,7 @@ const SHAPES: [Shape; 2] = [
 ];
 
 fn table(shape: &Shape) -> Arc<TableMetadata> {
-    let column = |name: String, kind| ColumnMetadata {
-        name,
-        kind,
-        position: 0,
-        data_type: DataType::Text,
-        reversed: false,
-        id: ColumnId(0),
-    };
+    let column = |name: String, kind| ColumnMetadata::new(name, kind, 0, DataType::Text);
     let mut columns = vec![column("key".into(), ColumnKind::PartitionKey)];
     columns.extend((0..shape.fields).map(|field| column(format!("field{field}"), ColumnKind::Regular)));
     let id = TableId(uuid::Uuid::from_u128(1));
@@ -174,18 +167,10 @@ fn benches(c: &mut Criterion) {
 fn conclusions(c: &mut Criterion) {
     const ALL: u32 = 200_000;
     const ROWS: u32 = 12_500;
-    let column = |name: &str, kind| ColumnMetadata {
-        name: name.into(),
-        kind,
-        position: 0,
-        data_type: DataType::Blob,
-        reversed: false,
-        id: ColumnId(0),
-    };
     let columns = vec![
-        column("key", ColumnKind::PartitionKey),
-        column("column", ColumnKind::Clustering),
-        column("value", ColumnKind::Regular),
+        ColumnMetadata::new("key", ColumnKind::PartitionKey, 0, DataType::Blob),
+        ColumnMetadata::new("column", ColumnKind::Clustering, 0, DataType::Blob),
+        ColumnMetadata::new("value", ColumnKind::Regular, 0, DataType::Blob),
     ];
     let id = TableId(uuid::Uuid::from_u128(2));
     let table = Arc::new(TableMetadata::new(id, "bench", "wide", columns, TableParams::default()));

@@ -1,7 +1,7 @@
 //! The columns of a table in the serialization headers of its SSTables.
 
 use cassette_rows::types::{parse_class_name, parse_key_class_name};
-use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, TableMetadata};
+use cassette_rows::{ColumnKind, ColumnMetadata, TableMetadata};
 
 use crate::statistics::SerializationHeader;
 
@@ -52,14 +52,6 @@ pub fn columns_of_header(
     header: &SerializationHeader,
     key_names: KeyNames<'_>,
 ) -> Result<Vec<ColumnMetadata>, String> {
-    let column = |name: String, kind, position, data_type, reversed| ColumnMetadata {
-        name,
-        kind,
-        position,
-        data_type,
-        reversed,
-        id: ColumnId(0),
-    };
     let mut columns = Vec::new();
     let count = header.clustering_types.len() + header.static_columns.len() + header.regular_columns.len();
     let key = parse_key_class_name(&header.key_type).map_err(|error| error.to_string())?;
@@ -72,12 +64,13 @@ pub fn columns_of_header(
     }
     for (i, data_type) in key.into_iter().enumerate() {
         let name = key_names(ColumnKind::PartitionKey, i);
-        columns.push(column(name, ColumnKind::PartitionKey, i, data_type, false));
+        columns.push(ColumnMetadata::new(name, ColumnKind::PartitionKey, i, data_type));
     }
     for (i, class) in header.clustering_types.iter().enumerate() {
         let (data_type, reversed) = parse_class_name(class).map_err(|error| error.to_string())?;
         let name = key_names(ColumnKind::Clustering, i);
-        columns.push(column(name, ColumnKind::Clustering, i, data_type, reversed));
+        let column = ColumnMetadata::new(name, ColumnKind::Clustering, i, data_type);
+        columns.push(ColumnMetadata { reversed, ..column });
     }
     for (kind, definitions) in
         [(ColumnKind::Static, &header.static_columns), (ColumnKind::Regular, &header.regular_columns)]
@@ -85,7 +78,7 @@ pub fn columns_of_header(
         for definition in definitions {
             let (data_type, _) =
                 parse_class_name(&definition.type_name).map_err(|error| error.to_string())?;
-            columns.push(column(definition.name.clone(), kind, 0, data_type, false));
+            columns.push(ColumnMetadata::new(&definition.name, kind, 0, data_type));
         }
     }
     Ok(columns)

@@ -109,9 +109,12 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use cassette_rows::Interrupted;
+    use std::sync::Arc;
+
+    use cassette_rows::{Interrupted, TableMetadata};
 
     use super::*;
+    use crate::Engine;
     use crate::engine_tests::admission::with_short_deadline;
     use crate::engine_tests::testing::{insert, simple_table};
     use crate::engine_tests::{World, mutation};
@@ -128,31 +131,37 @@ mod tests {
         assert_eq!(pressure(3, &BackpressureOptions { stop_sstables: 3, ..options }), Pressure::Stop);
     }
 
-    #[test]
-    fn a_write_is_refused_when_compaction_does_not_catch_up_in_time() {
-        let table = simple_table("t", Default::default());
+    /// A world whose compactions make almost no progress.
+    fn world_in_debt(table: &Arc<TableMetadata>, stop_timeout: Duration) -> World {
         let mut world = World::new(vec![table.clone()]);
         world.options.background_threads = true;
-        // Compaction is as good as stopped.
         world.options.compaction_throughput = 1;
-        world.options.backpressure = BackpressureOptions {
-            slowdown_sstables: 2,
-            stop_sstables: 4,
-            stop_timeout: Duration::from_millis(50),
-        };
-        let engine = world.open().unwrap();
-        let write = |k: i32| engine.apply(&[mutation(&table, insert(k, &[7; 100], 1))]);
-        let mut refused = None;
+        world.options.backpressure =
+            BackpressureOptions { slowdown_sstables: 2, stop_sstables: 4, stop_timeout };
+        world
+    }
+
+    /// Writes and flushes until a write fails, 2000 times at most.
+    fn write_until_refused(
+        engine: &Engine,
+        write: impl Fn(i32) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
         for k in 0..2000 {
-            if let Err(error) = write(k) {
-                refused = Some(error);
-                break;
-            }
+            write(k)?;
             if k % 100 == 99 {
                 engine.flush(None).unwrap();
             }
         }
-        assert!(matches!(refused, Some(EngineError::CompactionDebt { limit: 4, .. })), "{refused:?}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_write_is_refused_when_compaction_does_not_catch_up_in_time() {
+        let table = simple_table("t", Default::default());
+        let engine = world_in_debt(&table, Duration::from_millis(50)).open().unwrap();
+        let write = |k| engine.apply(&[mutation(&table, insert(k, &[7; 100], 1))]);
+        let result = write_until_refused(&engine, write);
+        assert!(matches!(result, Err(EngineError::CompactionDebt { limit: 4, .. })), "{result:?}");
         engine.set_autocompaction(table.id, false).unwrap();
         write(10_000).unwrap();
     }
@@ -160,27 +169,9 @@ mod tests {
     #[test]
     fn a_write_that_waits_for_compaction_ends_at_its_deadline() {
         let table = simple_table("t", Default::default());
-        let mut world = World::new(vec![table.clone()]);
-        world.options.background_threads = true;
-        // Compaction is as good as stopped.
-        world.options.compaction_throughput = 1;
-        world.options.backpressure = BackpressureOptions {
-            slowdown_sstables: 2,
-            stop_sstables: 4,
-            stop_timeout: Duration::from_secs(100_000),
-        };
-        let engine = world.open().unwrap();
-        let mut result = Ok(());
-        for k in 0..2000 {
-            let write = || engine.apply(&[mutation(&table, insert(k, &[7; 100], 1))]);
-            result = with_short_deadline(write);
-            if result.is_err() {
-                break;
-            }
-            if k % 100 == 99 {
-                engine.flush(None).unwrap();
-            }
-        }
+        let engine = world_in_debt(&table, Duration::from_secs(100_000)).open().unwrap();
+        let write = |k| with_short_deadline(|| engine.apply(&[mutation(&table, insert(k, &[7; 100], 1))]));
+        let result = write_until_refused(&engine, write);
         assert!(matches!(result, Err(EngineError::Interrupted(Interrupted::TimedOut))), "{result:?}");
     }
 

@@ -125,9 +125,8 @@ fn sstables_of_another_schema_are_refused() {
 /// `k int, c int, v <v>, PRIMARY KEY (k, c)`, or as `types` says.
 fn typed_table(name: &str, types: [DataType; 3]) -> Arc<TableMetadata> {
     let kinds = [ColumnKind::PartitionKey, ColumnKind::Clustering, ColumnKind::Regular];
-    let columns = ["k", "c", "v"].into_iter().zip(kinds).zip(types).map(|((name, kind), data_type)| {
-        ColumnMetadata { name: name.into(), kind, position: 0, data_type, reversed: false, id: ColumnId(0) }
-    });
+    let columns = ["k", "c", "v"].into_iter().zip(kinds).zip(types);
+    let columns = columns.map(|((name, kind), data_type)| ColumnMetadata::new(name, kind, 0, data_type));
     let id = name.bytes().fold(9u128, |id, byte| id.wrapping_mul(31).wrapping_add(u128::from(byte)));
     let columns = columns.collect();
     Arc::new(TableMetadata::new(TableId(Uuid::from_u128(id)), "ks", name, columns, Default::default()))

@@ -13,19 +13,11 @@ use crate::EngineError;
 
 /// `k blob, c1 blob, c2 blob, v blob`
 fn table() -> Arc<TableMetadata> {
-    let column = |name: &str, kind, position| ColumnMetadata {
-        name: name.into(),
-        kind,
-        position,
-        data_type: DataType::Blob,
-        reversed: false,
-        id: ColumnId(0),
-    };
     let columns = vec![
-        column("k", ColumnKind::PartitionKey, 0),
-        column("c1", ColumnKind::Clustering, 0),
-        column("c2", ColumnKind::Clustering, 1),
-        column("v", ColumnKind::Regular, 0),
+        ColumnMetadata::new("k", ColumnKind::PartitionKey, 0, DataType::Blob),
+        ColumnMetadata::new("c1", ColumnKind::Clustering, 0, DataType::Blob),
+        ColumnMetadata::new("c2", ColumnKind::Clustering, 1, DataType::Blob),
+        ColumnMetadata::new("v", ColumnKind::Regular, 0, DataType::Blob),
     ];
     let id = TableId(Uuid::from_u128(77));
     Arc::new(TableMetadata::new(id, "ks", "t", columns, TableParams::default()))

@@ -1,6 +1,6 @@
 //! What comes back from the log, and what does not.
 
-use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, DeletionTime, TableParams, Unfiltered};
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, DeletionTime, TableParams, Unfiltered};
 use cassette_vfs::OperationKind;
 
 use super::*;
@@ -235,14 +235,7 @@ fn a_column_that_was_added_is_read_as_missing_from_what_is_older() {
     let engine = world.open().unwrap();
     put(&engine, &old, insert(1, b"old", 1));
     engine.flush(None).unwrap();
-    let column = ColumnMetadata {
-        name: "a".into(),
-        kind: ColumnKind::Regular,
-        position: 0,
-        data_type: DataType::Text,
-        reversed: false,
-        id: ColumnId(0),
-    };
+    let column = ColumnMetadata::new("a", ColumnKind::Regular, 0, DataType::Text);
     let new = Arc::new(old.with_column_added(column));
     engine.alter_table(new.clone()).unwrap();
     let mut row = cassette_rows::RowBuilder::new(cassette_rows::Clustering::empty());

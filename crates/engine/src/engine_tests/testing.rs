@@ -20,23 +20,16 @@ pub fn table() -> Arc<TableMetadata> {
 }
 
 pub fn table_with(name: &str, params: TableParams) -> Arc<TableMetadata> {
-    let column = |name: &str, kind, position, data_type, reversed| ColumnMetadata {
-        name: name.into(),
-        kind,
-        position,
-        data_type,
-        reversed,
-        id: ColumnId(0),
-    };
     let map = DataType::Map { key: DataType::Int.into(), value: DataType::Int.into(), frozen: false };
+    let c2 = ColumnMetadata::new("c2", ColumnKind::Clustering, 1, DataType::Int);
     let columns = vec![
-        column("k", ColumnKind::PartitionKey, 0, DataType::Int, false),
-        column("c1", ColumnKind::Clustering, 0, DataType::Int, false),
-        column("c2", ColumnKind::Clustering, 1, DataType::Int, true),
-        column("s", ColumnKind::Static, 0, DataType::Int, false),
-        column("v", ColumnKind::Regular, 0, DataType::Int, false),
-        column("w", ColumnKind::Regular, 0, DataType::Int, false),
-        column("m", ColumnKind::Regular, 0, map, false),
+        ColumnMetadata::new("k", ColumnKind::PartitionKey, 0, DataType::Int),
+        ColumnMetadata::new("c1", ColumnKind::Clustering, 0, DataType::Int),
+        ColumnMetadata { reversed: true, ..c2 },
+        ColumnMetadata::new("s", ColumnKind::Static, 0, DataType::Int),
+        ColumnMetadata::new("v", ColumnKind::Regular, 0, DataType::Int),
+        ColumnMetadata::new("w", ColumnKind::Regular, 0, DataType::Int),
+        ColumnMetadata::new("m", ColumnKind::Regular, 0, map),
     ];
     let id = name.bytes().fold(7u128, |id, byte| id.wrapping_mul(31).wrapping_add(u128::from(byte)));
     Arc::new(TableMetadata::new(TableId(Uuid::from_u128(id)), "ks", name, columns, params))
@@ -44,17 +37,9 @@ pub fn table_with(name: &str, params: TableParams) -> Arc<TableMetadata> {
 
 /// `k int primary key, v text`
 pub fn simple_table(name: &str, params: TableParams) -> Arc<TableMetadata> {
-    let column = |name: &str, kind, data_type| ColumnMetadata {
-        name: name.into(),
-        kind,
-        position: 0,
-        data_type,
-        reversed: false,
-        id: ColumnId(0),
-    };
     let columns = vec![
-        column("k", ColumnKind::PartitionKey, DataType::Int),
-        column("v", ColumnKind::Regular, DataType::Text),
+        ColumnMetadata::new("k", ColumnKind::PartitionKey, 0, DataType::Int),
+        ColumnMetadata::new("v", ColumnKind::Regular, 0, DataType::Text),
     ];
     let id = name.bytes().fold(8u128, |id, byte| id.wrapping_mul(31).wrapping_add(u128::from(byte)));
     Arc::new(TableMetadata::new(TableId(Uuid::from_u128(id)), "ks", name, columns, params))

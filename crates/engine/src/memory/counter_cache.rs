@@ -27,6 +27,8 @@ use hashbrown::HashSet;
 use quick_cache::sync::Cache;
 use quick_cache::{Equivalent, Weighter};
 
+use crate::memory::cache_usage::{Lookups, most_accessed};
+
 /// This node's part of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
@@ -100,8 +102,7 @@ const EPOCHS: usize = 4096;
 pub(crate) struct CounterCache {
     cache: Cache<Key, Slot, ByteWeight>,
     epochs: Box<[AtomicU64]>,
-    hits: AtomicU64,
-    misses: AtomicU64,
+    lookups: Lookups,
 }
 
 impl CounterCache {
@@ -112,8 +113,7 @@ impl CounterCache {
         Self {
             cache: Cache::with_weighter(items, capacity, ByteWeight),
             epochs: (0..EPOCHS).map(|_| AtomicU64::new(0)).collect(),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
+            lookups: Lookups::default(),
         }
     }
 
@@ -144,17 +144,8 @@ impl CounterCache {
     /// The rows of which it holds something, by table; of more than `most` counters those asked for
     /// most often.
     pub fn rows(&self, most: usize) -> Vec<(TableId, DecoratedKey, Clustering)> {
-        let mut counters: Vec<_> = self
-            .cache
-            .iter()
-            .map(|(key, _)| (self.cache.item_stats(&key).map_or(0, |stats| stats.access_count), key))
-            .collect();
-        if most < counters.len() {
-            counters.select_nth_unstable_by_key(most, |(asked, _)| std::cmp::Reverse(*asked));
-            counters.truncate(most);
-        }
-        let rows: HashSet<_> =
-            counters.into_iter().map(|(_, key)| (key.table, key.key, key.clustering)).collect();
+        let counters = most_accessed(&self.cache, most).into_iter();
+        let rows: HashSet<_> = counters.map(|key| (key.table, key.key, key.clustering)).collect();
         let mut rows: Vec<_> = rows.into_iter().collect();
         rows.sort_unstable_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         rows
@@ -162,14 +153,7 @@ impl CounterCache {
 
     /// What it holds and how often it helped.
     pub fn stats(&self) -> CacheStats {
-        CacheStats {
-            hits: self.hits.load(Ordering::Relaxed),
-            misses: self.misses.load(Ordering::Relaxed),
-            entries: self.cache.len(),
-            bytes: self.cache.weight(),
-            capacity: self.cache.capacity(),
-            miss_nanos: 0,
-        }
+        self.lookups.stats(&self.cache)
     }
 }
 
@@ -203,8 +187,7 @@ impl<'a> PartitionCounters<'a> {
             .filter(|slot| slot.contents == self.contents && slot.epoch == self.epoch)
             .map(|slot| slot.counted)
             .filter(|counted| counted.deleted < timestamp);
-        let counter = if found.is_some() { &self.cache.hits } else { &self.cache.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.cache.lookups.record(found.is_some());
         found
     }
 

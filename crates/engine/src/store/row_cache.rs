@@ -21,7 +21,6 @@
 //! locked under a lock of the cache.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use cassette_rows::schema::RowsPerPartition;
 use cassette_rows::{
@@ -33,6 +32,7 @@ use parking_lot::{Mutex, RwLock};
 use quick_cache::sync::{Cache, EntryAction, EntryResult};
 use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
+use crate::memory::cache_usage::{Lookups, most_accessed};
 use crate::memory::memtable::Partition;
 use crate::store::table::View;
 
@@ -141,8 +141,7 @@ pub(crate) struct RowCache {
     cache: Cache<Key, Slot, ByteWeight, DefaultHashBuilder, DropLater>,
     /// Held while the capacity is set.
     resizing: Mutex<()>,
-    hits: AtomicU64,
-    misses: AtomicU64,
+    lookups: Lookups,
 }
 
 impl RowCache {
@@ -154,8 +153,7 @@ impl RowCache {
         Arc::new(Self {
             cache: Cache::with(items, capacity, ByteWeight, hasher, DropLater),
             resizing: Mutex::new(()),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
+            lookups: Lookups::default(),
         })
     }
 
@@ -174,8 +172,7 @@ impl RowCache {
     /// live rows if that is said.
     pub fn find(&self, view: &View, key: &DecoratedKey, selection: &Selection, wanted: Option<u32>) -> Found {
         let found = self.look(view, key, selection, wanted);
-        let counter = if matches!(found, Found::Hit(_)) { &self.hits } else { &self.misses };
-        counter.fetch_add(1, Ordering::Relaxed);
+        self.lookups.record(matches!(found, Found::Hit(_)));
         found
     }
 
@@ -290,16 +287,8 @@ impl RowCache {
     /// The partitions that it holds, by table and token; of more than `most` those asked for most
     /// often.
     pub fn keys(&self, most: usize) -> Vec<(TableId, DecoratedKey)> {
-        let mut keys: Vec<_> = self
-            .cache
-            .iter()
-            .map(|(key, _)| (self.cache.item_stats(&key).map_or(0, |stats| stats.access_count), key))
-            .collect();
-        if most < keys.len() {
-            keys.select_nth_unstable_by_key(most, |(asked, _)| std::cmp::Reverse(*asked));
-            keys.truncate(most);
-        }
-        let mut keys: Vec<_> = keys.into_iter().map(|(_, key)| (key.table, key.key)).collect();
+        let keys = most_accessed(&self.cache, most).into_iter();
+        let mut keys: Vec<_> = keys.map(|key| (key.table, key.key)).collect();
         keys.sort_unstable();
         keys
     }
@@ -311,14 +300,7 @@ impl RowCache {
 
     /// What it holds and how often it helped.
     pub fn stats(&self) -> CacheStats {
-        CacheStats {
-            hits: self.hits.load(Ordering::Relaxed),
-            misses: self.misses.load(Ordering::Relaxed),
-            entries: self.cache.len(),
-            bytes: self.cache.weight(),
-            capacity: self.cache.capacity(),
-            miss_nanos: 0,
-        }
+        self.lookups.stats(&self.cache)
     }
 }
 

@@ -383,6 +383,21 @@ mod tests {
         whole.collect()
     }
 
+    /// Crashes `fs`, recovers the directory, and returns its SSTables.
+    fn sstables_after_crash(fs: &FakeFileSystem, seed: u64) -> Vec<u64> {
+        let fs = fs.crash(seed);
+        recover(&fs, Path::new(DIRECTORY)).unwrap();
+        sstables(&fs)
+    }
+
+    /// A replacement that failed at an operation, and the machine that crashed then.
+    fn crashed_replacement(operation: u64, seed: u64) -> FakeFileSystem {
+        let fs = directory();
+        fs.fail_from(fs.operations() + operation);
+        let _ = replace(&fs);
+        fs.crash(seed)
+    }
+
     /// Replaces SSTables 1 and 2 by 3; whether it was committed.
     fn replace(fs: &FakeFileSystem) -> std::result::Result<(), Box<dyn std::error::Error>> {
         let shared = Arc::new(fs.clone());
@@ -409,9 +424,7 @@ mod tests {
                 let fs = directory();
                 fs.fail_from(fs.operations() + step);
                 let committed = replace(&fs).is_ok();
-                let fs = fs.crash(seed);
-                recover(&fs, Path::new(DIRECTORY)).unwrap();
-                let left = sstables(&fs);
+                let left = sstables_after_crash(&fs, seed);
                 assert!(left == [3] || left == [1, 2] && !committed, "step {step}, seed {seed}: {left:?}");
             }
         }
@@ -421,15 +434,10 @@ mod tests {
     fn a_crash_during_recovery_is_recovered_from() {
         for step in 1..30 {
             for seed in 0..20 {
-                let fs = directory();
-                fs.fail_from(fs.operations() + 11 + seed % 12);
-                let _ = replace(&fs);
-                let fs = fs.crash(seed);
+                let fs = crashed_replacement(11 + seed % 12, seed);
                 fs.fail_from(fs.operations() + step);
                 let _ = recover(&fs, Path::new(DIRECTORY));
-                let fs = fs.crash(seed + 1);
-                recover(&fs, Path::new(DIRECTORY)).unwrap();
-                let left = sstables(&fs);
+                let left = sstables_after_crash(&fs, seed + 1);
                 assert!(left == [3] || left == [1, 2], "{left:?}");
             }
         }
@@ -486,9 +494,7 @@ mod tests {
                     fail_each(&fs, [first, second]);
                     let committed = replace(&fs).is_ok();
                     fs.heal();
-                    let fs = fs.crash(seed);
-                    recover(&fs, Path::new(DIRECTORY)).unwrap();
-                    let left = sstables(&fs);
+                    let left = sstables_after_crash(&fs, seed);
                     let expected = left == [3] || !committed && (left == [1, 2] || left == [1, 2, 3]);
                     assert!(expected, "steps {first} and {second}: {left:?}, committed: {committed}");
                 }
@@ -503,19 +509,14 @@ mod tests {
                 (1..8).flat_map(move |second| (0..6).map(move |seed| (begun, step, second, seed)))
             })
         }) {
-            let fs = directory();
-            fs.fail_from(fs.operations() + begun);
-            let _ = replace(&fs);
-            let fs = fs.crash(seed);
+            let fs = crashed_replacement(begun, seed);
             // The process starts twice before the machine dies.
             fs.fail_at(fs.operations() + step);
             let _ = recover(&fs, Path::new(DIRECTORY));
             fs.heal();
             fs.fail_from(fs.operations() + second);
             let _ = recover(&fs, Path::new(DIRECTORY));
-            let fs = fs.crash(seed + 1);
-            recover(&fs, Path::new(DIRECTORY)).unwrap();
-            let left = sstables(&fs);
+            let left = sstables_after_crash(&fs, seed + 1);
             assert!(left == [3] || left == [1, 2], "{begun} {step} {second} {seed}: {left:?}");
         }
     }

@@ -20,22 +20,15 @@ use crate::stream::{PartitionStream, Unfiltered};
 use crate::types::DataType;
 
 pub(super) fn table() -> Arc<TableMetadata> {
-    let column = |name: &str, kind, position, data_type, reversed| ColumnMetadata {
-        name: name.into(),
-        kind,
-        position,
-        data_type,
-        reversed,
-        id: ColumnId(0),
-    };
     let map = DataType::Map { key: DataType::Int.into(), value: DataType::Int.into(), frozen: false };
+    let column = ColumnMetadata::new;
     let columns = vec![
-        column("k", ColumnKind::PartitionKey, 0, DataType::Int, false),
-        column("c1", ColumnKind::Clustering, 0, DataType::Int, false),
-        column("c2", ColumnKind::Clustering, 1, DataType::Int, true),
-        column("s", ColumnKind::Static, 0, DataType::Int, false),
-        column("v", ColumnKind::Regular, 0, DataType::Int, false),
-        column("m", ColumnKind::Regular, 0, map, false),
+        column("k", ColumnKind::PartitionKey, 0, DataType::Int),
+        column("c1", ColumnKind::Clustering, 0, DataType::Int),
+        ColumnMetadata { reversed: true, ..column("c2", ColumnKind::Clustering, 1, DataType::Int) },
+        column("s", ColumnKind::Static, 0, DataType::Int),
+        column("v", ColumnKind::Regular, 0, DataType::Int),
+        column("m", ColumnKind::Regular, 0, map),
     ];
     Arc::new(TableMetadata::new(TableId(Uuid::nil()), "ks", "t", columns, TableParams::default()))
 }

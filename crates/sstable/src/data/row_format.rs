@@ -329,14 +329,9 @@ mod tests {
     use super::*;
 
     fn table(columns: &[(&str, ColumnKind, DataType)]) -> TableMetadata {
-        let columns = columns.iter().map(|(name, kind, data_type)| ColumnMetadata {
-            name: (*name).into(),
-            kind: *kind,
-            position: 0,
-            data_type: data_type.clone(),
-            reversed: false,
-            id: ColumnId(0),
-        });
+        let columns = columns.iter();
+        let columns =
+            columns.map(|(name, kind, data_type)| ColumnMetadata::new(*name, *kind, 0, data_type.clone()));
         TableMetadata::new(TableId(uuid::Uuid::nil()), "ks", "t", columns.collect(), Default::default())
     }
 
@@ -389,14 +384,8 @@ mod tests {
             assert!(RowFormat::new(&of_another, table).is_err());
         }
         // Added again, the new one reads the data of either.
-        let again = now.with_column_added(ColumnMetadata {
-            name: "v".into(),
-            kind: ColumnKind::Regular,
-            position: 0,
-            data_type: udt("w", &[DataType::Int], true),
-            reversed: false,
-            id: ColumnId(u16::MAX),
-        });
+        let added = ColumnMetadata::new("v", ColumnKind::Regular, 0, udt("w", &[DataType::Int], true));
+        let again = now.with_column_added(added);
         for header in [header(&before), header(&now.with_dropped_columns().unwrap()), header(&again)] {
             assert!(RowFormat::new(&header, &again).unwrap().regulars.columns[0].id.is_some());
         }

@@ -29,7 +29,7 @@ pub fn column(
     data_type: DataType,
     reversed: bool,
 ) -> ColumnMetadata {
-    ColumnMetadata { name: name.into(), kind, position, data_type, reversed, id: ColumnId(0) }
+    ColumnMetadata { reversed, ..ColumnMetadata::new(name, kind, position, data_type) }
 }
 
 /// Tables of all shapes.

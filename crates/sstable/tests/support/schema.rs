@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use cassette_rows::schema::DroppedColumn;
 use cassette_rows::types::{parse_class_name, parse_key_class_name};
-use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata, TableParams};
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata, TableParams};
 use cassette_sstable::statistics::Statistics;
 use cassette_sstable::{Component, Descriptor};
 
@@ -63,7 +63,7 @@ pub fn table_of(schema: &Path, directory: &Path) -> Arc<TableMetadata> {
                     (kind, 0, types.columns.get(&name).cloned().unwrap_or(DataType::Blob), false)
                 }
             };
-            ColumnMetadata { name, kind, position, data_type, reversed, id: ColumnId(0) }
+            ColumnMetadata { reversed, ..ColumnMetadata::new(name, kind, position, data_type) }
         })
         .collect();
     let mut table =

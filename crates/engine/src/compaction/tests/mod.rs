@@ -8,7 +8,10 @@ mod suspects;
 use std::sync::Arc;
 
 use cassette_rows::schema::CompactionParams;
-use cassette_rows::{DeletionTime, PartitionUpdate, Selection, TableMetadata, TableParams};
+use cassette_rows::{
+    Cell, Clustering, ColumnId, DeletionTime, LivenessInfo, PartitionUpdate, RowBuilder, Selection,
+    TableMetadata, TableParams,
+};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -33,6 +36,22 @@ fn put(engine: &Engine, table: &Arc<TableMetadata>, update: PartitionUpdate) {
 
 fn delete(k: i32, timestamp: i64, seconds: u32) -> PartitionUpdate {
     PartitionUpdate { deletion: DeletionTime::new(timestamp, seconds), ..PartitionUpdate::new(key(k)) }
+}
+
+/// A row that expires ten seconds after the start.
+fn expiring(k: i32) -> PartitionUpdate {
+    let mut row = RowBuilder::new(Clustering::empty());
+    row.liveness(LivenessInfo::expiring(1, 10, START + 10)).cell(Cell {
+        column: ColumnId(0),
+        path: None,
+        value: b"x",
+        timestamp: 1,
+        ttl: 10,
+        local_deletion_time: START + 10,
+    });
+    let mut update = PartitionUpdate::new(key(k));
+    update.rows.push(row.finish());
+    update
 }
 
 /// The partitions of a table, tombstones too.
@@ -122,19 +141,7 @@ fn an_sstable_full_of_droppable_tombstones_is_compacted_alone() {
     }
     // Cells that expire after ten seconds: these count as tombstones to come.
     for k in 20..40 {
-        let mut row = cassette_rows::RowBuilder::new(cassette_rows::Clustering::empty());
-        let liveness = cassette_rows::LivenessInfo::expiring(1, 10, START + 10);
-        row.liveness(liveness).cell(cassette_rows::Cell {
-            column: cassette_rows::ColumnId(0),
-            path: None,
-            value: b"x",
-            timestamp: 1,
-            ttl: 10,
-            local_deletion_time: START + 10,
-        });
-        let mut update = PartitionUpdate::new(key(k));
-        update.rows.push(row.finish());
-        put(&engine, &table, update);
+        put(&engine, &table, expiring(k));
     }
     engine.flush(None).unwrap();
     world.pass(49);

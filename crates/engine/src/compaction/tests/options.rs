@@ -170,22 +170,6 @@ fn expired_sstables_are_looked_for_as_often_as_the_options_say() {
     }
 }
 
-/// A row that expires ten seconds after the start.
-fn expiring(k: i32) -> PartitionUpdate {
-    let mut row = cassette_rows::RowBuilder::new(cassette_rows::Clustering::empty());
-    row.liveness(cassette_rows::LivenessInfo::expiring(1, 10, START + 10)).cell(cassette_rows::Cell {
-        column: cassette_rows::ColumnId(0),
-        path: None,
-        value: b"x",
-        timestamp: 1,
-        ttl: 10,
-        local_deletion_time: START + 10,
-    });
-    let mut update = PartitionUpdate::new(key(k));
-    update.rows.push(row.finish());
-    update
-}
-
 /// Whether an SSTable half of which has expired is compacted alone; `covered` by another that
 /// lives.
 fn is_compacted_alone(options: &[(&str, &str)], covered: bool) -> bool {

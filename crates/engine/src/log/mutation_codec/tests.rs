@@ -53,14 +53,7 @@ fn a_record_keeps_the_tables_of_its_mutations() {
 #[test]
 fn columns_are_found_by_name_whatever_ids_they_have_now() {
     let old = testing::simple_table("t", Default::default());
-    let a = ColumnMetadata {
-        name: "a".into(),
-        kind: ColumnKind::Regular,
-        position: 0,
-        data_type: DataType::Text,
-        reversed: false,
-        id: ColumnId(0),
-    };
+    let a = ColumnMetadata::new("a", ColumnKind::Regular, 0, DataType::Text);
     // Written after ALTER: v is column 0 and a is 1; after a restart a comes first.
     let written = old.with_column_added(a.clone());
     let columns = written.all_columns().map(|column| (**column).clone()).collect();
