@@ -42,6 +42,7 @@ mod row_iter;
 mod rows;
 mod session;
 mod to_cql;
+mod tuple_sizes;
 mod types;
 mod udt;
 mod unset;

@@ -388,8 +388,7 @@ fn storage(
 ) -> TableMetadata {
     let mut columns = Vec::with_capacity(base.clustering.len() + 4);
     let mut add = |name: &str, kind, position, data_type, reversed| {
-        let name = name.to_owned();
-        columns.push(ColumnMetadata { name, kind, position, data_type, reversed, id: ColumnId(u16::MAX) });
+        columns.push(ColumnMetadata { reversed, ..ColumnMetadata::new(name, kind, position, data_type) });
     };
     let clustering = ColumnKind::Clustering;
     let mut position = 0;

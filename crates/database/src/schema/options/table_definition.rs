@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use cassette_cql::ast::{self, CqlType, Direction, NativeType};
-use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata, TableParams};
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata, TableParams};
 use uuid::Uuid;
 
 use super::table_params;
@@ -179,12 +179,8 @@ pub(crate) fn build(
             None => (ColumnKind::Regular, 0),
         };
         columns.push(ColumnMetadata {
-            name: column.name.as_str().to_owned(),
-            kind,
-            position,
-            data_type: types[index].clone(),
             reversed: kind == ColumnKind::Clustering && reversed[position],
-            id: ColumnId(u16::MAX),
+            ..ColumnMetadata::new(column.name.as_str(), kind, position, types[index].clone())
         });
     }
     let id = table_params::table_id(options.properties)?.unwrap_or(new_id);

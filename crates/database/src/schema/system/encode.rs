@@ -113,10 +113,7 @@ pub(crate) fn row_update(
     values: &[(&str, Value)],
     timestamp: i64,
 ) -> Row {
-    let mut builder = row_builder(clustering);
-    builder.liveness(LivenessInfo::new(timestamp));
-    put_values(&mut builder, table, values, timestamp);
-    builder.finish()
+    row_update_of(table, &text_clustering(clustering), values, timestamp)
 }
 
 /// [`row_update`] with clustering values of any type, as bytes.
@@ -139,9 +136,12 @@ pub(crate) fn row_deletion(clustering: &[&str], timestamp: i64) -> Row {
     builder.finish()
 }
 
+fn text_clustering<'a>(clustering: &[&'a str]) -> Vec<&'a [u8]> {
+    clustering.iter().map(|text| text.as_bytes()).collect()
+}
+
 fn row_builder(clustering: &[&str]) -> RowBuilder {
-    let values: Vec<&[u8]> = clustering.iter().map(|text| text.as_bytes()).collect();
-    RowBuilder::new(Clustering::of(&values))
+    RowBuilder::new(Clustering::of(&text_clustering(clustering)))
 }
 
 fn put_values(builder: &mut RowBuilder, table: &TableMetadata, values: &[(&str, Value)], timestamp: i64) {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use cassette_cql::ast::{self, AlterTableChange};
 use cassette_cql::values::Assignment;
-use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableMetadata};
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
 use super::indexes::dependent_indexes;
-use super::{Change, KeyspaceChange, SchemaContext, table_event, views};
+use super::{Change, SchemaContext, views};
 use crate::basics::error::{Result, bail_config, bail_invalid};
 use crate::basics::response::SchemaChangeKind;
 use crate::planning::restrictions::existing;
@@ -117,11 +117,7 @@ pub(crate) fn alter(
     altered.version = table.version + 1;
     let altered = Arc::new(altered);
     let after = views::follow_base(keyspace.with_table(altered.clone()), table, &altered)?;
-    Ok(Some(Change {
-        event: table_event(SchemaChangeKind::Updated, &after.name, name),
-        keyspace: KeyspaceChange::Put(after),
-        warnings: Vec::new(),
-    }))
+    Ok(Some(Change::of_table(SchemaChangeKind::Updated, after, name)))
 }
 
 pub(crate) fn drop(
@@ -145,11 +141,7 @@ pub(crate) fn drop(
     }
     let mut after = (**keyspace).clone();
     after.tables.remove(name);
-    Ok(Some(Change {
-        event: table_event(SchemaChangeKind::Dropped, &after.name, name),
-        keyspace: KeyspaceChange::Put(after),
-        warnings: Vec::new(),
-    }))
+    Ok(Some(Change::of_table(SchemaChangeKind::Dropped, after, name)))
 }
 
 /// The schema stores the time of a drop in milliseconds: rounded up, it covers after a restart what it covered before.
@@ -229,14 +221,7 @@ fn column_to_add(
             bail_invalid!("Cannot re-add previously dropped counter column {name}");
         }
     }
-    Ok(Some(ColumnMetadata {
-        name: name.to_owned(),
-        kind,
-        position: 0,
-        data_type,
-        reversed: false,
-        id: ColumnId(u16::MAX),
-    }))
+    Ok(Some(ColumnMetadata::new(name, kind, 0, data_type)))
 }
 
 /// All columns outside the key are counters, or none is.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cassette_cql::ast;
 use cassette_rows::TableMetadata;
 
-use super::{Change, KeyspaceChange, SchemaContext, keyspace_to_change, table_event};
+use super::{Change, SchemaContext, keyspace_to_change};
 use crate::basics::error::{DatabaseError, Result, bail_config};
 use crate::basics::response::SchemaChangeKind;
 use crate::schema::catalog::TypeUse;
@@ -50,11 +50,7 @@ pub(crate) fn create(
         bail_config!("Table id {} is taken by table {}", table.id.0, other.qualified_name());
     }
     let after = keyspace.with_table(Arc::new(table));
-    Ok(Some(Change {
-        event: table_event(SchemaChangeKind::Created, &after.name, name),
-        keyspace: KeyspaceChange::Put(after),
-        warnings: Vec::new(),
-    }))
+    Ok(Some(Change::of_table(SchemaChangeKind::Created, after, name)))
 }
 
 pub(crate) fn validate_name(table: &TableMetadata) -> Result<()> {

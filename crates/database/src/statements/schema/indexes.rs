@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cassette_cql::ast::{self, IndexTargetKind};
 use cassette_rows::{ColumnKind, DataType, TableMetadata};
 
-use super::{Change, KeyspaceChange, SchemaContext, is_word, keyspace_to_change, table_event};
+use super::{Change, SchemaContext, is_word, keyspace_to_change};
 use crate::basics::error::{DatabaseError, Result, bail_config, bail_invalid};
 use crate::basics::response::SchemaChangeKind;
 use crate::planning::restrictions::existing;
@@ -138,11 +138,7 @@ pub(crate) fn drop(
 
 /// To clients, an index is part of its table.
 fn changed(after: Keyspace, table: &str) -> Change {
-    Change {
-        event: table_event(SchemaChangeKind::Updated, &after.name, table),
-        keyspace: KeyspaceChange::Put(after),
-        warnings: Vec::new(),
-    }
+    Change::of_table(SchemaChangeKind::Updated, after, table)
 }
 
 fn implementation(statement: &ast::CreateIndex) -> Result<Implementation> {

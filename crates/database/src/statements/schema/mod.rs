@@ -233,6 +233,14 @@ fn keyspace_to_change<'a>(name: &str, cx: &SchemaContext<'a>) -> Result<&'a Arc<
     }
 }
 
+impl Change {
+    /// Returns the change of a table, view or index of the keyspace `after`.
+    fn of_table(kind: SchemaChangeKind, after: Keyspace, name: &str) -> Self {
+        let event = table_event(kind, &after.name, name);
+        Self { keyspace: KeyspaceChange::Put(after), event, warnings: Vec::new() }
+    }
+}
+
 fn table_event(kind: SchemaChangeKind, keyspace: &str, name: &str) -> SchemaChange {
     SchemaChange {
         kind,

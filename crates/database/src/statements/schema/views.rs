@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use cassette_cql::ast::{self, Relation, Selector};
-use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata};
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata};
 
 use super::create_table::validate_name;
 use super::{Change, KeyspaceChange, SchemaContext, keyspace_to_change, table_event};
@@ -144,12 +144,8 @@ fn build(
             None => column.reversed,
         };
         ColumnMetadata {
-            name: column.name.clone(),
-            kind,
-            position,
-            data_type: column.data_type.clone(),
             reversed: kind == ColumnKind::Clustering && reversed,
-            id: ColumnId(u16::MAX),
+            ..ColumnMetadata::new(&column.name, kind, position, column.data_type.clone())
         }
     });
     let id = table_params::table_id(properties)?.unwrap_or(cx.new_id);
@@ -268,11 +264,7 @@ pub(crate) fn alter(
         return Ok(None);
     }
     let after = keyspace.with_table(Arc::new(view.table.with_params(params)));
-    Ok(Some(Change {
-        event: table_event(SchemaChangeKind::Updated, &after.name, name),
-        keyspace: KeyspaceChange::Put(after),
-        warnings: Vec::new(),
-    }))
+    Ok(Some(Change::of_table(SchemaChangeKind::Updated, after, name)))
 }
 
 pub(crate) fn drop(
@@ -287,11 +279,7 @@ pub(crate) fn drop(
     let mut after = (**keyspace).clone();
     after.tables.remove(name);
     after.views.remove(name);
-    Ok(Some(Change {
-        event: table_event(SchemaChangeKind::Dropped, &after.name, name),
-        keyspace: KeyspaceChange::Put(after),
-        warnings: Vec::new(),
-    }))
+    Ok(Some(Change::of_table(SchemaChangeKind::Dropped, after, name)))
 }
 
 fn missing(keyspace: &str, name: &str, if_exists: bool) -> Result<Option<Change>> {
