@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cassette_engine::{
-    EngineError, ImportOptions, ImportedSSTable, ScrubOptions, ScrubbedSSTable, Snapshot, SnapshotFilter,
-    SnapshotOptions, VerifiedSSTable,
+    ImportOptions, ImportedSSTable, ScrubOptions, ScrubbedSSTable, Snapshot, SnapshotFilter, SnapshotOptions,
+    VerifiedSSTable,
 };
 use cassette_rows::{TableId, TableMetadata};
 
@@ -22,7 +22,7 @@ impl Database {
     pub fn snapshot(&self, names: &[String], options: &SnapshotOptions<'_>) -> Result<Vec<Snapshot>> {
         let tables: Vec<(TableId, String)> =
             self.named_tables(names)?.iter().map(|table| (table.id, self.schema_cql(table))).collect();
-        self.engine().snapshot(&tables, options).map_err(refused)
+        self.engine().snapshot(&tables, options).map_err(DatabaseError::of_operation)
     }
 
     /// The tables with files that are named as `keyspace` or `keyspace.table`; all if no name is given.
@@ -59,12 +59,12 @@ impl Database {
 
     /// All snapshots there are, also of tables that have been dropped.
     pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
-        self.engine().snapshots().map_err(refused)
+        self.engine().snapshots().map_err(DatabaseError::of_operation)
     }
 
     /// Removes snapshots, and gives what was removed.
     pub fn clear_snapshots(&self, filter: &SnapshotFilter<'_>) -> Result<Vec<Snapshot>> {
-        self.engine().clear_snapshots(filter).map_err(refused)
+        self.engine().clear_snapshots(filter).map_err(DatabaseError::of_operation)
     }
 
     /// Takes all SSTables of a directory into a table, or none; see [`Engine::import`](cassette_engine::Engine::import).
@@ -90,7 +90,7 @@ impl Database {
     #[doc(hidden)]
     pub fn verify(&self, keyspace: &str, table: &str, extended: bool) -> Result<Vec<VerifiedSSTable>> {
         let table = self.stored_table(keyspace, table)?;
-        self.engine().verify(table.id, extended).map_err(refused)
+        self.engine().verify(table.id, extended).map_err(DatabaseError::of_operation)
     }
 
     /// Rewrites the SSTables of a table with what can be read of them, after a snapshot if `snapshot` says so; see
@@ -105,7 +105,7 @@ impl Database {
     ) -> Result<Vec<ScrubbedSSTable>> {
         let table = self.stored_table(keyspace, table)?;
         let schema = snapshot.then(|| self.schema_cql(&table));
-        self.engine().scrub(table.id, options, schema.as_deref()).map_err(refused)
+        self.engine().scrub(table.id, options, schema.as_deref()).map_err(DatabaseError::of_operation)
     }
 
     /// Takes SSTables into a table by `take`, and builds its indexes anew if any came. Should the process die in between, they are
@@ -135,7 +135,7 @@ impl Database {
         for index in indexes {
             indexes::unbuild(self.store(), index)?;
         }
-        let taken = take().map_err(refused);
+        let taken = take().map_err(DatabaseError::of_operation);
         let has_changed = taken.as_ref().is_ok_and(|taken| !taken.is_empty());
         for index in indexes {
             if has_changed {
@@ -167,15 +167,5 @@ impl Database {
     /// The contents of schema.cql in the table's snapshots.
     fn schema_cql(&self, table: &Arc<TableMetadata>) -> String {
         describe::schema_cql_of(&self.catalog(), table)
-    }
-}
-
-fn refused(error: EngineError) -> DatabaseError {
-    match error {
-        EngineError::InvalidSnapshot { .. }
-        | EngineError::SnapshotExists { .. }
-        | EngineError::ImportRefused { .. }
-        | EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
-        error => DatabaseError::storage(error),
     }
 }

@@ -31,7 +31,7 @@ impl Database {
     /// [`Engine::unknown_tables`](cassette_engine::Engine::unknown_tables).
     #[doc(hidden)]
     pub fn unknown_tables(&self) -> Result<Vec<UnknownTable>> {
-        self.engine().unknown_tables().map_err(server)
+        self.engine().unknown_tables().map_err(DatabaseError::of_operation)
     }
 
     /// Creates the table of unknown data again, with its id, so that its files are used where they are and the log records
@@ -55,7 +55,7 @@ impl Database {
             )));
         }
         self.create_missing_keyspace(&unknown.keyspace)?;
-        let schema = self.engine().snapshot_schema(&unknown).map_err(server)?;
+        let schema = self.engine().snapshot_schema(&unknown).map_err(DatabaseError::of_operation)?;
         if let Some(text) = schema.filter(|text| text.contains(&id.to_string())) {
             let session = self.session();
             for statement in split_statements(&text) {
@@ -74,7 +74,7 @@ impl Database {
     #[doc(hidden)]
     pub fn remove_unknown_table(&self, id_or_directory: &str) -> Result<()> {
         let unknown = self.unknown_table(id_or_directory)?;
-        self.engine().remove_unknown_table(&unknown).map_err(server)
+        self.engine().remove_unknown_table(&unknown).map_err(DatabaseError::of_operation)
     }
 
     fn unknown_table(&self, id_or_directory: &str) -> Result<UnknownTable> {
@@ -108,7 +108,8 @@ impl Database {
             (ColumnKind::PartitionKey, at) => format!("key{}", at + 1),
             (_, at) => format!("column{}", at + 1),
         };
-        let columns = self.engine().unknown_table_columns(unknown, &key_name).map_err(server)?;
+        let columns =
+            self.engine().unknown_table_columns(unknown, &key_name).map_err(DatabaseError::of_operation)?;
         if columns.is_empty() {
             return Err(DatabaseError::invalid(format!(
                 "{}.{} has no SSTable that names its columns: create it by CREATE TABLE ... WITH id = {}",
@@ -167,12 +168,5 @@ fn add_types(keyspace: &mut Keyspace, data_type: &DataType) {
             }
         }
         _ => {}
-    }
-}
-
-fn server(error: cassette_engine::EngineError) -> DatabaseError {
-    match error {
-        cassette_engine::EngineError::UnknownTable(_) => DatabaseError::invalid(error.to_string()),
-        error => DatabaseError::storage(error),
     }
 }

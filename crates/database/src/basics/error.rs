@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use cassette_cql::SyntaxError;
 use cassette_cql::ast::BatchKind;
 use cassette_cql::values::ValueError;
 use cassette_engine::EngineError;
@@ -16,10 +17,30 @@ use crate::basics::request::Consistency;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatabaseError {
-    /// A bug of ours, or a state that only an operator can end.
+    /// An internal error without a cause: a violated invariant, or a state that an operator has to
+    /// end.
     #[error("{0}")]
     Server(String),
-    /// The storage engine failed outside of reads and writes of statements: when opening or closing, in maintenance.
+    /// An operation of several steps failed in one of them.
+    #[error("{message}")]
+    Failed {
+        /// The operation and the step, followed by the message of the cause.
+        message: String,
+        /// The error of the step.
+        #[source]
+        cause: Arc<Self>,
+    },
+    /// A stored schema definition cannot be parsed, or refers to something that does not exist.
+    #[error("{message}")]
+    SchemaCorrupt {
+        /// The definition, followed by the message of the cause.
+        message: String,
+        /// The error of parsing or resolving the definition, if that is what failed.
+        #[source]
+        cause: Option<Arc<Self>>,
+    },
+    /// The storage engine failed outside of reads and writes of statements: when opening or
+    /// closing, or in maintenance.
     #[error("{message}")]
     Storage {
         /// What was attempted, and why it failed.
@@ -37,9 +58,15 @@ pub enum DatabaseError {
     /// Too much is in flight; later it may succeed.
     #[error("{0}")]
     Overloaded(String),
-    /// A TRUNCATE failed.
-    #[error("{0}")]
-    Truncate(String),
+    /// A TRUNCATE failed or timed out.
+    #[error("{message}")]
+    Truncate {
+        /// Cassandra's text, with the table and the message of the cause.
+        message: String,
+        /// The engine's error; `None` after a timeout.
+        #[source]
+        cause: Option<Cause>,
+    },
     /// A read failed below: a corrupt or unreadable file.
     #[error("{message}")]
     ReadFailure {
@@ -131,6 +158,10 @@ pub enum DatabaseError {
     /// The statement is understood and cannot be executed.
     #[error("{0}")]
     Invalid(String),
+    /// The storage engine rejected the arguments of a request: a table that has been dropped, a
+    /// snapshot that exists, an import of other data.
+    #[error("{0}")]
+    Refused(#[source] Cause),
     /// The statement asks for a configuration that cannot be.
     #[error("{0}")]
     Config(String),
@@ -266,10 +297,14 @@ impl DatabaseError {
     /// The native protocol's error code.
     pub fn code(&self) -> i32 {
         match self {
-            Self::Server(_) | Self::Storage { .. } | Self::WouldBlock => 0x0000,
+            Self::Server(_)
+            | Self::Failed { .. }
+            | Self::SchemaCorrupt { .. }
+            | Self::Storage { .. }
+            | Self::WouldBlock => 0x0000,
             Self::Protocol(_) => 0x000A,
             Self::Overloaded(_) | Self::Interrupted(_) => 0x1001,
-            Self::Truncate(_) => 0x1003,
+            Self::Truncate { .. } => 0x1003,
             Self::WriteTimeout { .. } => 0x1100,
             Self::ReadTimeout { .. } => 0x1200,
             Self::ReadFailure { .. } | Self::ReadAborted { .. } => 0x1300,
@@ -277,7 +312,7 @@ impl DatabaseError {
             Self::WriteFailure { .. } => 0x1500,
             Self::Syntax { .. } => 0x2000,
             Self::Unauthorized(_) => 0x2100,
-            Self::Invalid(_) | Self::ReadOnly => 0x2200,
+            Self::Invalid(_) | Self::Refused(_) | Self::ReadOnly => 0x2200,
             Self::Config(_) => 0x2300,
             Self::AlreadyExists { .. } => 0x2400,
             Self::Unprepared { .. } => 0x2500,
@@ -332,11 +367,40 @@ impl DatabaseError {
     /// A [`DatabaseError::Storage`] that says what was attempted: `cannot open t: …`; that the
     /// request was interrupted, if that is the error.
     pub(crate) fn storage_in(attempted: impl std::fmt::Display, error: impl Into<EngineError>) -> Self {
-        let error = match error.into() {
-            EngineError::Interrupted(reason) => return Self::Interrupted(reason),
-            error => error,
-        };
+        match error.into() {
+            EngineError::Interrupted(reason) => Self::Interrupted(reason),
+            error => Self::storage_after(attempted, error),
+        }
+    }
+
+    /// Returns [`storage_in`](Self::storage_in) for an operation that may have changed something:
+    /// an interruption is a [`DatabaseError::Storage`], too.
+    pub(crate) fn storage_after(attempted: impl std::fmt::Display, error: impl Into<EngineError>) -> Self {
+        let error = error.into();
         Self::Storage { message: format!("{attempted}: {error}"), cause: error.into() }
+    }
+
+    /// Returns a [`DatabaseError::Failed`] with the operation before the error's message.
+    pub(crate) fn failed_in(attempted: impl std::fmt::Display, error: Self) -> Self {
+        Self::Failed { message: format!("{attempted}: {error}"), cause: Arc::new(error) }
+    }
+
+    /// Returns a [`DatabaseError::SchemaCorrupt`] for a definition that cannot be resolved.
+    pub(crate) fn schema_corrupt_in(definition: impl std::fmt::Display, error: impl Into<Self>) -> Self {
+        let error = error.into();
+        Self::SchemaCorrupt { message: format!("{definition}: {error}"), cause: Some(Arc::new(error)) }
+    }
+
+    /// Returns the error of an operation on named tables, snapshots or files: `Refused` if the
+    /// engine rejected these, else [`DatabaseError::Storage`].
+    pub(crate) fn of_operation(error: EngineError) -> Self {
+        match error {
+            EngineError::UnknownTable(_)
+            | EngineError::InvalidSnapshot { .. }
+            | EngineError::SnapshotExists { .. }
+            | EngineError::ImportRefused { .. } => Self::Refused(error.into()),
+            error => Self::storage(error),
+        }
     }
 
     /// A [`DatabaseError::Syntax`] without a place.
@@ -347,7 +411,7 @@ impl DatabaseError {
     /// What a statement answers with when the engine cannot read for it.
     pub(crate) fn of_read(consistency: Consistency, error: EngineError) -> Self {
         match error {
-            EngineError::UnknownTable(_) => Self::Invalid(error.to_string()),
+            EngineError::UnknownTable(_) => Self::Refused(error.into()),
             EngineError::Storage(error) => Self::read_failure(consistency, error),
             error => Self::ReadFailure { consistency, message: error.to_string(), cause: Some(error.into()) },
         }
@@ -356,6 +420,15 @@ impl DatabaseError {
     /// That a feature is not there yet: `Materialized views are not supported yet`.
     pub(crate) fn not_supported(what: impl std::fmt::Display) -> Self {
         Self::Invalid(format!("{what} not supported by Cassette yet"))
+    }
+}
+
+impl From<SyntaxError> for DatabaseError {
+    fn from(error: SyntaxError) -> Self {
+        match error.interrupted {
+            Some(reason) => Self::Interrupted(reason),
+            None => Self::Syntax { message: error.message, line: error.line, column: error.column },
+        }
     }
 }
 

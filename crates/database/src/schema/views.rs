@@ -50,11 +50,14 @@ impl View {
     /// The WHERE that the schema stores as `text`.
     pub(crate) fn parse_where(text: &str) -> Result<WhereClause> {
         let cql = format!("SELECT * FROM base WHERE {text} ALLOW FILTERING");
-        let wrong = |detail: String| DatabaseError::Server(format!("the WHERE of a view, {text}: {detail}"));
-        let parsed = cassette_cql::parse(&cql).map_err(|error| wrong(error.to_string()))?;
+        let definition = format!("the WHERE of a view, {text}");
+        let parsed = cassette_cql::parse(&cql);
+        let parsed = parsed.map_err(|error| DatabaseError::schema_corrupt_in(&definition, error))?;
         match parsed.statement {
             Statement::Select(select) => Ok(select.where_clause),
-            _ => Err(wrong("no WHERE".into())),
+            _ => {
+                Err(DatabaseError::SchemaCorrupt { message: format!("{definition}: no WHERE"), cause: None })
+            }
         }
     }
 }

@@ -68,10 +68,7 @@ impl Planned {
     /// Parses and plans `cql` in the keyspace of the session or request.
     pub fn new(cql: &str, catalog: &Arc<Catalog>, session_keyspace: Option<&str>) -> Result<Self> {
         trace(|| format!("Parsing {cql}"));
-        let parsed = cassette_cql::parse(cql).map_err(|error| match error.interrupted {
-            Some(reason) => DatabaseError::Interrupted(reason),
-            None => DatabaseError::Syntax { message: error.message, line: error.line, column: error.column },
-        })?;
+        let parsed = cassette_cql::parse(cql)?;
         trace(|| "Preparing statement");
         let mut cx = PlanContext {
             catalog,

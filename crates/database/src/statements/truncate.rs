@@ -20,8 +20,9 @@ pub(crate) fn truncate(
     table: &Arc<TableMetadata>,
     patience: Option<Duration>,
 ) -> Result<Outcome> {
-    let failed = |error: EngineError| {
-        DatabaseError::Truncate(format!("Error during truncate: {}: {error}", table.qualified_name()))
+    let failed = |error: EngineError| DatabaseError::Truncate {
+        message: format!("Error during truncate: {}: {error}", table.qualified_name()),
+        cause: Some(error.into()),
     };
     let engine = store.engine();
     // No index comes or goes meanwhile.

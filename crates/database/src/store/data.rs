@@ -163,7 +163,7 @@ impl Store {
         // From here on the write must not stop halfway.
         let applied = interrupt::shielded(|| self.engine.apply_admitted(mutations, durability, permit));
         let applied = applied.map_err(|error| match error {
-            EngineError::UnknownTable(_) => DatabaseError::Invalid(error.to_string()),
+            EngineError::UnknownTable(_) => DatabaseError::Refused(error.into()),
             error => DatabaseError::write_failure(cx.options.consistency, write_type, error),
         });
         if let Some(began) = writes_views_since {

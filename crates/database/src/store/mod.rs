@@ -3,6 +3,7 @@
 //! Statements work on it; it does not know them. Reads and writes of tables are in [`data`].
 
 pub(crate) mod admission;
+pub(crate) mod build_notes;
 pub(crate) mod build_state;
 mod data;
 pub(crate) mod indexes;

@@ -383,7 +383,7 @@ fn failed(what: &str, table: &Selected, error: &EngineError) -> Refused {
 
 fn of_database(error: DatabaseError) -> Refused {
     let kind = match error {
-        DatabaseError::Invalid(_) => RefusalKind::Invalid,
+        DatabaseError::Invalid(_) | DatabaseError::Refused(_) => RefusalKind::Invalid,
         _ => RefusalKind::Failed,
     };
     Refused { error: error.to_string(), kind }

@@ -395,12 +395,14 @@ fn error_response(error: DatabaseError) -> Error {
         message.push_str("...");
     }
     let detail = match error {
-        DatabaseError::Server(_) | DatabaseError::Storage { .. } | DatabaseError::WouldBlock => {
-            ErrorDetail::ServerError
-        }
+        DatabaseError::Server(_)
+        | DatabaseError::Failed { .. }
+        | DatabaseError::SchemaCorrupt { .. }
+        | DatabaseError::Storage { .. }
+        | DatabaseError::WouldBlock => ErrorDetail::ServerError,
         DatabaseError::Protocol(_) => ErrorDetail::ProtocolError,
         DatabaseError::Overloaded(_) | DatabaseError::Interrupted(_) => ErrorDetail::Overloaded,
-        DatabaseError::Truncate(_) => ErrorDetail::TruncateError,
+        DatabaseError::Truncate { .. } => ErrorDetail::TruncateError,
         DatabaseError::ReadTimeout { consistency, .. } => {
             ErrorDetail::ReadTimeout { consistency, received: 0, block_for: 1, data_present: false }
         }
@@ -439,7 +441,9 @@ fn error_response(error: DatabaseError) -> Error {
         },
         DatabaseError::Syntax { .. } => ErrorDetail::SyntaxError,
         DatabaseError::Unauthorized(_) => ErrorDetail::Unauthorized,
-        DatabaseError::Invalid(_) | DatabaseError::ReadOnly => ErrorDetail::Invalid,
+        DatabaseError::Invalid(_) | DatabaseError::Refused(_) | DatabaseError::ReadOnly => {
+            ErrorDetail::Invalid
+        }
         DatabaseError::Config(_) => ErrorDetail::ConfigError,
         DatabaseError::AlreadyExists { keyspace, table } => ErrorDetail::AlreadyExists { keyspace, table },
         DatabaseError::Unprepared { id } => ErrorDetail::Unprepared { id: id.into() },

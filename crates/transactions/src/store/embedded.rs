@@ -104,6 +104,7 @@ fn bind(values: &Values) -> Vec<BoundValue<'_>> {
 fn error(attempted: Attempted<'_>, error: DatabaseError) -> StoreError {
     match error {
         DatabaseError::Invalid(_)
+        | DatabaseError::Refused(_)
         | DatabaseError::Syntax { .. }
         | DatabaseError::Config(_)
         | DatabaseError::AlreadyExists { .. }
@@ -112,6 +113,8 @@ fn error(attempted: Attempted<'_>, error: DatabaseError) -> StoreError {
         DatabaseError::Overloaded(_) => StoreError::unavailable(attempted, error),
         DatabaseError::ReadFailure { .. }
         | DatabaseError::Server(_)
+        | DatabaseError::Failed { .. }
+        | DatabaseError::SchemaCorrupt { .. }
         | DatabaseError::Storage { .. }
         | DatabaseError::Protocol(_)
         | DatabaseError::FunctionFailure { .. } => StoreError::broken(attempted, error),

@@ -60,9 +60,13 @@ impl DatabaseError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Syntax { .. } => ErrorKind::Syntax,
-            Self::Invalid(_) | Self::Protocol(_) | Self::FunctionFailure { .. } | Self::Unprepared { .. } => {
-                ErrorKind::Invalid
-            }
+            Self::Invalid(_)
+            | Self::Refused(_)
+            | Self::Protocol(_)
+            | Self::FunctionFailure { .. }
+            | Self::Unprepared { .. } => ErrorKind::Invalid,
+            Self::Failed { cause, .. } => cause.kind(),
+            Self::SchemaCorrupt { .. } => ErrorKind::Corrupt,
             Self::AlreadyExists { .. } => ErrorKind::AlreadyExists,
             Self::Unauthorized(_) => ErrorKind::Unauthorized,
             Self::ReadOnly => ErrorKind::ReadOnly,
@@ -73,7 +77,7 @@ impl DatabaseError {
             Self::Interrupted(_) => ErrorKind::Interrupted,
             Self::ReadAborted { .. } => ErrorKind::LimitExceeded,
             Self::WouldBlock => ErrorKind::WouldBlock,
-            Self::Truncate(_)
+            Self::Truncate { .. }
             | Self::Server(_)
             | Self::Storage { .. }
             | Self::ReadFailure { .. }
@@ -106,10 +110,11 @@ impl DatabaseError {
     /// The error of the storage engine below.
     fn engine_error(&self) -> Option<&EngineError> {
         match self {
-            Self::Storage { cause, .. } => Some(cause.engine_error()),
-            Self::ReadFailure { cause, .. } | Self::WriteFailure { cause, .. } => {
-                cause.as_ref().map(|cause| cause.engine_error())
-            }
+            Self::Storage { cause, .. } | Self::Refused(cause) => Some(cause.engine_error()),
+            Self::Failed { cause, .. } => cause.engine_error(),
+            Self::ReadFailure { cause, .. }
+            | Self::WriteFailure { cause, .. }
+            | Self::Truncate { cause, .. } => cause.as_ref().map(|cause| cause.engine_error()),
             _ => None,
         }
     }
@@ -185,5 +190,53 @@ fn path_of_storage(error: &StorageError) -> Option<&Path> {
         | StorageError::WouldBlock { path }
         | StorageError::Unsupported { path, .. } => Some(path),
         StorageError::Interrupted(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+    use crate::Database;
+    use crate::schema::views::View;
+
+    #[test]
+    fn rejected_snapshots_carry_the_error_of_the_engine() {
+        let database = Database::in_memory().unwrap();
+        let session = database.session();
+        let keyspace = "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', \
+                        'replication_factor': 1}";
+        session.execute(keyspace, ()).unwrap();
+        session.execute("CREATE TABLE ks.t (k int PRIMARY KEY)", ()).unwrap();
+        let table = database.catalog().table("ks", "t").unwrap().id;
+        let error = database.engine().snapshot(table, "a/b", &Default::default()).unwrap_err();
+        let text = error.to_string();
+        let error = DatabaseError::of_operation(error);
+        assert_eq!(
+            (error.kind(), error.code(), error.to_string()),
+            (ErrorKind::Invalid, 0x2200, text.clone())
+        );
+        assert_eq!(error.source().unwrap().to_string(), text);
+    }
+
+    #[test]
+    fn definitions_that_cannot_be_parsed_are_corrupt_and_carry_the_syntax_error() {
+        let error = View::parse_where("k IS NOT").unwrap_err();
+        assert_eq!((error.kind(), error.code()), (ErrorKind::Corrupt, 0));
+        let cause = error.source().unwrap().downcast_ref::<std::sync::Arc<DatabaseError>>();
+        let cause = cause.map(|cause| &**cause).or_else(|| error.source().unwrap().downcast_ref());
+        assert_eq!(cause.unwrap().kind(), ErrorKind::Syntax);
+        assert!(error.to_string().contains(&cause.unwrap().to_string()), "{error}");
+    }
+
+    #[test]
+    fn an_operation_that_fails_in_a_step_has_the_kind_and_the_path_of_the_step() {
+        let path = std::path::PathBuf::from("nb-1-big-Data.db");
+        let step = DatabaseError::storage(StorageError::Corrupt { path, detail: "checksum".into() });
+        let error = DatabaseError::failed_in("cannot build view v: writing", step.clone());
+        assert_eq!(error.to_string(), format!("cannot build view v: writing: {step}"));
+        assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, step.path()));
+        assert!(error.source().is_some());
     }
 }

@@ -204,9 +204,10 @@ impl Limited {
             Self::Write(write_type, consistency) => {
                 DatabaseError::WriteTimeout { consistency, write_type, message }
             }
-            Self::Truncate => {
-                DatabaseError::Truncate("Truncate timed out - received only 0 responses".to_owned())
-            }
+            Self::Truncate => DatabaseError::Truncate {
+                message: "Truncate timed out - received only 0 responses".to_owned(),
+                cause: None,
+            },
             Self::Other => DatabaseError::Overloaded("Query timed out before it could start".to_owned()),
         }
     }

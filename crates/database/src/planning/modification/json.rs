@@ -62,7 +62,7 @@ impl JsonInsert {
         let columns: Vec<&Arc<ColumnMetadata>> = table.all_columns().collect();
         let types: Vec<(&str, &DataType)> =
             columns.iter().map(|column| (column.name.as_str(), &column.data_type)).collect();
-        let values = decode_row(text, &types).map_err(|error| DatabaseError::Invalid(error.to_string()))?;
+        let values = decode_row(text, &types)?;
         let mut set = Vec::with_capacity(columns.len());
         for (column, value) in columns.into_iter().zip(values) {
             let term = match value {

@@ -50,20 +50,19 @@ fn is_current(store: &Store, index: &Index) -> bool {
 
 /// Builds the entries of some partitions.
 fn step(store: &Store, index: &Arc<Index>) -> Result<Step> {
-    let failed = |what: &str, error: String| {
-        DatabaseError::Server(format!("cannot build index {}: {what}: {error}", index.name))
-    };
+    let attempted = format!("cannot build index {}: reading", index.name);
+    let failed = |error: StorageError| DatabaseError::storage_after(&attempted, error);
     let engine = store.engine();
     let state = &*store.build_states().index(index);
     let range = state.done().map_or(KeyRange::ALL, |done| KeyRange::ALL.after(done));
     let mut stream = engine
         .scan(index.base.id, &range, &Selection::all())
-        .map_err(|error| failed("reading", error.to_string()))?;
+        .map_err(|error| DatabaseError::storage_after(&attempted, error))?;
     let now = encode::seconds(store.clock().now_micros());
     let mut writer = Writer { engine, index, state, mutations: Vec::with_capacity(BATCH), now };
     let mut done = None;
     for _ in 0..PARTITIONS_PER_NOTE {
-        let key = partition(&mut *stream, &mut writer, &|error| failed("reading", error.to_string()))?;
+        let key = partition(&mut *stream, &mut writer, &failed)?;
         let Some(key) = key else {
             writer.write()?;
             drop(stream);

@@ -10,7 +10,7 @@
 use std::ops;
 use std::sync::Arc;
 
-use cassette_engine::{Durability, KeyRange, PartitionPosition};
+use cassette_engine::{Durability, EngineError, KeyRange, PartitionPosition};
 use cassette_rows::{
     Bound, DecoratedKey, PartitionHeader, PartitionStream, Selection, Slice, Slices, Unfiltered,
 };
@@ -94,9 +94,9 @@ fn piece<'s>(
 
 /// Builds the entries of some partitions.
 fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<Step> {
-    let failed = |what: &str, error: String| {
-        DatabaseError::Server(format!("cannot build view {}: {what}: {error}", view.name()))
-    };
+    let attempted = format!("cannot build view {}", view.name());
+    let failed =
+        |error: EngineError| DatabaseError::storage_after(format_args!("{attempted}: reading"), error);
     let engine = store.engine();
     let state = store.build_states().view(view);
     let (done, count) = state.done().map_or((None, 0), |(token, count)| (Some(token), count));
@@ -109,12 +109,9 @@ fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<Step> {
     let mut keys: Vec<DecoratedKey> = Vec::with_capacity(PARTITIONS_PER_STEP);
     let mut is_last = false;
     let selection = Selection { slices: Slices::none(), reversed: false };
-    let mut stream = engine
-        .scan(view.base.id, &range, &selection)
-        .map_err(|error| failed("reading", error.to_string()))?;
+    let mut stream = engine.scan(view.base.id, &range, &selection).map_err(failed)?;
     loop {
-        let Some(header) = stream.next_partition().map_err(|error| failed("reading", error.to_string()))?
-        else {
+        let Some(header) = stream.next_partition().map_err(|error| failed(error.into()))? else {
             is_last = true;
             break;
         };
@@ -143,14 +140,16 @@ fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<Step> {
                 .admitted(&execution, WriteType::Simple, |admission| {
                     piece(&execution, admission, view, key, &start)
                 })
-                .map_err(|error| failed("writing", error.to_string()))?;
+                .map_err(|error| DatabaseError::failed_in(format_args!("{attempted}: writing"), error))?;
         }
         last = Some(key.token());
     }
     let count = count + keys.len() as i64;
     state.set_done(last.map(|token| (token, count)));
     let notes = if is_last { built(store, view)? } else { progress(store, view, last, count)? };
-    engine.apply(&notes).map_err(|error| failed("noting progress", error.to_string()))?;
+    engine
+        .apply(&notes)
+        .map_err(|error| DatabaseError::storage_after(format_args!("{attempted}: noting progress"), error))?;
     if is_last {
         state.set_built();
     }

@@ -86,11 +86,11 @@ fn put_into_force(store: &Store, keyspace: &str, before: &Catalog, after: &Arc<C
     let diff = TablesDiff::new(keyspace, before, after);
     let ids = |tables: &[Arc<TableMetadata>]| tables.iter().map(|table| table.id).collect::<Vec<_>>();
     let dropped = ids(&diff.dropped);
-    let undo = |error: String| {
+    let undo = |cause: DatabaseError| {
         if let Err(error) = engine.discard_tables(&ids(&diff.created)) {
             tracing::warn!(keyspace, %error, "cannot remove tables that were not created");
         }
-        DatabaseError::Server(error)
+        cause
     };
     engine
         .create_tables(&diff.created)
@@ -99,7 +99,8 @@ fn put_into_force(store: &Store, keyspace: &str, before: &Catalog, after: &Arc<C
         // Before the intent to drop it is recorded: afterwards a crash may have its files removed.
         if let Err(error) = engine.snapshot_before_drop(table.id, &describe::schema_cql_of(before, table)) {
             let name = table.qualified_name();
-            return Err(undo(format!("cannot take a snapshot of {name} before it is dropped: {error}")));
+            let attempted = format_args!("cannot take a snapshot of {name} before it is dropped");
+            return Err(undo(DatabaseError::storage_after(attempted, error)));
         }
     }
     if let Some(keyspace) = becomes_durable(keyspace, before, after)
@@ -109,18 +110,18 @@ fn put_into_force(store: &Store, keyspace: &str, before: &Catalog, after: &Arc<C
         for table in keyspace.stored_tables() {
             let _ = engine.set_durable_writes(table.id, false);
         }
-        return Err(undo(format!("cannot set durable_writes: {error}")));
+        return Err(undo(DatabaseError::failed_in("cannot set durable_writes", error)));
     }
     if !dropped.is_empty() {
         // From here until the schema change is durable, a crash leaves intents, which the next start resolves.
-        engine
-            .intend_drops(&dropped)
-            .map_err(|error| undo(format!("cannot record what is to be dropped: {error}")))?;
+        engine.intend_drops(&dropped).map_err(|error| {
+            undo(DatabaseError::storage_after("cannot record what is to be dropped", error))
+        })?;
     }
     // After everything that statements were given, and later than all earlier changes of the schema.
     let timestamp = store.next_timestamp(store.clock().now_micros()).map_err(|error| {
         engine.cancel_drops(&dropped);
-        undo(error.to_string())
+        undo(error)
     })?;
     let mut leftovers = Vec::new();
     if store.schema_is_incomplete() {
@@ -128,7 +129,7 @@ fn put_into_force(store: &Store, keyspace: &str, before: &Catalog, after: &Arc<C
             let rows = opening::stored_schema::delete_leftovers(engine, after, table, timestamp);
             leftovers.extend(rows.map_err(|error| {
                 engine.cancel_drops(&dropped);
-                undo(error.to_string())
+                undo(error)
             })?);
         }
     }
@@ -146,21 +147,22 @@ fn put_into_force(store: &Store, keyspace: &str, before: &Catalog, after: &Arc<C
         .collect::<Vec<_>>();
     let mut failure = None;
     match engine.apply_schema(&mutations, &system::is_schema) {
-        Err(error @ EngineError::OnlyInLog { .. }) => failure = Some(error.to_string()),
+        Err(error @ EngineError::OnlyInLog { .. }) => failure = Some(DatabaseError::storage(error)),
         applied => applied.map_err(|error| {
             engine.cancel_drops(&dropped);
-            undo(format!("cannot write the schema: {error}"))
+            undo(DatabaseError::storage_after("cannot write the schema", error))
         })?,
     }
     for table in &diff.altered {
         if let Err(error) = engine.alter_table(table.clone()) {
-            failure.get_or_insert(format!("cannot alter {}: {error}", table.qualified_name()));
+            let attempted = format!("cannot alter {}", table.qualified_name());
+            failure.get_or_insert_with(|| DatabaseError::storage_after(attempted, error));
         }
     }
     if let Some(keyspace) = after.keyspace(keyspace)
         && let Err(error) = opening::set_durable_writes(engine, keyspace)
     {
-        failure.get_or_insert(format!("cannot set durable_writes: {error}"));
+        failure.get_or_insert_with(|| DatabaseError::storage_after("cannot set durable_writes", error));
     }
     store.swap_catalog(after.clone());
     if diff.changes_indexes() || changed_views(keyspace, before, after).next().is_some() {
@@ -170,9 +172,9 @@ fn put_into_force(store: &Store, keyspace: &str, before: &Catalog, after: &Arc<C
     if !dropped.is_empty()
         && let Err(error) = engine.drop_tables(&dropped)
     {
-        failure.get_or_insert(format!("cannot remove what was dropped: {error}"));
+        failure.get_or_insert_with(|| DatabaseError::storage_after("cannot remove what was dropped", error));
     }
-    failure.map_or(Ok(()), |failure| Err(DatabaseError::Server(failure)))
+    failure.map_or(Ok(()), Err)
 }
 
 /// The keyspace, if its writes are to go to the log and did not before.
@@ -184,8 +186,7 @@ fn becomes_durable<'a>(keyspace: &str, before: &Catalog, after: &'a Catalog) -> 
 /// Lets the log and the SSTables together hold all that a keyspace does, and its indexes and views be believed after a crash.
 fn make_durable(store: &Store, keyspace: &Keyspace) -> Result<()> {
     // In every order of tables: each is whole once it is done, and the schema says nothing of it before all are.
-    opening::set_durable_writes(store.engine(), keyspace)
-        .map_err(|error| DatabaseError::Server(error.to_string()))?;
+    opening::set_durable_writes(store.engine(), keyspace).map_err(DatabaseError::storage)?;
     // The notes may be of an earlier process, whose entries are lost.
     for index in keyspace.indexes.values().filter(|index| !store.is_built(index)) {
         indexes::unbuild(store, index)?;

@@ -1,11 +1,10 @@
 //! `system."IndexInfo"`: how far indexes are built, for the next start.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cassette_engine::{Engine, KeyRange, Mutation};
-use cassette_rows::{DecoratedKey, Selection, TableMetadata, Unfiltered};
+use cassette_engine::{Engine, Mutation};
+use cassette_rows::DecoratedKey;
 
 use crate::basics::error::{DatabaseError, Result};
 use crate::schema::catalog::{Catalog, KeyspaceKind};
@@ -13,6 +12,7 @@ use crate::schema::indexes::Index;
 use crate::schema::system::encode::{self, StoredRow};
 use crate::schema::system::{INDEX_INFO, SYSTEM};
 use crate::store::Store;
+use crate::store::build_notes;
 use crate::store::build_state::BuildStates;
 
 /// Notes how far an index is: built, without `done`.
@@ -43,10 +43,8 @@ pub(crate) fn load(
     states: &BuildStates,
     now: u32,
 ) -> Result<Vec<Arc<Index>>> {
-    let notes = match catalog.table(SYSTEM, INDEX_INFO) {
-        Some(table) => read_notes(engine, table, now)?,
-        None => HashMap::new(),
-    };
+    let value = |row: &StoredRow<'_>| Some(row.bytes("value").map(<[u8]>::to_vec));
+    let notes = build_notes::read(engine, catalog, INDEX_INFO, now, value)?;
     let users = catalog.keyspaces().filter(|keyspace| keyspace.kind == KeyspaceKind::User);
     let mut unbuilt = Vec::new();
     for (keyspace, index) in
@@ -56,7 +54,7 @@ pub(crate) fn load(
             // Without a log, rows may have been flushed whose entries were not, and deletions of entries whose rows were not:
             // what is built would not show under these.
             engine.truncate(index.storage.id).map_err(|error| {
-                DatabaseError::Server(format!("cannot empty index {}: {error}", index.name))
+                DatabaseError::storage_after(format_args!("cannot empty index {}", index.name), error)
             })?;
             unbuilt.push(index.clone());
             continue;
@@ -78,27 +76,6 @@ pub(crate) fn load(
         unbuilt.push(index.clone());
     }
     Ok(unbuilt)
-}
-
-type Notes = HashMap<(String, String), Option<Vec<u8>>>;
-
-fn read_notes(engine: &Engine, table: &Arc<TableMetadata>, now: u32) -> Result<Notes> {
-    let failed = |error: String| DatabaseError::Server(format!("cannot read {SYSTEM}.{INDEX_INFO}: {error}"));
-    let mut notes = HashMap::new();
-    let mut stream = engine
-        .scan(table.id, &KeyRange::ALL, &Selection::all())
-        .map_err(|error| failed(error.to_string()))?;
-    while let Some(header) = stream.next_partition().map_err(|error| failed(error.to_string()))? {
-        let keyspace = String::from_utf8_lossy(header.key.key()).into_owned();
-        while let Some(next) = stream.next_unfiltered().map_err(|error| failed(error.to_string()))? {
-            let Unfiltered::Row(row) = next else { continue };
-            let stored = StoredRow { table, row: &row, now };
-            if let Some(name) = stored.clustering_text(0).filter(|_| row.is_live(now)) {
-                notes.insert((keyspace.clone(), name.to_owned()), stored.bytes("value").map(<[u8]>::to_vec));
-            }
-        }
-    }
-    Ok(notes)
 }
 
 /// Takes the note that an index is built away, durably, before its entries are removed: should the process die in between, it

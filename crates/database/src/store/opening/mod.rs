@@ -220,19 +220,17 @@ fn write_own(
 
 /// The host id and cluster name that are stored, if this directory was opened before.
 fn stored_identity(engine: &Engine, table: &Arc<TableMetadata>, now: u32) -> Result<Option<(Uuid, String)>> {
-    let failed = |error: String| DatabaseError::Server(format!("cannot read system.local: {error}"));
-    let mut stream = engine
-        .read(table.id, &encode::text_key("local"), &Selection::all())
-        .map_err(|error| failed(error.to_string()))?;
+    const ATTEMPTED: &str = "cannot read system.local";
+    let stream = engine.read(table.id, &encode::text_key("local"), &Selection::all());
+    let mut stream = stream.map_err(|error| DatabaseError::storage_after(ATTEMPTED, error))?;
     let mut next = || -> cassette_rows::Result<Option<Unfiltered>> {
         match stream.next_partition()? {
             Some(_) => stream.next_unfiltered(),
             None => Ok(None),
         }
     };
-    let Some(Unfiltered::Row(row)) = next().map_err(|error| failed(error.to_string()))? else {
-        return Ok(None);
-    };
+    let next = next().map_err(|error| DatabaseError::storage_after(ATTEMPTED, error))?;
+    let Some(Unfiltered::Row(row)) = next else { return Ok(None) };
     let row = encode::StoredRow { table, row: &row, now };
     let cluster_name = row.text("cluster_name").unwrap_or_default().to_owned();
     Ok(row.uuid("host_id").map(|host_id| (host_id, cluster_name)))

@@ -10,8 +10,8 @@ use cassette_engine::{Engine, KeyRange, Mutation};
 use cassette_rows::schema::DroppedColumn;
 use cassette_rows::types::UserType;
 use cassette_rows::{
-    ColumnId, ColumnKind, ColumnMetadata, PartitionStream, Selection, TableId, TableMetadata, TableParams,
-    Unfiltered,
+    ColumnKind, ColumnMetadata, PartitionStream, Selection, StorageError, TableId, TableMetadata,
+    TableParams, Unfiltered,
 };
 
 use crate::basics::error::{DatabaseError, Result};
@@ -152,16 +152,15 @@ impl<'a> Loader<'a> {
 
     /// Calls `each` with the keyspace's name and the row, for every live row of a table.
     fn rows(&mut self, table: &str, mut each: impl FnMut(&str, StoredRow<'_>) -> Result<()>) -> Result<()> {
-        let failed = |error: String| DatabaseError::Server(format!("cannot read {SCHEMA}.{table}: {error}"));
+        let attempted = format!("cannot read {SCHEMA}.{table}");
+        let failed = |error: StorageError| DatabaseError::storage_after(&attempted, error);
         let table = self.built_in.require_table(SCHEMA, table)?;
-        let mut stream = self
-            .engine
-            .scan(table.id, &KeyRange::ALL, &Selection::all())
-            .map_err(|error| failed(error.to_string()))?;
-        while let Some(header) = stream.next_partition().map_err(|error| failed(error.to_string()))? {
+        let scanned = self.engine.scan(table.id, &KeyRange::ALL, &Selection::all());
+        let mut stream = scanned.map_err(|error| DatabaseError::storage_after(&attempted, error))?;
+        while let Some(header) = stream.next_partition().map_err(failed)? {
             self.saw(header.deletion.timestamp);
             let keyspace = String::from_utf8_lossy(header.key.key()).into_owned();
-            while let Some(next) = stream.next_unfiltered().map_err(|error| failed(error.to_string()))? {
+            while let Some(next) = stream.next_unfiltered().map_err(failed)? {
                 let Unfiltered::Row(row) = next else { continue };
                 self.saw(row.liveness().timestamp);
                 self.saw(row.deletion().timestamp);
@@ -186,7 +185,13 @@ fn too_many_columns(keyspace: &str, table: &str, count: usize) -> String {
 }
 
 fn unreadable(what: impl std::fmt::Display) -> DatabaseError {
-    DatabaseError::Server(format!("the stored schema cannot be understood: {what}"))
+    let message = format!("the stored schema cannot be understood: {what}");
+    DatabaseError::SchemaCorrupt { message, cause: None }
+}
+
+fn unreadable_in(what: impl std::fmt::Display, error: impl Into<DatabaseError>) -> DatabaseError {
+    let definition = format_args!("the stored schema cannot be understood: {what}");
+    DatabaseError::schema_corrupt_in(definition, error)
 }
 
 /// A user type as stored: its fields' types are text until the types they name are known.
@@ -248,7 +253,7 @@ fn resolve_user_type(raw: &RawType, keyspace: &Keyspace) -> Result<UserType> {
 }
 
 fn resolve_text(text: &str, keyspace: &Keyspace) -> Result<cassette_rows::DataType> {
-    let raw = cassette_cql::parse_type(text).map_err(|error| unreadable(format!("{text}: {error}")))?;
+    let raw = cassette_cql::parse_type(text).map_err(|error| unreadable_in(text, error))?;
     resolve_type(&raw, TypeUse { keyspace: &keyspace.name, types: &keyspace.types })
 }
 
@@ -309,7 +314,8 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
         }
         let name = row.clustering_text(0).ok_or_else(|| unreadable("a table without name"))?;
         let key = (keyspace.to_owned(), name.to_owned());
-        let unreadable = |what: &str| unreadable(format!("table {keyspace}.{name}: {what}"));
+        let table = format!("table {keyspace}.{name}");
+        let unreadable = |what: &str| unreadable(format_args!("{table}: {what}"));
         let id = row.uuid("id").ok_or_else(|| unreadable("no id"))?;
         let Some(columns) = take_columns(&key, &mut problems) else { return Ok(()) };
         let flags = row.text_list("flags");
@@ -317,7 +323,7 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
         if flags.is_some() && !has_flag("compound") {
             return Err(unreadable("COMPACT STORAGE is not supported"));
         }
-        let params = load_params(&row).map_err(|error| unreadable(&error.to_string()))?;
+        let params = load_params(&row).map_err(|error| unreadable_in(&table, error))?;
         let dropped: BTreeMap<_, _> = dropped.remove(&key).unwrap_or_default().into_iter().collect();
         // Dropped columns need ids too, unless their names are in use again.
         let in_use: HashSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
@@ -339,10 +345,11 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
         }
         let name = row.clustering_text(0).ok_or_else(|| unreadable("a view without name"))?;
         let key = (keyspace.to_owned(), name.to_owned());
-        let unreadable = |what: &str| unreadable(format!("view {keyspace}.{name}: {what}"));
+        let view = format!("view {keyspace}.{name}");
+        let unreadable = |what: &str| unreadable(format_args!("{view}: {what}"));
         let id = row.uuid("id").ok_or_else(|| unreadable("no id"))?;
         let Some(columns) = take_columns(&key, &mut problems) else { return Ok(()) };
-        let params = load_params(&row).map_err(|error| unreadable(&error.to_string()))?;
+        let params = load_params(&row).map_err(|error| unreadable_in(&view, error))?;
         let base = row.text("base_table_name").ok_or_else(|| unreadable("no base table"))?.to_owned();
         let include_all = row.boolean("include_all_columns").unwrap_or(false);
         if columns.len() > TableMetadata::COLUMNS_MAX {
@@ -438,8 +445,8 @@ fn load_column(keyspace: &Keyspace, row: &StoredRow<'_>) -> Result<(String, Colu
         return Err(unreadable(format!("a column of keyspace {}", keyspace.name)));
     };
     let data_type = resolve_text(text, keyspace)
-        .map_err(|error| unreadable(format!("column {}.{table}.{name}: {error}", keyspace.name)))?;
-    Ok((table, ColumnMetadata { name, kind, position, data_type, reversed, id: ColumnId(u16::MAX) }))
+        .map_err(|error| unreadable_in(format_args!("column {}.{table}.{name}", keyspace.name), error))?;
+    Ok((table, ColumnMetadata { reversed, ..ColumnMetadata::new(name, kind, position, data_type) }))
 }
 
 fn load_dropped_column(keyspace: &Keyspace, row: &StoredRow<'_>) -> Result<(String, String, DroppedColumn)> {
@@ -452,8 +459,9 @@ fn load_dropped_column(keyspace: &Keyspace, row: &StoredRow<'_>) -> Result<(Stri
     let Some((table, name, kind, dropped_time, text)) = load() else {
         return Err(unreadable(format!("a dropped column of keyspace {}", keyspace.name)));
     };
-    let data_type = resolve_text(text, keyspace)
-        .map_err(|error| unreadable(format!("dropped column {}.{table}.{name}: {error}", keyspace.name)))?;
+    let data_type = resolve_text(text, keyspace).map_err(|error| {
+        unreadable_in(format_args!("dropped column {}.{table}.{name}", keyspace.name), error)
+    })?;
     let dropped_at = dropped_time.saturating_mul(1000);
     Ok((table, name, DroppedColumn { data_type, kind, dropped_at }))
 }

@@ -1,17 +1,17 @@
 //! `system.built_views` and `system.view_builds_in_progress`: how far views are built, for the next start.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use cassette_engine::{Engine, KeyRange, Mutation};
-use cassette_rows::{Selection, Token, Unfiltered};
+use cassette_engine::{Engine, Mutation};
+use cassette_rows::Token;
 
 use crate::basics::error::{DatabaseError, Result};
 use crate::schema::catalog::{Catalog, KeyspaceKind};
-use crate::schema::system::encode::{self, StoredRow};
+use crate::schema::system::encode;
 use crate::schema::system::{BUILT_VIEWS, SYSTEM, VIEW_BUILDS};
 use crate::schema::views::View;
 use crate::store::Store;
+use crate::store::build_notes;
 use crate::store::build_state::BuildStates;
 
 /// Cassandra's least token, which stands before the first and behind the last.
@@ -82,8 +82,8 @@ pub(crate) fn load(
     states: &BuildStates,
     now: u32,
 ) -> Result<Vec<Arc<View>>> {
-    let built = notes(engine, catalog, BUILT_VIEWS, now, |_| Some((Token(0), 0)))?;
-    let begun = notes(engine, catalog, VIEW_BUILDS, now, |row| {
+    let built = build_notes::read(engine, catalog, BUILT_VIEWS, now, |_| Some(()))?;
+    let begun = build_notes::read(engine, catalog, VIEW_BUILDS, now, |row| {
         Some((Token(row.text("last_token")?.parse().ok()?), row.long("keys_built").unwrap_or(0)))
     })?;
     let mut unbuilt = Vec::new();
@@ -98,41 +98,11 @@ pub(crate) fn load(
             match begun.get(&name).filter(|_| keyspace.params.durable_writes) {
                 Some(done) => states.view(view).set_done(Some(*done)),
                 None => engine.truncate(view.table.id).map_err(|error| {
-                    DatabaseError::Server(format!("cannot empty view {}: {error}", view.name()))
+                    DatabaseError::storage_after(format_args!("cannot empty view {}", view.name()), error)
                 })?,
             }
             unbuilt.push(view.clone());
         }
     }
     Ok(unbuilt)
-}
-
-type Notes = HashMap<(String, String), (Token, i64)>;
-
-fn notes(
-    engine: &Engine,
-    catalog: &Catalog,
-    name: &str,
-    now: u32,
-    read: impl Fn(&StoredRow<'_>) -> Option<(Token, i64)>,
-) -> Result<Notes> {
-    let failed = |error: String| DatabaseError::Server(format!("cannot read {SYSTEM}.{name}: {error}"));
-    let mut notes = HashMap::new();
-    let Some(table) = catalog.table(SYSTEM, name) else { return Ok(notes) };
-    let mut stream = engine
-        .scan(table.id, &KeyRange::ALL, &Selection::all())
-        .map_err(|error| failed(error.to_string()))?;
-    while let Some(header) = stream.next_partition().map_err(|error| failed(error.to_string()))? {
-        let keyspace = String::from_utf8_lossy(header.key.key()).into_owned();
-        while let Some(next) = stream.next_unfiltered().map_err(|error| failed(error.to_string()))? {
-            let Unfiltered::Row(row) = next else { continue };
-            let stored = StoredRow { table, row: &row, now };
-            if let (Some(view), Some(note), true) =
-                (stored.clustering_text(0), read(&stored), row.is_live(now))
-            {
-                notes.insert((keyspace.clone(), view.to_owned()), note);
-            }
-        }
-    }
-    Ok(notes)
 }
