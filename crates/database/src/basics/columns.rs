@@ -1,4 +1,4 @@
-//! The values of columns in rows, and the order in which columns are shown.
+//! Values of columns in rows, and the order in which results list columns.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use cassette_rows::schema::compare_column_names;
 use cassette_rows::types::collection;
 use cassette_rows::{ColumnMetadata, DataType, Row, TableMetadata};
 
-/// The value of a static or regular column at `now` (seconds since 1970): a complex one put together. `None` if it has
-/// none.
+/// Returns the value of a static or regular column at `now` (seconds since 1970), or `None` if it
+/// has none. The cells of a complex column are serialized into one collection.
 pub(crate) fn value_of<'r>(row: &'r Row, column: &ColumnMetadata, now: u32) -> Option<Cow<'r, [u8]>> {
     if column.data_type == DataType::Counter {
         let cell = row.cell(column.id).filter(|cell| cell.is_live(now))?;
@@ -42,7 +42,8 @@ pub(crate) fn value_of<'r>(row: &'r Row, column: &ColumnMetadata, now: u32) -> O
     Some(Cow::Owned(out))
 }
 
-/// The columns of `SELECT *`: key, clustering, static and regular ones, the last two each by name (see [`compare_column_names`]).
+/// Returns the columns of `SELECT *`: partition key, clustering, static and regular columns. The
+/// last two groups are sorted by name (see [`compare_column_names`]).
 pub(crate) fn wildcard(table: &TableMetadata) -> Vec<Arc<ColumnMetadata>> {
     let mut statics: Vec<_> = table.static_columns().cloned().collect();
     let mut regulars: Vec<_> = table.regular_columns().cloned().collect();

@@ -1,4 +1,4 @@
-//! What a statement can fail with, and the code it answers with.
+//! Errors of statements, and their codes in the native protocol.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,9 +11,10 @@ use cassette_rows::{Interrupted, StorageError};
 
 use crate::basics::request::Consistency;
 
-/// Why a statement failed. Texts are Cassandra's where people or drivers know them.
+/// The error of a failed statement. Messages that drivers or tools depend on are Cassandra's.
 ///
-/// [`kind`](Self::kind) tells what to do about it, and [`source`](std::error::Error::source) what caused it.
+/// [`kind`](Self::kind) classifies the error by how to respond to it, and
+/// [`source`](std::error::Error::source) returns its cause.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatabaseError {
@@ -43,19 +44,19 @@ pub enum DatabaseError {
     /// closing, or in maintenance.
     #[error("{message}")]
     Storage {
-        /// What was attempted, and why it failed.
+        /// The attempted operation, followed by the message of the cause.
         message: String,
         /// The engine's error.
         #[source]
         cause: Cause,
     },
-    /// The request is none that its protocol allows.
+    /// The request violates the protocol.
     #[error("{0}")]
     Protocol(String),
     /// The statement writes, and the database is open for reading only.
     #[error("the database is open for reading only")]
     ReadOnly,
-    /// Too much is in flight; later it may succeed.
+    /// Too many requests are in progress; the request may succeed later.
     #[error("{0}")]
     Overloaded(String),
     /// A TRUNCATE failed or timed out.
@@ -67,92 +68,93 @@ pub enum DatabaseError {
         #[source]
         cause: Option<Cause>,
     },
-    /// A read failed below: a corrupt or unreadable file.
+    /// A read failed in the storage engine: a file is corrupt or unreadable.
     #[error("{message}")]
     ReadFailure {
-        /// The level asked for.
+        /// The requested consistency level.
         consistency: Consistency,
-        /// Which file, and what is wrong with it.
+        /// The file and its damage.
         message: String,
-        /// The engine's error, if it is one.
+        /// The engine's error, if it caused the failure.
         #[source]
         cause: Option<Cause>,
     },
     /// A read took longer than its timeout.
     #[error("{message}")]
     ReadTimeout {
-        /// The requested level.
+        /// The requested consistency level.
         consistency: Consistency,
         /// Cassandra's text.
         message: String,
     },
-    /// A write took longer than its timeout. It has been applied whole or not at all; of a batch of counters each
-    /// partition has.
+    /// A write took longer than its timeout. It was applied as a whole or not at all; a counter
+    /// batch is atomic only per partition.
     #[error("{message}")]
     WriteTimeout {
-        /// The requested level; of a conditional write that of its serial phase.
+        /// The requested consistency level; for a conditional write, the level of its serial phase.
         consistency: Consistency,
-        /// What kind of write it was.
+        /// The kind of write.
         write_type: WriteType,
         /// Cassandra's text.
         message: String,
     },
-    /// The request was interrupted for another reason than its timeout, and nothing was changed.
+    /// The request was interrupted for a reason other than its timeout. Nothing was changed.
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
     /// A guardrail ended a read.
     #[error("Operation failed - {message}: {} from /{address}:7000", reason.name())]
     ReadAborted {
-        /// The level of the read.
+        /// The consistency level of the read.
         consistency: Consistency,
-        /// Which kind of guardrail it was.
+        /// The kind of guardrail.
         reason: AbortReason,
-        /// What it came across, in Cassandra's words.
+        /// The violation, in Cassandra's words.
         message: String,
-        /// Whether rows had been read, and were too many to be sent.
+        /// Whether rows were read, and were too large to be sent.
         data_present: bool,
         /// The address of this node.
         address: IpAddr,
     },
-    /// The thread may not wait for a disk ([`without_waiting`](crate::without_waiting)), and would have to. Nothing was done.
+    /// The request would have to wait for a disk, which its thread must not do
+    /// ([`without_waiting`](crate::without_waiting)). Nothing was changed.
     #[error("the request would have to wait for a disk")]
     WouldBlock,
-    /// A function failed at what it was given.
+    /// A function failed for its arguments.
     #[error("{message}")]
     FunctionFailure {
         /// The function's keyspace.
         keyspace: String,
-        /// The function.
+        /// The function's name.
         function: String,
         /// The types of its arguments.
         argument_types: Vec<String>,
-        /// What went wrong.
+        /// The reason.
         message: String,
     },
-    /// A write failed below: nothing of it was applied.
+    /// A write failed in the storage engine. Nothing of it was applied.
     #[error("{message}")]
     WriteFailure {
-        /// The level asked for.
+        /// The requested consistency level.
         consistency: Consistency,
-        /// What kind of write it was.
+        /// The kind of write.
         write_type: WriteType,
-        /// What was attempted, and why it failed.
+        /// The attempted operation and the reason of its failure.
         message: String,
-        /// The engine's error, if it is one.
+        /// The engine's error, if it caused the failure.
         #[source]
         cause: Option<Cause>,
     },
-    /// The text is no CQL.
+    /// The text is not valid CQL.
     #[error("{message}")]
     Syntax {
-        /// What is wrong, in Cassandra's words.
+        /// The reason, in Cassandra's words.
         message: String,
         /// The line of the offending token, counted from 1.
         line: Option<u32>,
-        /// Its column in that line, counted from 0.
+        /// The column of the token in that line, counted from 0.
         column: Option<u32>,
     },
-    /// The client may not do this.
+    /// The client lacks the permission.
     #[error("{0}")]
     Unauthorized(String),
     /// The statement is understood and cannot be executed.
@@ -162,34 +164,35 @@ pub enum DatabaseError {
     /// snapshot that exists, an import of other data.
     #[error("{0}")]
     Refused(#[source] Cause),
-    /// The statement asks for a configuration that cannot be.
+    /// The statement contains an invalid option.
     #[error("{0}")]
     Config(String),
-    /// A keyspace or table to create is there already.
+    /// The keyspace or table to create already exists.
     #[error("{}", already_exists(keyspace, table))]
     AlreadyExists {
-        /// The keyspace.
+        /// The name of the keyspace.
         keyspace: String,
-        /// The table; empty when it is the keyspace that exists.
+        /// The name of the table; empty if a keyspace was to be created.
         table: String,
     },
-    /// No statement with this id is prepared.
+    /// No prepared statement has this id.
     #[error(
         "Prepared query with ID {} not found (either the query was not prepared on this host (maybe the host has been restarted?) or you have prepared too many queries and it has been evicted from the internal cache)",
         hex(id)
     )]
     Unprepared {
-        /// The id asked for.
+        /// The requested id.
         id: Vec<u8>,
     },
 }
 
-/// The storage engine's error below a [`DatabaseError`]. Two are equal if their texts are.
+/// The storage engine's error that caused a [`DatabaseError`]. Two causes are equal if their
+/// messages are.
 #[derive(Debug, Clone)]
 pub struct Cause(Arc<EngineError>);
 
 impl Cause {
-    /// The engine's error.
+    /// Returns the engine's error.
     pub fn engine_error(&self) -> &EngineError {
         &self.0
     }
@@ -224,19 +227,19 @@ impl Eq for Cause {}
 /// A result with a [`DatabaseError`].
 pub type Result<T, E = DatabaseError> = std::result::Result<T, E>;
 
-/// Why a guardrail ended a read: Cassandra's `RequestFailureReason`.
+/// The guardrail that ended a read: Cassandra's `RequestFailureReason`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AbortReason {
-    /// It scanned more tombstones than it may.
+    /// The read scanned too many tombstones.
     TooManyTombstones,
-    /// It read more bytes than it may.
+    /// The read returned too many bytes.
     ReadSize,
-    /// It searched more SSTables of indexes than it may.
+    /// The read searched too many SSTables of indexes.
     TooManyIndexes,
 }
 
 impl AbortReason {
-    /// The name in messages.
+    /// Returns the name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::TooManyTombstones => "READ_TOO_MANY_TOMBSTONES",
@@ -245,7 +248,7 @@ impl AbortReason {
         }
     }
 
-    /// The code on the wire, from protocol version 5 on.
+    /// Returns the code in the native protocol, from version 5 on.
     pub fn code(self) -> u16 {
         match self {
             Self::TooManyTombstones => 1,
@@ -255,10 +258,10 @@ impl AbortReason {
     }
 }
 
-/// What kind of write failed.
+/// The kind of a failed write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WriteType {
-    /// One statement.
+    /// A single statement.
     Simple,
     /// A logged batch.
     Batch,
@@ -266,12 +269,13 @@ pub enum WriteType {
     UnloggedBatch,
     /// A conditional statement.
     Cas,
-    /// Increments of counters.
+    /// Counter increments.
     Counter,
 }
 
 impl WriteType {
-    /// The type of a batch, which is that of its conditional statements or counters if it has any.
+    /// Returns the write type of a batch: that of its conditional statements or counters, if it has
+    /// any.
     pub(crate) fn of_batch(kind: BatchKind, is_conditional: bool, has_counters: bool) -> Self {
         match kind {
             _ if is_conditional => Self::Cas,
@@ -281,7 +285,7 @@ impl WriteType {
         }
     }
 
-    /// The name on the wire.
+    /// Returns the name in the native protocol.
     pub fn name(self) -> &'static str {
         match self {
             Self::Simple => "SIMPLE",
@@ -294,7 +298,7 @@ impl WriteType {
 }
 
 impl DatabaseError {
-    /// The native protocol's error code.
+    /// Returns the error code in the native protocol.
     pub fn code(&self) -> i32 {
         match self {
             Self::Server(_)
@@ -319,12 +323,12 @@ impl DatabaseError {
         }
     }
 
-    /// A [`DatabaseError::Invalid`].
+    /// Returns a [`DatabaseError::Invalid`].
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid(message.into())
     }
 
-    /// The error with the name of the value that is wrong in front.
+    /// Prefixes the message of an invalid value with the value's name.
     pub(crate) fn in_value(self, name: &str) -> Self {
         match self {
             Self::Invalid(text) => Self::Invalid(format!("{name}: {text}")),
@@ -332,7 +336,7 @@ impl DatabaseError {
         }
     }
 
-    /// What a failed read answers with.
+    /// Returns the error of a failed read.
     pub fn read_failure(consistency: Consistency, error: StorageError) -> Self {
         match error {
             StorageError::WouldBlock { .. } => Self::WouldBlock,
@@ -344,7 +348,7 @@ impl DatabaseError {
         }
     }
 
-    /// The error of a write that the engine refused or did not begin.
+    /// Returns the error of a write that the engine rejected before applying any of it.
     pub(crate) fn write_failure(
         consistency: Consistency,
         write_type: WriteType,
@@ -358,14 +362,14 @@ impl DatabaseError {
         Self::WriteFailure { consistency, write_type, message, cause: Some(error.into()) }
     }
 
-    /// A [`DatabaseError::Storage`] with the text of the engine.
+    /// Returns a [`DatabaseError::Storage`] with the engine's message.
     pub(crate) fn storage(error: impl Into<EngineError>) -> Self {
         let error = error.into();
         Self::Storage { message: error.to_string(), cause: error.into() }
     }
 
-    /// A [`DatabaseError::Storage`] that says what was attempted: `cannot open t: …`; that the
-    /// request was interrupted, if that is the error.
+    /// Returns a [`DatabaseError::Storage`] with the attempted operation before the engine's
+    /// message: `cannot open t: …`. An interruption becomes [`DatabaseError::Interrupted`].
     pub(crate) fn storage_in(attempted: impl std::fmt::Display, error: impl Into<EngineError>) -> Self {
         match error.into() {
             EngineError::Interrupted(reason) => Self::Interrupted(reason),
@@ -403,12 +407,12 @@ impl DatabaseError {
         }
     }
 
-    /// A [`DatabaseError::Syntax`] without a place.
+    /// Returns a [`DatabaseError::Syntax`] without a position.
     pub(crate) fn syntax(message: String) -> Self {
         Self::Syntax { message, line: None, column: None }
     }
 
-    /// What a statement answers with when the engine cannot read for it.
+    /// Returns the error of a statement whose read failed in the engine.
     pub(crate) fn of_read(consistency: Consistency, error: EngineError) -> Self {
         match error {
             EngineError::UnknownTable(_) => Self::Refused(error.into()),
@@ -417,7 +421,8 @@ impl DatabaseError {
         }
     }
 
-    /// That a feature is not there yet: `Materialized views are not supported yet`.
+    /// Returns the error of an unsupported feature:
+    /// `Materialized views are not supported by Cassette yet`, where `what` includes the verb.
     pub(crate) fn not_supported(what: impl std::fmt::Display) -> Self {
         Self::Invalid(format!("{what} not supported by Cassette yet"))
     }

@@ -1,7 +1,7 @@
-//! Figures of requests: how many of each kind, how long they took, how many failed.
+//! Metrics of requests: counts, latencies and failures by kind.
 //!
-//! Names and kinds are those of Cassandra's `ClientRequest`, `CQL` and `Batch` metrics. What a table did for them is in the
-//! engine's [`TableMetrics`](cassette_engine::metrics::TableMetrics).
+//! Names and kinds are those of Cassandra's `ClientRequest`, `CQL` and `Batch` metrics. The engine
+//! counts the operations on each table in [`TableMetrics`](cassette_engine::metrics::TableMetrics).
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use cassette_engine::metrics::{BusyCounter, Counter, Histogram};
 
 use crate::basics::error::DatabaseError;
 
-/// Figures of all requests since the database was opened.
+/// Metrics of all requests since the database was opened.
 #[derive(Debug)]
 pub struct RequestMetrics {
-    /// SELECTs of partitions that they name.
+    /// SELECTs of named partitions.
     pub read: RequestFigures,
     /// SELECTs over ranges of partitions.
     pub range: RequestFigures,
@@ -23,11 +23,12 @@ pub struct RequestMetrics {
     pub cas_read: RequestFigures,
     /// Modifications and batches with conditions.
     pub cas_write: RequestFigures,
-    /// Writes that changed materialized views: finding out what changes in these, and writing it with the rest.
+    /// Writes that changed materialized views. The latency covers computing the changes of the
+    /// views and writing them with the base rows.
     pub view_write: RequestFigures,
-    /// Prepared statements that were executed, in batches too.
+    /// Prepared statements that were executed, including those in batches.
     pub prepared_executed: BusyCounter,
-    /// Statements that were executed from their text.
+    /// Statements that were executed from text.
     pub regular_executed: BusyCounter,
     /// Partitions changed by each logged batch.
     pub partitions_per_logged_batch: Histogram,
@@ -37,20 +38,20 @@ pub struct RequestMetrics {
     pub partitions_per_counter_batch: Histogram,
 }
 
-/// Figures of requests of one kind.
+/// Metrics of one kind of request.
 #[derive(Debug)]
 pub struct RequestFigures {
-    /// How long they took, microseconds.
+    /// Latency, microseconds.
     pub latency: Histogram,
-    /// Those that took longer than their timeout.
+    /// Requests that exceeded their timeout.
     pub timeouts: Counter,
-    /// Those that failed for no fault of the client's, and reads that a guardrail ended.
+    /// Requests that failed for reasons other than invalid input, and reads that a guardrail ended.
     pub failures: Counter,
-    /// Those that were refused because of what they asked.
+    /// Requests that were rejected as invalid.
     pub invalid: Counter,
 }
 
-/// The kinds of requests that are told apart.
+/// The kinds of requests with separate metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     Read,
@@ -91,7 +92,7 @@ impl Default for RequestMetrics {
 }
 
 impl RequestMetrics {
-    /// The kinds by the names of Cassandra's metrics.
+    /// Returns the kinds with the names of Cassandra's metrics.
     pub fn by_name(&self) -> [(&'static str, &RequestFigures); 6] {
         [
             ("Read", &self.read),
@@ -103,7 +104,7 @@ impl RequestMetrics {
         ]
     }
 
-    /// Counts a request that took `time`.
+    /// Records a request that took `time`.
     pub(crate) fn record<T>(&self, kind: RequestKind, time: Duration, outcome: &Result<T, DatabaseError>) {
         let figures = match kind {
             RequestKind::Read => &self.read,
@@ -115,7 +116,7 @@ impl RequestMetrics {
         };
         match outcome {
             Ok(_) => {}
-            // It comes again.
+            // The request is retried on another thread and counted then.
             Err(DatabaseError::WouldBlock) => return,
             Err(DatabaseError::ReadTimeout { .. } | DatabaseError::WriteTimeout { .. }) => {
                 figures.timeouts.add(1)
@@ -130,7 +131,7 @@ impl RequestMetrics {
         figures.latency.record_latency(time);
     }
 
-    /// Counts a batch that changed so many partitions.
+    /// Records a batch that changed `partitions` partitions.
     pub(crate) fn record_batch(&self, kind: BatchKind, partitions: usize) {
         let histogram = match kind {
             BatchKind::Logged => &self.partitions_per_logged_batch,
@@ -140,8 +141,8 @@ impl RequestMetrics {
         histogram.record(partitions as u64);
     }
 
-    /// Brings recent figures up to date. `now` is monotonic time. To be called every few seconds; where nobody does, the
-    /// figures are still right, but rates are averages since they were last looked at.
+    /// Updates moving averages. `now` is monotonic time. Expected every few seconds; without these
+    /// calls, counts remain exact, and rates are averages since the last call.
     pub fn tick(&self, now: Duration) {
         for (_, figures) in self.by_name() {
             figures.latency.tick(now);
@@ -190,7 +191,7 @@ mod tests {
         session.execute("SELECT * FROM ks.t", ()).unwrap();
         let serial = StatementOptions { consistency: Consistency::Serial, ..StatementOptions::default() };
         session.execute_with("SELECT * FROM ks.t WHERE k = 1", (), &serial).unwrap();
-        // What is virtual, or no request for data, is not counted.
+        // Virtual tables and statements that access no data are not counted.
         session.execute("SELECT * FROM system_views.settings", ()).unwrap();
         session.execute("USE ks", ()).unwrap();
         assert_eq!(counts(), [1, 1, 2, 1, 1, 0]);
@@ -216,7 +217,7 @@ mod tests {
              PRIMARY KEY (v, k)",
             "INSERT INTO ks.t (k, v) VALUES (1, 1)",
             "UPDATE ks.t SET v = 2 WHERE k = 1",
-            // No row of the view comes of these.
+            // These writes produce no row of the view.
             "INSERT INTO ks.t (k) VALUES (2)",
             "INSERT INTO ks.other (k, v) VALUES (1, 1)",
         ] {

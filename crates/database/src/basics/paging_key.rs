@@ -1,7 +1,8 @@
-//! The key that paging states are authenticated with.
+//! The key that authenticates paging states.
 //!
-//! Clients keep paging states and send them back: without authentication a forged one would choose where a read goes
-//! on. The key belongs to the data directory, so that states hold across restarts:
+//! Clients store paging states and send them back. Without authentication, a forged state could
+//! direct a read to any position. The key belongs to the data directory, so states remain valid
+//! across restarts:
 //!
 //! ```text
 //! <data_dir>/paging_key    "CASSPKEY", 32 random bytes, u32 crc32 of all before      big-endian
@@ -20,7 +21,7 @@ use crate::basics::error::{DatabaseError, Result};
 
 const MAGIC: &[u8; 8] = b"CASSPKEY";
 const FILE_NAME: &str = "paging_key";
-/// Bytes of a tag: as many as nobody can guess, of the 32 that HMAC-SHA256 gives.
+/// The length of a tag in bytes. HMAC-SHA256 is truncated from 32 bytes; 16 resist guessing.
 pub(crate) const TAG_LENGTH: usize = 16;
 
 /// The key of a data directory.
@@ -33,8 +34,8 @@ impl fmt::Debug for PagingKey {
 }
 
 impl PagingKey {
-    /// Reads the key of the data directory, or makes one. The directory must be locked. A damaged key is replaced:
-    /// clients that are between two pages then begin again.
+    /// Reads the key of the data directory, or creates one. The directory must be locked. A damaged
+    /// key is replaced, which invalidates the paging states of clients.
     ///
     /// # Errors
     /// Server, if the file can be neither read nor written.
@@ -53,7 +54,7 @@ impl PagingKey {
                 ),
             }
         }
-        // Version 4 UUIDs are random but for six bits each.
+        // Version 4 UUIDs are random except for six bits each.
         let mut key = [0; 32];
         let (first, second) = key.split_at_mut(16);
         first.copy_from_slice(Uuid::new_v4().as_bytes());
@@ -79,7 +80,7 @@ impl PagingKey {
         tag
     }
 
-    /// Whether a tag is that of a state within a scope. Takes the same time wherever they differ.
+    /// Returns whether a tag is that of a state within a scope, in constant time.
     pub fn verifies(&self, scope: &PagingScope, state: &[u8], tag: &[u8; TAG_LENGTH]) -> bool {
         self.mac(scope, state).verify_truncated_left(tag).is_ok()
     }
@@ -96,12 +97,12 @@ fn decode(content: &[u8]) -> Option<&[u8; 32]> {
     (crc32fast::hash(checked) == u32::from_be_bytes(*checksum)).then_some(key)?.try_into().ok()
 }
 
-/// What a paging state belongs to.
+/// The statement and table that a paging state belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PagingScope {
     /// The table's id.
     pub table: Uuid,
-    /// The digest of the statement's text, the same however and whenever it is prepared.
+    /// The digest of the statement's text, which is independent of when and how it is prepared.
     pub statement: [u8; 16],
 }
 

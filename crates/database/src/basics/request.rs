@@ -1,19 +1,20 @@
-//! What comes with a statement: values and options.
+//! The values and options of a request.
 
 use bytes::Bytes;
 pub use cassette_rows::Consistency;
 
 use crate::basics::error::{DatabaseError, Result};
 
-/// What Cassandra lets statements have of the consistency levels.
+/// Cassandra's rules for consistency levels of statements.
 pub(crate) trait ConsistencyRules {
-    /// Refuses what a SELECT cannot have.
+    /// Rejects levels that a SELECT cannot have.
     fn validate_for_read(self) -> Result<()>;
-    /// Refuses what an unconditional write cannot have.
+    /// Rejects levels that an unconditional write cannot have.
     fn validate_for_write(self) -> Result<()>;
-    /// Refuses what a conditional write cannot have, `serial` being the level of its serial phase.
+    /// Rejects levels that a conditional write cannot have; `serial` is the level of its serial
+    /// phase.
     fn validate_for_conditional(self, serial: Consistency) -> Result<()>;
-    /// Refuses what a write of counters in `table` cannot have.
+    /// Rejects levels that a counter write of `table` cannot have.
     fn validate_for_counters(self, table: &str) -> Result<()>;
 }
 
@@ -61,36 +62,36 @@ impl ConsistencyRules for Consistency {
     }
 }
 
-/// What a request says beside the statement and its values.
+/// The options of a request, without its statement and values.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StatementOptions {
     /// The consistency level.
     pub consistency: Consistency,
-    /// The level of the serial phase of a conditional statement; SERIAL when not given.
+    /// The level of the serial phase of a conditional statement; SERIAL by default.
     pub serial_consistency: Option<Consistency>,
-    /// Rows a page; no paging if absent, zero or negative.
+    /// The number of rows of a page; no paging if absent, zero or negative.
     pub page_size: Option<i32>,
-    /// Where to go on, as an earlier page said.
+    /// The position after an earlier page.
     pub paging_state: Option<Bytes>,
-    /// Write time in microseconds for statements that do not say theirs.
+    /// The write timestamp in microseconds of statements without USING TIMESTAMP.
     pub timestamp: Option<i64>,
-    /// What to take for "now" (seconds since 1970) in expiring and testing for expiry.
+    /// The current time (seconds since 1970) for TTLs and expiration, instead of the clock's.
     pub now_in_seconds: Option<u32>,
-    /// The keyspace to resolve names in, instead of the session's.
+    /// The keyspace for unqualified names, instead of the session's.
     pub keyspace: Option<String>,
-    /// Whether it belongs to a program that is part of the database, to which guardrails on the size of batches and on
-    /// tombstones do not apply.
+    /// Whether the request is internal to the database and exempt from the guardrails on batch
+    /// sizes and tombstones.
     pub is_internal: bool,
 }
 
 /// One bound value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BoundValue<'a> {
-    /// Deletes what it is bound to.
+    /// Null: deletes the column.
     Null,
-    /// Leaves what it is bound to as it is.
+    /// Unset: leaves the column unchanged.
     Unset,
-    /// The value's bytes, not yet checked.
+    /// The bytes of the value, not yet validated.
     Set(&'a [u8]),
 }
 
@@ -100,12 +101,12 @@ impl<'a> From<Option<&'a [u8]>> for BoundValue<'a> {
     }
 }
 
-/// The values that come with one statement: by position, or by name.
+/// The values of one statement, by position or by name.
 #[derive(Debug, Clone, Copy)]
 pub struct Values<'a> {
     /// The values.
     pub values: &'a [BoundValue<'a>],
-    /// As many names as values, or `None` for values by position.
+    /// The name of each value, or `None` for values by position.
     pub names: Option<&'a [&'a str]>,
 }
 
@@ -113,15 +114,15 @@ impl<'a> Values<'a> {
     /// No values.
     pub const NONE: Values<'static> = Values { values: &[], names: None };
 
-    /// Values by position.
+    /// Returns values by position.
     pub const fn positional(values: &'a [BoundValue<'a>]) -> Self {
         Self { values, names: None }
     }
 
-    /// The values in the order of the markers called `markers`, as many as there are markers.
+    /// Returns the values in the order of `markers`, as many as there are markers.
     ///
     /// # Errors
-    /// Too many or too few values, or a name that is missing, with Cassandra's texts.
+    /// Returns Cassandra's messages for too many or too few values, and for a missing name.
     pub(crate) fn in_marker_order<'m>(
         &self,
         markers: impl ExactSizeIterator<Item = &'m str>,

@@ -1,4 +1,4 @@
-//! What a statement answers: rows pushed into a sink, and an outcome.
+//! The response to a statement: rows pushed into a sink, and an outcome.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
@@ -12,40 +12,40 @@ use crate::basics::error::Result;
 /// A column of a result, or a bind marker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnSpec {
-    /// The keyspace of its table.
+    /// The keyspace of the table.
     pub keyspace: Arc<str>,
-    /// Its table.
+    /// The name of the table.
     pub table: Arc<str>,
-    /// The column's name or alias, or the bind marker's.
+    /// The name or alias of the column, or the name of the bind marker.
     pub name: Arc<str>,
-    /// The type of its values.
+    /// The type of the values.
     pub data_type: DataType,
 }
 
 impl ColumnSpec {
-    /// A value of the column or marker as a CQL literal.
+    /// Returns a value of the column or marker as a CQL literal.
     pub fn literal(&self, bytes: Option<&[u8]>) -> String {
         cassette_cql::values::text::to_literal(&self.data_type, bytes)
     }
 }
 
-/// The columns of a result in order. Made once a plan and shared by all its executions.
+/// The columns of a result in order. Created once for each plan and shared by its executions.
 #[derive(Debug)]
 pub struct ResultMetadata {
-    /// The columns.
     pub columns: Vec<ColumnSpec>,
     id: OnceLock<[u8; 16]>,
     derived: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 impl ResultMetadata {
-    /// Metadata of these columns.
+    /// Returns the metadata of these columns.
     pub fn new(columns: Vec<ColumnSpec>) -> Arc<Self> {
         Arc::new(Self { columns, id: OnceLock::new(), derived: OnceLock::new() })
     }
 
-    /// Changes whenever the columns do: what v5 clients compare. Made at the first call: conditional statements have columns made for each
-    /// answer, whose id nobody asks for in v4.
+    /// Returns the result metadata id of protocol v5, which changes whenever the columns do.
+    /// Computed at the first call: conditional statements create metadata for each response, and v4
+    /// does not use the id.
     pub fn id(&self) -> &[u8; 16] {
         self.id.get_or_init(|| {
             let mut digest = Md5::new();
@@ -59,51 +59,53 @@ impl ResultMetadata {
         })
     }
 
-    /// What the caller's protocol makes of the columns, made at the first call and kept: the encoded form.
-    /// `None` if an earlier caller keeps another type here.
+    /// Returns a value computed from the columns, such as their encoding in a protocol. It is
+    /// computed at the first call and cached. Returns `None` if an earlier caller cached a value of
+    /// another type.
     pub fn derived<T: Any + Send + Sync>(&self, make: impl FnOnce(&Self) -> T) -> Option<&T> {
         self.derived.get_or_init(|| Box::new(make(self))).downcast_ref()
     }
 }
 
-/// Takes the rows of a result as they are read: the response buffer of a connection, or a set of rows in memory.
+/// Receives the rows of a result while they are read: the response buffer of a connection, or a set
+/// of rows in memory.
 ///
-/// Calls come as `begin (value* end_row)*`, with as many values a row as there are columns. A statement that fails may have
-/// pushed rows already; they are to be thrown away.
+/// The calls are `begin (value* end_row)*`, with one value for each column. A statement that fails
+/// may have pushed rows; the caller discards them.
 pub trait RowSink {
-    /// Comes once, before the first row, also when there are no rows.
+    /// Called once, before the first row, also for results without rows.
     fn begin(&mut self, metadata: &Arc<ResultMetadata>);
 
-    /// The next value of the current row; `None` is null.
+    /// Appends the next value of the current row; `None` is null.
     fn value(&mut self, value: Option<&[u8]>);
 
-    /// The next value of the current row, not null, appended to a buffer by `write`. For values that are put
-    /// together: collections, results of functions.
+    /// Appends the next, non-null value of the current row, which `write` serializes into a buffer.
+    /// Used for computed values: collections, results of functions.
     fn value_with(&mut self, write: &mut dyn FnMut(&mut Vec<u8>));
 
-    /// The current row has all its values.
+    /// Ends the current row.
     ///
     /// # Errors
-    /// If the sink takes no more, which ends the statement.
+    /// If the sink accepts no more rows, which ends the statement.
     fn end_row(&mut self) -> Result<()>;
 
-    /// Whether a page should end here, though it has fewer rows than were asked for.
+    /// Returns whether the page should end although it has fewer rows than requested.
     fn is_full(&self) -> bool {
         false
     }
 }
 
-/// What an executed statement answers.
+/// The outcome of a statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing.
+    /// No result.
     Void,
-    /// Rows, which the sink has.
+    /// Rows, which were pushed into the sink.
     Rows {
-        /// Where the next page begins, if there is one.
+        /// The position of the next page, if there is one.
         paging_state: Option<Bytes>,
     },
-    /// USE chose this keyspace.
+    /// USE set this keyspace.
     SetKeyspace(String),
     /// The schema was changed.
     SchemaChange(SchemaChange),
@@ -112,9 +114,8 @@ pub enum Outcome {
 /// An executed statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Executed {
-    /// The answer.
     pub outcome: Outcome,
-    /// What Cassandra would warn the client of.
+    /// Warnings for the client, with Cassandra's texts.
     pub warnings: Vec<String>,
 }
 
@@ -124,16 +125,16 @@ impl From<Outcome> for Executed {
     }
 }
 
-/// A change of the schema, as clients are told of it.
+/// A schema change as reported to clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SchemaChange {
     /// Created, altered or dropped.
     pub kind: SchemaChangeKind,
-    /// What was.
+    /// The kind of object that changed.
     pub target: SchemaChangeTarget,
-    /// The keyspace, or the one it is in.
+    /// The keyspace that changed, or the keyspace of the object.
     pub keyspace: String,
-    /// The table's or type's name; empty for a keyspace.
+    /// The name of the table or type; empty for a keyspace.
     pub name: String,
 }
 
@@ -146,7 +147,7 @@ pub enum SchemaChangeKind {
     Dropped,
 }
 
-/// What part of the schema changed.
+/// The kind of object that changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the variants say it")]
 pub enum SchemaChangeTarget {

@@ -1,103 +1,104 @@
-//! What a server in front of the database says of itself: virtual tables show it beside what the database knows.
+//! Metrics of the server in front of the database, which virtual tables show beside those of the
+//! database.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// A server's figures.
+/// Provides the metrics of a server.
 pub trait ServerFigures: Send + Sync {
-    /// The clients that are connected.
+    /// Returns the connected clients.
     fn clients(&self) -> Vec<Client>;
 
-    /// The clients that came since the start, or since they were forgotten, also those that have left.
+    /// Returns the clients that have connected since the start or the last
+    /// [`forget_seen_clients`](Self::forget_seen_clients), including disconnected ones.
     fn seen_clients(&self) -> Vec<SeenClient>;
 
-    /// Forgets which clients came.
+    /// Clears the list of [`seen_clients`](Self::seen_clients).
     fn forget_seen_clients(&self);
 
-    /// The requests that have a thread of their own, or wait for one. What memory answers at once is not among them.
+    /// Returns the requests that run on a request thread or wait for one. Requests that were
+    /// answered from memory at once are not included.
     fn running_requests(&self) -> Vec<RunningRequest>;
 
-    /// The threads that requests run on.
+    /// Returns the pool of request threads.
     fn requests(&self) -> Pool;
 
-    /// Requests that were refused because too much was in flight.
+    /// Returns the number of requests that were rejected because too many were in progress.
     fn overloaded(&self) -> u64;
 
-    /// Connections that were refused because there were too many.
+    /// Returns the number of connections that were rejected because there were too many.
     fn connections_refused(&self) -> u64;
 
-    /// Requests, connections and periodic work that ended with a panic.
+    /// Returns the number of requests, connections and periodic tasks that ended in a panic.
     fn panics(&self) -> u64;
 }
 
-/// A connection.
+/// A client connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Client {
-    /// Where it comes from.
+    /// The remote address.
     pub address: SocketAddr,
-    /// As whom it logged in; `None` if nobody asks.
+    /// The user name; `None` without authentication.
     pub username: Option<String>,
     /// `established`, `authenticating` or `ready`.
     pub stage: &'static str,
-    /// The version of the protocol that it speaks.
+    /// The protocol version of the connection.
     pub protocol_version: u8,
-    /// What it said when it came.
+    /// The options of the STARTUP message.
     pub options: BTreeMap<String, String>,
-    /// Requests that it sent.
+    /// The number of requests on this connection.
     pub requests: u64,
-    /// The keyspace that it uses.
+    /// The current keyspace.
     pub keyspace: Option<String>,
 }
 
-/// An address that clients came from.
+/// An address from which clients have connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenClient {
-    /// The version of the protocol that they spoke.
+    /// The protocol version that they used.
     pub protocol_version: u8,
-    /// The address.
     pub address: IpAddr,
-    /// When one came last, milliseconds since 1970.
+    /// The time of the last connection, milliseconds since 1970.
     pub last_seen_millis: i64,
 }
 
-/// A request that has a thread of its own, or waits for one.
+/// A request that runs on a request thread or waits for one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningRequest {
-    /// The thread's name; no two that run have the same.
+    /// The name of the thread, unique among running threads.
     pub thread: String,
-    /// How long it waited for the thread.
+    /// The time that it waited for the thread.
     pub queued: Duration,
-    /// For how long it has had it; zero, if it waits.
+    /// The time that it has been running; zero while it waits.
     pub running: Duration,
-    /// What it is.
+    /// A description of the request.
     pub description: String,
 }
 
-/// Threads that do one kind of work. The names are those of Cassandra's thread pools that do the same.
+/// A thread pool, named after Cassandra's pool for the same work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pool {
-    /// Its name.
     pub name: &'static str,
-    /// Tasks that are running.
+    /// Running tasks.
     pub active: u64,
-    /// Tasks that may run at a time.
+    /// The maximum number of concurrent tasks.
     pub active_max: u64,
-    /// Tasks that wait.
+    /// Waiting tasks.
     pub pending: u64,
-    /// Tasks done.
+    /// Completed tasks.
     pub completed: u64,
-    /// Those who would give the pool a task and are held up because it is full.
+    /// Callers that are blocked because the pool is full.
     pub blocked: u64,
-    /// How often that happened.
+    /// The number of times that a caller was blocked.
     pub blocked_all_time: u64,
 }
 
-/// Figures about prepared statements.
+/// Metrics of prepared statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PreparedFigures {
-    /// How many are kept.
+    /// Cached statements.
     pub count: u64,
-    /// How many were thrown away for new ones.
+    /// Evicted statements.
     pub evicted: u64,
 }

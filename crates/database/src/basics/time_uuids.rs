@@ -1,32 +1,35 @@
-//! Time UUIDs in the order they are asked for: `now()`, and the paths of list elements.
+//! Time UUIDs for `now()` and for the paths of list elements.
 //!
-//! A version 1 UUID counts ticks of 100 ns since 1582-10-15. Elements appended to a list get the ticks of now; elements
-//! prepended get those of a clock that runs backwards from 2010, so that they sort before all others, also before those
-//! prepended earlier, whenever the database was restarted in between. (Cassandra's rule: `cql3/Lists.java`.)
+//! A version 1 UUID counts ticks of 100 ns since 1582-10-15. Elements appended to a list get the
+//! current ticks. Elements prepended get the ticks of a clock that runs backwards from 2010, so
+//! they sort before all other elements, including those prepended before a restart. (Cassandra's
+//! rule: `cql3/Lists.java`.)
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use uuid::Uuid;
 
-/// 1582-10-15 to 1970-01-01 in ticks.
+/// Ticks from 1582-10-15 to 1970-01-01.
 const GREGORIAN_OFFSET: i64 = 0x01b2_1dd2_1381_4000;
 /// 2010-01-01T00:00:00Z in microseconds.
 const REFERENCE: i64 = 1_262_304_000_000_000;
 const TICKS_PER_MICROSECOND: i64 = 10;
-/// The last 8 bytes: a clock sequence, and a node id whose multicast bit says that it is no network card's.
+/// The last 8 bytes: a clock sequence, and a node id with the multicast bit, which no network
+/// card's address has.
 const CLOCK_AND_NODE: [u8; 8] = [0x80, 0, 0x01, 0, 0, 0, 0, 1];
 
-/// Gives each UUID once.
+/// A generator of unique time UUIDs.
 #[derive(Debug)]
 pub(crate) struct TimeUuids {
-    /// Ticks since 1970 of the last one given.
+    /// Ticks since 1970 of the last UUID returned by `next`.
     last: AtomicI64,
-    /// Microseconds since 1970 of the earliest one given to a prepended element.
+    /// Microseconds since 1970 of the earliest UUID returned by `prepended`.
     last_prepended: AtomicI64,
 }
 
 impl TimeUuids {
-    /// UUIDs of after `micros` since 1970, whatever the clock says.
+    /// Returns a generator whose UUIDs are later than `micros` since 1970, even if the clock is
+    /// earlier.
     pub fn after(micros: i64) -> Self {
         Self {
             last: AtomicI64::new(micros.saturating_mul(TICKS_PER_MICROSECOND)),
@@ -34,7 +37,7 @@ impl TimeUuids {
         }
     }
 
-    /// A UUID of now (microseconds since 1970), later than all before.
+    /// Returns a UUID for `now_micros` (since 1970), later than all earlier ones.
     pub fn next(&self, now_micros: i64) -> Uuid {
         let now = now_micros.saturating_mul(TICKS_PER_MICROSECOND);
         let next = |last: i64| now.max(last.saturating_add(1));
@@ -43,7 +46,7 @@ impl TimeUuids {
         of_ticks(next(last))
     }
 
-    /// `count` ascending UUIDs that sort before all of earlier calls.
+    /// Returns `count` ascending UUIDs that sort before those of all earlier calls.
     pub fn prepended(&self, now_micros: i64, count: usize) -> impl Iterator<Item = [u8; 16]> + use<> {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         let backwards = backwards(now_micros);
@@ -59,18 +62,19 @@ impl TimeUuids {
         })
     }
 
-    /// The time, in microseconds since 1970, whose UUIDs would sort before all prepended ones so far.
+    /// Returns the time, in microseconds since 1970, whose UUIDs would sort before all prepended
+    /// ones so far.
     pub fn prepended_upto(&self) -> i64 {
         backwards(self.last_prepended.load(Ordering::Relaxed))
     }
 }
 
-/// The time that is as long before the reference as `micros` is after it, and the other way round.
+/// Mirrors `micros` at the reference time.
 fn backwards(micros: i64) -> i64 {
     REFERENCE.saturating_sub(micros.saturating_sub(REFERENCE))
 }
 
-/// The microsecond since 1970 in which a version 1 UUID ends.
+/// Returns the microseconds since 1970 of a version 1 UUID.
 pub(crate) fn micros(uuid: Uuid) -> i64 {
     let ticks = uuid.get_timestamp().map_or(0, |timestamp| timestamp.to_gregorian().0);
     i64::try_from(ticks).map_or(0, |ticks| {
@@ -78,7 +82,7 @@ pub(crate) fn micros(uuid: Uuid) -> i64 {
     })
 }
 
-/// `ticks` since 1970.
+/// Returns the UUID of `ticks` since 1970.
 fn of_ticks(ticks: i64) -> Uuid {
     let ticks = ticks.saturating_add(GREGORIAN_OFFSET) as u64;
     let (low, mid, high) = (ticks as u32, (ticks >> 32) as u16, (ticks >> 48) as u16 & 0x0fff);

@@ -1,4 +1,4 @@
-//! What planning looks up, and what binding values to a plan needs.
+//! The inputs of planning, and of binding values to a plan.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,27 +13,28 @@ use crate::planning::terms::Markers;
 use crate::schema::catalog::{Catalog, KeyspaceKind};
 use crate::schema::guardrails::{Guard, Guardrails};
 
-/// What planning looks up, and what it notes on the way.
+/// The inputs of planning, and its by-products.
 pub(crate) struct PlanContext<'a> {
     /// The catalog to plan against.
     pub catalog: &'a Catalog,
-    /// The session's keyspace, or the request's.
+    /// The keyspace of the session, or of the request.
     pub session_keyspace: Option<&'a str>,
-    /// Whether some name stood without keyspace: then the statement means another thing in another session.
+    /// Whether an unqualified name was resolved with the session's keyspace: the statement then has
+    /// another meaning in other sessions.
     pub used_session_keyspace: bool,
     /// The digest of the statement's text.
     pub digest: [u8; 16],
     /// The statement's bind markers.
     pub markers: Markers,
-    /// What the client is to be warned of when it sends the statement.
+    /// Warnings for the client that sends the statement.
     pub warnings: Vec<String>,
 }
 
 impl<'a> PlanContext<'a> {
-    /// The keyspace that `name` is in.
+    /// Returns the keyspace of `name`.
     ///
     /// # Errors
-    /// Invalid, if it does not say and the session has none.
+    /// Invalid, if the name is unqualified and the session has no keyspace.
     pub fn keyspace_of<'n>(&mut self, name: &'n QualifiedName) -> Result<&'n str>
     where
         'a: 'n,
@@ -49,7 +50,7 @@ impl<'a> PlanContext<'a> {
         })
     }
 
-    /// The table called `name`.
+    /// Returns the table called `name`.
     ///
     /// # Errors
     /// Invalid, if it does not exist.
@@ -58,10 +59,10 @@ impl<'a> PlanContext<'a> {
         self.catalog.require_table(keyspace, &name.name).cloned()
     }
 
-    /// The table called `name`, which clients may write to.
+    /// Returns the table called `name`, if clients can write to it.
     ///
     /// # Errors
-    /// Invalid, if it does not exist; Unauthorized, if it is the database's own.
+    /// Invalid, if it does not exist; Unauthorized, if it is a local system table.
     pub fn writable_table(&mut self, name: &QualifiedName) -> Result<Arc<TableMetadata>> {
         let table = self.table(name)?;
         let keyspace = self.catalog.require_keyspace(&table.keyspace)?;
@@ -81,33 +82,34 @@ impl<'a> PlanContext<'a> {
     }
 }
 
-/// The values and options of one execution: what terms are bound with.
+/// The values and options of one execution, which terms are bound with.
 pub(crate) struct BindContext<'a> {
-    /// The bound values, as many as there are markers, in their order.
+    /// The bound values, one for each marker, in their order.
     pub values: &'a [BoundValue<'a>],
-    /// Consistency, paging, times.
+    /// Consistency levels, paging, times.
     pub options: &'a StatementOptions,
     /// The session's keyspace.
     pub keyspace: Option<&'a str>,
-    /// When the execution began, microseconds since 1970: the default write time, and the value of `now()`.
+    /// The start of the execution, microseconds since 1970: the default write timestamp, and the
+    /// value of `now()`.
     pub now_micros: i64,
     /// The same in seconds, or the request's `now_in_seconds`.
     pub now_seconds: u32,
     /// The guardrails that apply to this execution.
     pub guardrails: &'a Guardrails,
-    /// Where `now()` takes its UUIDs from.
+    /// The source of the UUIDs of `now()`.
     pub time_uuids: &'a dyn TimeUuidSource,
     /// The warnings for the client.
     pub warnings: RefCell<Vec<String>>,
 }
 
-/// Issues version 1 UUIDs, each later than all before.
+/// Issues version 1 UUIDs, each later than all previous ones.
 pub(crate) trait TimeUuidSource {
     fn next_time_uuid(&self) -> Uuid;
 }
 
 impl BindContext<'_> {
-    /// The guardrails, with this execution's warnings.
+    /// Returns the guardrails, which collect warnings of this execution.
     pub fn guard(&self) -> Guard<'_> {
         Guard::new(self.guardrails, &self.warnings)
     }

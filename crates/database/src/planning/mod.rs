@@ -1,7 +1,9 @@
-//! Layer 3: from syntax trees to plans, and from plans and values to rows and conditions. Pure: no storage, no clock.
+//! Layer 3: from syntax trees to plans, and from plans and values to rows and conditions. Pure: no
+//! storage, no clock.
 //!
 //! ```text
-//! ast --plan--> SelectPlan | ModificationPlan: restrictions (which partitions and rows), expressions, operations, conditions
+//! ast --plan--> SelectPlan | ModificationPlan: restrictions (partitions and rows), expressions,
+//!                                              operations, conditions
 //! plan + values (BindContext) --bind--> keys, slices, filters, cells
 //! ```
 

@@ -1,4 +1,4 @@
-//! Views: planning their WHERE, and checking rows against it.
+//! Views: planning of their WHERE, and its evaluation on rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::schema::catalog::{Catalog, Keyspace};
 use crate::schema::views::View;
 
 impl View {
-    /// A view with this WHERE.
+    /// Returns a view with this WHERE.
     ///
     /// # Errors
     /// Invalid, with Cassandra's texts, for a WHERE that a view cannot have.
@@ -42,13 +42,13 @@ impl View {
         Ok(Self { base, table, include_all, where_clause, filters, extra_key })
     }
 
-    /// The same view of tables that have changed.
+    /// Returns the view adapted to altered tables.
     pub(crate) fn rebased(&self, base: &Arc<TableMetadata>, table: &Arc<TableMetadata>) -> Result<Self> {
         let (base, table) = (base.clone(), table.clone());
         Self::new(base, table, self.include_all, self.where_clause.clone())
     }
 
-    /// Binds the WHERE's values, to ask of many rows.
+    /// Binds the values of the WHERE, for evaluation on many rows.
     pub(crate) fn bind<'e>(&'e self, cx: &BindContext<'e>) -> Result<Vec<BoundFilter<'e>>> {
         self.filters.iter().map(|filter| BoundFilter::new(filter, cx)).collect()
     }
@@ -71,7 +71,8 @@ impl View {
 }
 
 impl Keyspace {
-    /// The same keyspace with views of the tables as they are now, and without those whose table is gone.
+    /// Returns the keyspace with views adapted to its tables, and without those whose table was
+    /// dropped.
     pub(crate) fn with_views_of_tables(mut self) -> Result<Self> {
         let mut views = BTreeMap::new();
         for (name, view) in self.views {

@@ -1,4 +1,5 @@
-//! Prepared terms and restrictions of columns, as data. Planning makes and binds them; the catalog keeps those of views.
+//! Prepared terms and column restrictions, as data. Planning creates and binds them; the catalog
+//! stores those of views.
 
 use std::sync::Arc;
 
@@ -14,59 +15,59 @@ use crate::schema::indexes::Analyzers;
 pub(crate) enum Term {
     /// `null`
     Null,
-    /// A constant's bytes, whole collections of constants too.
+    /// The bytes of a constant, which may be a whole collection.
     Value(Bytes),
-    /// What is bound to marker `index`, to be checked against the receiver's type.
+    /// The value of marker `index`, to be validated against the receiver's type.
     Marker {
-        /// Which marker.
+        /// The index of the marker.
         index: u32,
-        /// What it is bound to.
+        /// The column or part that receives the value.
         receiver: Arc<ColumnSpec>,
     },
-    /// A list, set, vector or map literal with parts that are no constants.
+    /// A list, set, vector or map literal that is not constant.
     Elements {
         /// The literal's type.
         data_type: DataType,
-        /// The elements; keys and values in turn for a map.
+        /// The elements; keys and values alternate in a map.
         elements: Vec<Term>,
     },
-    /// A tuple or UDT literal with parts that are no constants; one term per item of the type.
+    /// A tuple or UDT literal that is not constant; one term for each item of the type.
     Items {
         /// The literal's type.
         data_type: DataType,
-        /// The items; [`Term::Null`] for those that the literal leaves out.
+        /// The items; [`Term::Null`] for omitted ones.
         items: Vec<Term>,
     },
-    /// An item of a tuple that is bound whole; null beyond those it has.
+    /// An item of a tuple that is bound as a whole; null if the tuple has fewer items.
     Item {
         /// The tuple.
         of: Box<Term>,
-        /// Which item.
+        /// The index of the item.
         index: usize,
     },
-    /// A function's result.
+    /// The result of a function.
     Function(Box<FunctionTerm>),
 }
 
-/// A function that is called for each execution.
+/// A function that is called in each execution.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FunctionTerm {
-    /// The function, resolved by its arguments' types.
+    /// The function, resolved by the types of its arguments.
     pub function: Callable,
     /// The arguments.
     pub arguments: Vec<Term>,
 }
 
-/// What is called.
+/// A callable function.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Callable {
     /// A native function.
     Native(ScalarFunction),
-    /// `token`: the arguments are the partition key of this table.
+    /// `token`; the arguments are the partition key of this table.
     Token(Arc<TableMetadata>),
 }
 
-/// All that a WHERE says of one column.
+/// All restrictions of one column in a WHERE.
 #[derive(Debug, Clone)]
 pub(crate) enum ColumnRestriction {
     /// `= term`
@@ -75,13 +76,13 @@ pub(crate) enum ColumnRestriction {
     In(InTerms),
     /// `> term`, `<= term` or both
     Slice(SliceTerms),
-    /// `CONTAINS`, `CONTAINS KEY`, `[key] = value`: all of them must hold.
+    /// `CONTAINS`, `CONTAINS KEY`, `[key] = value`; all of them must hold.
     Contains {
-        /// Values the collection must hold.
+        /// Values that the collection must contain.
         values: Vec<Term>,
-        /// Keys the map must hold.
+        /// Keys that the map must contain.
         keys: Vec<Term>,
-        /// Entries the map must hold.
+        /// Entries that the map must contain.
         entries: Vec<(Term, Term)>,
     },
 }
@@ -89,15 +90,15 @@ pub(crate) enum ColumnRestriction {
 /// The right-hand side of IN.
 #[derive(Debug, Clone)]
 pub(crate) enum InTerms {
-    /// Terms one by one.
+    /// Individual terms.
     Terms(Vec<Term>),
-    /// A list of values, bound to one marker.
+    /// A list of values that is bound to one marker.
     Marker(Term),
-    /// A list of tuples of one value, bound to one marker.
+    /// A list of one-item tuples that is bound to one marker.
     TupleMarker(Term),
 }
 
-/// One or both bounds; each with whether it is included.
+/// One or both bounds, each with whether it is inclusive.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SliceTerms {
     /// `>` or `>=`
@@ -106,13 +107,13 @@ pub(crate) struct SliceTerms {
     pub upper: Option<(Term, bool)>,
 }
 
-/// A restriction that is checked on each row, because keys and slices cannot tell.
+/// A restriction that is checked on each row, because keys and slices do not express it.
 #[derive(Debug, Clone)]
 pub(crate) struct Filter {
     /// The column, of any kind.
     pub column: Arc<ColumnMetadata>,
-    /// What its value must be.
+    /// The required value.
     pub restriction: ColumnRestriction,
-    /// What becomes of values before they are compared.
+    /// The analyzers that are applied to values before they are compared.
     pub analyzers: Analyzers,
 }

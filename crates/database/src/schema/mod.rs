@@ -1,5 +1,5 @@
-//! Layer 2: the catalog and what it is made of: definitions of tables, indexes and views, table options, guardrails, and the
-//! database's own tables with the encoding of their rows.
+//! Layer 2: the catalog with definitions of tables, indexes and views, table options, guardrails,
+//! and the system tables with the encoding of their rows.
 
 pub(crate) mod catalog;
 pub(crate) mod conditions;

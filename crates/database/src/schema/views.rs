@@ -1,4 +1,4 @@
-//! What a view is.
+//! Definitions of materialized views.
 
 use std::sync::Arc;
 
@@ -11,43 +11,44 @@ use crate::schema::conditions::Filter;
 /// A materialized view.
 #[derive(Debug)]
 pub struct View {
-    /// The table whose rows it shows.
+    /// The base table.
     pub base: Arc<TableMetadata>,
-    /// The table that it is.
+    /// The view's table.
     pub table: Arc<TableMetadata>,
-    /// `SELECT *`: columns that are added to the base are added to it.
+    /// `SELECT *`: columns added to the base table are added to the view.
     pub include_all: bool,
-    /// Which rows it shows.
+    /// The WHERE that selects the rows of the view.
     pub(crate) where_clause: WhereClause,
-    /// What the WHERE says but for IS NOT NULL.
+    /// The restrictions of the WHERE except IS NOT NULL.
     pub(crate) filters: Vec<Filter>,
-    /// The column of the view's key that is none of the base's: without it a row has no entry.
+    /// The column of the view's primary key that is not part of the base table's. A row in which it
+    /// is null is not in the view.
     pub(crate) extra_key: Option<Arc<ColumnMetadata>>,
 }
 
 impl View {
-    /// The name.
     pub fn name(&self) -> &str {
         &self.table.name
     }
 
-    /// The view's column that shows a regular column of the base; `None` if none does, but as part of the key.
+    /// Returns the view's column for a regular column of the base table; `None` if the view lacks
+    /// it or has it in its key.
     pub(crate) fn column_of(&self, base: ColumnId) -> Option<ColumnId> {
         let column = self.table.column(&self.base.column_by_id(base)?.name)?;
         (column.kind == ColumnKind::Regular).then_some(column.id)
     }
 
-    /// Whether the view shows a regular column of the base, as a value or in its key.
+    /// Whether the view contains a regular column of the base table, as a value or in its key.
     pub(crate) fn selects(&self, base: ColumnId) -> bool {
         self.base.column_by_id(base).is_some_and(|column| self.table.column(&column.name).is_some())
     }
 
-    /// The WHERE as the schema stores it.
+    /// Returns the WHERE as stored in the schema.
     pub(crate) fn where_text(&self) -> String {
         self.where_clause.relations.iter().map(ToString::to_string).collect::<Vec<_>>().join(" AND ")
     }
 
-    /// The WHERE that the schema stores as `text`.
+    /// Parses a WHERE from its stored form.
     pub(crate) fn parse_where(text: &str) -> Result<WhereClause> {
         let cql = format!("SELECT * FROM base WHERE {text} ALLOW FILTERING");
         let definition = format!("the WHERE of a view, {text}");

@@ -1,9 +1,9 @@
-//! Admission of writes that read before they write: none waits for it with its partitions locked.
+//! Admission of writes that read before they write: they do not wait for it with locked partitions.
 //!
-//! Such a write knows its size only when it has locked its partitions and read their rows. If it had
-//! to wait then, small writes of the same partitions would wait with it. So it is an attempt: one
-//! that cannot be admitted at once fails with [`Unapplied::MustWait`], which releases its locks and
-//! rows, and is repeated, reads included, after the wait.
+//! The size of such a write is known only after its partitions are locked and their rows read. If
+//! it waited then, small writes of the same partitions would wait, too. So it is an attempt: one
+//! that cannot be admitted immediately fails with [`Unapplied::MustWait`], releases its locks and
+//! rows, waits, and is repeated, including its reads.
 //!
 //! ```text
 //! 1. LargeWrites    the write may hold more than a small share of view rows in memory
@@ -11,10 +11,10 @@
 //! 3. partitions     locked
 //! ```
 //!
-//! Nobody waits for something in this list while holding what stands below it, so an admitted write
-//! may wait for partitions. What has been admitted is kept for the following attempts, except that
-//! a wait for the first returns the second. So there are at most six: one without either, one after
-//! each of a small and a large permit, and with the first the same again.
+//! These are acquired in this order: no thread waits for one while it holds a later one, so an
+//! admitted write can wait for partitions. Permits are kept for the following attempts, except that
+//! a wait for the first returns the second. So there are at most six attempts: one without permits,
+//! one after each of a small and a large permit, and the same again with the first.
 
 use cassette_engine::{WriteDemand, WritePermit, may_wait};
 use parking_lot::MutexGuard;
@@ -23,32 +23,32 @@ use crate::basics::error::{DatabaseError, Result, WriteType};
 use crate::planning::context::BindContext;
 use crate::store::Store;
 
-/// What a write has been admitted to so far.
+/// The permits that a write holds.
 #[derive(Default)]
 pub(crate) struct Admission<'s> {
-    /// To hold more than a small share of view rows.
+    /// The permit to hold more than a small share of view rows.
     pub view_rows: Option<MutexGuard<'s, ()>>,
-    /// To be written.
+    /// The permit to be written.
     pub permit: Option<WritePermit<'s>>,
 }
 
-/// What an attempt has to wait for.
+/// The permit that an attempt has to wait for.
 #[derive(Debug)]
 pub(crate) enum Need {
     ViewRows,
     Permit(WriteDemand),
 }
 
-/// Why an attempt has written nothing.
+/// The reason why an attempt has written nothing.
 #[derive(Debug)]
 pub(crate) enum Unapplied {
-    /// It can be repeated after a wait.
+    /// The attempt can be repeated after a wait.
     MustWait(Need),
     Failed(DatabaseError),
 }
 
 impl Unapplied {
-    /// The result of an attempt that has to wait: WouldBlock, if its thread may not.
+    /// Returns the error of an attempt that has to wait: WouldBlock, if its thread must not wait.
     pub fn must_wait(need: Need) -> Self {
         if may_wait() { Self::MustWait(need) } else { Self::Failed(DatabaseError::WouldBlock) }
     }
@@ -64,8 +64,8 @@ impl Store {
     /// Repeats `attempt`, which locks partitions, reads and writes, until it does not have to wait.
     ///
     /// # Errors
-    /// Those of the attempt. If the write cannot be admitted, or the request is interrupted while it
-    /// waits: then nothing was written.
+    /// Those of the attempt; those of waiting, if the write cannot be admitted or the request is
+    /// interrupted. Nothing was written then.
     pub fn admitted<'s, T>(
         &'s self,
         cx: &BindContext<'_>,

@@ -1,5 +1,5 @@
-//! The progress of builds, and the metrics of queries by indexes: state of this process alone. Plans
-//! and the catalog hold definitions, which never change.
+//! The progress of builds, and the metrics of queries by indexes: state of this process. Plans and
+//! the catalog contain only immutable definitions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,30 +13,31 @@ use crate::schema::indexes::{Index, IndexKind};
 use crate::schema::views::View;
 use crate::store::indexes::SearchMetrics;
 
-/// The token up to which a view is built, and how many partitions of its base that are.
+/// The token up to which a view is built, and the number of partitions of its base table up to it.
 pub(crate) type BuiltUpTo = (Token, i64);
 
-/// The states of all indexes and views, by the tables that hold their entries.
+/// The states of all indexes and views, by the tables with their entries.
 #[derive(Debug, Default)]
 pub(crate) struct BuildStates {
     indexes: RwLock<HashMap<TableId, Arc<BuildState<DecoratedKey>>>>,
     views: RwLock<HashMap<TableId, Arc<BuildState<BuiltUpTo>>>>,
-    /// By the base table: a query may use several indexes of it.
+    /// By base table: a query may use several of its indexes.
     searches: RwLock<HashMap<TableId, Arc<SearchMetrics>>>,
 }
 
 impl BuildStates {
-    /// The state of an index; at first unbuilt.
+    /// Returns the state of an index; initially unbuilt.
     pub fn index(&self, index: &Index) -> Arc<BuildState<DecoratedKey>> {
         get_or_default(&self.indexes, index.storage.id)
     }
 
-    /// The state of a view; at first unbuilt.
+    /// Returns the state of a view; initially unbuilt.
     pub fn view(&self, view: &View) -> Arc<BuildState<BuiltUpTo>> {
         get_or_default(&self.views, view.table.id)
     }
 
-    /// The metrics of queries by the storage-attached indexes of a table, for as long as it has one.
+    /// Returns the metrics of queries by the storage-attached indexes of a table, kept as long as
+    /// it has one.
     pub fn searches(&self, base: TableId) -> Arc<SearchMetrics> {
         get_or_default(&self.searches, base)
     }
@@ -46,7 +47,7 @@ impl BuildStates {
         self.searches.read().values().for_each(|searches| searches.tick(now));
     }
 
-    /// Forgets what is not in the catalog.
+    /// Removes the states of indexes and views that the catalog does not contain.
     pub fn retain(&self, catalog: &Catalog) {
         let is_stored = |id: &TableId| {
             catalog.keyspaces().any(|keyspace| keyspace.stored_tables().any(|table| table.id == *id))
@@ -65,17 +66,17 @@ fn get_or_default<S: Default>(states: &RwLock<HashMap<TableId, Arc<S>>>, id: Tab
     states.write().entry(id).or_default().clone()
 }
 
-/// How far an index or a view is built. `P` is the position that a build goes on from.
+/// The progress of an index or view. `P` is the position from which a build continues.
 #[derive(Debug)]
 pub(crate) struct BuildState<P> {
     built: AtomicBool,
-    /// A thread is building it.
+    /// Set while a thread is building it.
     building: Arc<AtomicBool>,
-    /// Partitions of the base table that were read.
+    /// The number of partitions of the base table that were read.
     partitions: AtomicU64,
-    /// Entries that were written.
+    /// The number of entries that were written.
     entries: AtomicU64,
-    /// Up to where the build is done.
+    /// The position up to which the build is complete.
     done: Mutex<Option<P>>,
 }
 
@@ -102,18 +103,19 @@ impl<P: Clone> BuildState<P> {
         self.building.load(Ordering::Acquire) && !self.is_built()
     }
 
-    /// Partitions read and entries written since the build began in this process.
+    /// Returns the partitions read and entries written since the build began in this process.
     pub fn progress(&self) -> (u64, u64) {
         (self.partitions.load(Ordering::Relaxed), self.entries.load(Ordering::Relaxed))
     }
 
-    /// Marks it as unbuilt, to be built again from the start: it has lost entries.
+    /// Marks it as unbuilt, to be built from the start, because entries were lost.
     pub fn start_over(&self) {
         *self.done.lock() = None;
         self.built.store(false, Ordering::Release);
     }
 
-    /// Marks it as being built, until the guard is dropped. Returns `None` if it is built or its build runs.
+    /// Marks it as being built until the guard is dropped. Returns `None` if it is built or being
+    /// built.
     pub fn begin(&self) -> Option<BuildGuard> {
         let begins = !self.is_built() && !self.building.swap(true, Ordering::AcqRel);
         begins.then(|| BuildGuard(self.building.clone()))
@@ -124,7 +126,7 @@ impl<P: Clone> BuildState<P> {
         self.built.store(true, Ordering::Release);
     }
 
-    /// Up to where the build is done; `None` before its first step.
+    /// Returns the position up to which the build is complete; `None` before its first step.
     pub fn done(&self) -> Option<P> {
         self.done.lock().clone()
     }
@@ -142,8 +144,8 @@ impl<P: Clone> BuildState<P> {
     }
 }
 
-/// Marks an index or a view as being built until it is dropped, also by a panic: a mark that stayed
-/// would keep the index or view unbuilt for as long as the process runs.
+/// Marks an index or view as being built until the guard is dropped, which a panic also does;
+/// otherwise it would remain unbuilt until the process ends.
 #[derive(Debug)]
 pub(crate) struct BuildGuard(Arc<AtomicBool>);
 

@@ -17,7 +17,7 @@ use crate::store::views::{self, EntryBudget};
 use crate::store::{Store, mutation_size};
 
 impl Store {
-    /// One partition of a stored table, under `selection`.
+    /// Reads one partition of a stored table, under `selection`.
     pub fn read(
         &self,
         cx: &BindContext<'_>,
@@ -28,7 +28,7 @@ impl Store {
         self.read_first(cx, table, key, selection, None)
     }
 
-    /// [`Self::read`] by somebody who stops pulling after so many live rows.
+    /// [`Self::read`] for a caller that reads at most `rows` live rows.
     pub fn read_first(
         &self,
         cx: &BindContext<'_>,
@@ -41,7 +41,7 @@ impl Store {
         read.map_err(|error| read_error(error, cx))
     }
 
-    /// The partitions of a stored table within `range`, each under `selection`.
+    /// Reads the partitions of a stored table within `range`, each under `selection`.
     pub fn scan(
         &self,
         cx: &BindContext<'_>,
@@ -52,7 +52,7 @@ impl Store {
         self.engine.scan(table.id, range, selection).map_err(|error| read_error(error, cx))
     }
 
-    /// The entries of a value, or of several, in an index.
+    /// Searches an index.
     ///
     /// # Errors
     /// ReadFailure, while the index is being built.
@@ -73,15 +73,16 @@ impl Store {
         Hits::new(&self.engine, index, wanted, within, cx.now_seconds).map_err(|error| read_error(error, cx))
     }
 
-    /// Applies all mutations or none, and with them those of the indexes and views of their tables. The
-    /// caller has locked no partition.
+    /// Applies all mutations or none, together with those of the indexes and views of their tables.
+    /// The caller must not hold a lock of a partition.
     ///
     /// # Errors
-    /// WriteFailure, without an effect, for a mutation of more bytes than half of a commit log segment, or more in all with
-    /// index entries and view rows than the commit log accepts.
-    /// Invalid, without an effect, for a deletion that covers too many rows of a table with views.
-    /// WouldBlock, without an effect, where this thread may not wait and would have to: for a disk that old rows are to be read
-    /// from, for somebody else's lock, who may be waiting for a disk, or for the commit log.
+    /// Nothing is changed in these cases:
+    /// - WriteFailure, for a mutation larger than half of a commit log segment, or if index entries
+    ///   and view rows make the commit log record too large.
+    /// - Invalid, for a deletion that covers too many rows of a table with views.
+    /// - WouldBlock, if this thread must not wait and would have to: for old rows on disk, for a
+    ///   lock whose holder may be waiting for a disk, or for the commit log.
     pub fn apply(
         &self,
         cx: &BindContext<'_>,
@@ -94,8 +95,8 @@ impl Store {
         })
     }
 
-    /// Attempts to [`apply`](Self::apply) mutations with what has been admitted; on failure they are
-    /// as they were. For a conditional write, the caller has locked the one partition.
+    /// Attempts to [`apply`](Self::apply) mutations with the permits in `admission`. On failure the
+    /// mutations are unchanged. For a conditional write, the caller has locked its partition.
     ///
     /// # Errors
     /// Those of [`apply`](Self::apply); MustWait, if the write has to be admitted first.
@@ -126,12 +127,13 @@ impl Store {
             let consistency = cx.options.consistency;
             return Err(DatabaseError::WriteFailure { consistency, write_type, message, cause: None }.into());
         }
-        // Of a conditional write the one partition is locked.
+        // The caller of a conditional write has locked its partition.
         let locks_itself = write_type != WriteType::Cas;
         let (_locked, _writing, catalog) = loop {
             let catalog = self.catalog.load();
             let has_views = locks_itself && catalog.has_views();
-            // Partitions before anything else: who waits for them holds nothing that others wait for.
+            // Partitions are locked before everything else, so writers that wait for them hold no
+            // other lock.
             let locked = if has_views {
                 views::lock_partitions(&self.engine, &catalog, mutations)?
             } else {
@@ -160,7 +162,7 @@ impl Store {
         interrupt::charge(u32::try_from(mutations.len()).unwrap_or(u32::MAX))?;
         let permit = self.engine.try_admit(mutations, admission.permit.take());
         let permit = permit.map_err(|demand| Unapplied::must_wait(Need::Permit(demand)))?;
-        // From here on the write must not stop halfway.
+        // From here on the write must not be interrupted halfway.
         let applied = interrupt::shielded(|| self.engine.apply_admitted(mutations, durability, permit));
         let applied = applied.map_err(|error| match error {
             EngineError::UnknownTable(_) => DatabaseError::Refused(error.into()),
@@ -173,7 +175,7 @@ impl Store {
         Ok(applied?)
     }
 
-    /// The budget of one write's view rows, which holds what it is admitted to in `admission`.
+    /// Returns the budget of one write's view rows, which stores its permits in `admission`.
     pub fn entry_budget<'b, 's>(
         &'s self,
         admission: &'b mut Admission<'s>,
@@ -184,9 +186,10 @@ impl Store {
         EntryBudget::new(&self.large_view_writes, admission, limit, cx.options.consistency, write_type)
     }
 
-    /// Keeps those waiting who wait for writers, while it is held.
+    /// Locks out [`wait_for_writers`](Self::wait_for_writers) and
+    /// [`stop_writers`](Self::stop_writers) while the guard is held.
     fn begin_to_write(&self) -> Result<ShardedLockReadGuard<'_, ()>> {
-        // A writer that panicked has left nothing behind that others could see.
+        // A writer that panicked has left no visible state behind.
         if may_wait() {
             return Ok(self.writers.read().unwrap_or_else(PoisonError::into_inner));
         }
@@ -197,8 +200,8 @@ impl Store {
         }
     }
 
-    /// Removes index entries that were found stale. Nothing depends on it: what fails or would have to wait is left for
-    /// the next reader.
+    /// Removes index entries that were found stale. This is optional: on errors, and instead of
+    /// waiting, it is left to the next reader.
     pub fn remove_stale(&self, removals: &[Mutation]) {
         if removals.is_empty() || self.engine.apply_would_wait() {
             return;

@@ -1,6 +1,7 @@
-//! Layer 4, the store: engine, catalog, clock and locks, and what keeps them consistent with one another.
+//! Layer 4, the store: engine, catalog, clock and locks, and their consistency.
 //!
-//! Statements work on it; it does not know them. Reads and writes of tables are in [`data`].
+//! Statements use the store, which does not depend on them. Reads and writes of tables are in
+//! [`data`].
 
 pub(crate) mod admission;
 pub(crate) mod build_notes;
@@ -48,15 +49,15 @@ pub(crate) struct Store {
     engine: Engine,
     clock: Arc<dyn Clock>,
     catalog: ArcSwap<Catalog>,
-    /// Held while the schema changes.
+    /// Held by schema changes.
     changing_schema: Mutex<()>,
-    /// Held shared by writers, from before they look which indexes there are until they have written.
+    /// Held shared by writers, from before they load the list of indexes until they have written.
     writers: ShardedLock<()>,
     large_view_writes: LargeWrites,
     build_states: BuildStates,
-    /// Held by the batch that has many plans in memory.
+    /// Held by a batch with many plans in memory.
     pub(crate) large_batches: LargeWrites,
-    /// Whether running builds of indexes and views are to end.
+    /// Stops running builds of indexes and views.
     builds_are_stopped: AtomicBool,
     settings: StoreSettings,
     events: SchemaEvents,
@@ -71,14 +72,14 @@ pub(crate) struct Store {
     schema_is_incomplete: bool,
 }
 
-/// What a store is made of.
+/// The parts of a store.
 pub(crate) struct StoreParts {
     pub engine: Engine,
     pub clock: Arc<dyn Clock>,
     pub paging_key: PagingKey,
     pub node: Node,
     pub timeouts: RequestTimeouts,
-    /// The keyspaces whose tables are computed.
+    /// The keyspaces of virtual tables.
     pub virtual_keyspaces: Vec<Keyspace>,
     pub settings: StoreSettings,
 }
@@ -89,28 +90,29 @@ pub(crate) struct StoreSettings {
     pub background_threads: bool,
     /// `materialized_views_enabled`.
     pub materialized_views_enabled: bool,
-    /// The options of tables that are created without any.
+    /// The default options of new tables.
     pub default_params: TableParams,
     /// `auto_snapshot`
     pub auto_snapshot: bool,
     pub guardrails: Arc<Guardrails>,
     /// The configuration, by cassandra.yaml's names.
     pub shown: BTreeMap<String, String>,
-    /// Counts the prepared statements.
+    /// Returns the metrics of prepared statements.
     pub prepared: Box<dyn Fn() -> PreparedFigures + Send + Sync>,
 }
 
-/// What is left to build after opening.
+/// The indexes and views that have to be built after opening.
 pub(crate) struct Unbuilt {
     pub indexes: Vec<Arc<Index>>,
     pub views: Vec<Arc<View>>,
 }
 
 impl Store {
-    /// Recovers the tables of the engine, and the catalog from them.
+    /// Recovers the tables of the engine, and loads the catalog from them.
     ///
     /// # Errors
-    /// If the schema or the commit log cannot be read, or the data directory belongs to another cluster.
+    /// If the schema or the commit log cannot be read, or the data directory belongs to another
+    /// cluster.
     pub fn open(parts: StoreParts) -> Result<(Self, Unbuilt)> {
         let StoreParts { engine, clock, paging_key, node, timeouts, virtual_keyspaces, settings } = parts;
         let build_states = BuildStates::default();
@@ -141,12 +143,12 @@ impl Store {
         Ok((store, Unbuilt { indexes: opened.unbuilt, views: opened.unbuilt_views }))
     }
 
-    /// Whether rows of `system_schema` were missing at the start that others refer to.
+    /// Whether rows of `system_schema` that others refer to were missing at the start.
     pub fn schema_is_incomplete(&self) -> bool {
         self.schema_is_incomplete
     }
 
-    /// Stops builds, flushes what is in memory and releases the directory. Statements fail from then on.
+    /// Stops builds, flushes memtables and releases the directory. Later statements fail.
     pub fn close(&self) -> Result<()> {
         self.builds_are_stopped.store(true, Ordering::Release);
         if let Err(error) = self.write_clock.settle(self) {
@@ -155,76 +157,78 @@ impl Store {
         self.engine.close().map_err(DatabaseError::storage)
     }
 
-    /// All keyspaces, tables and types as they are now.
+    /// Returns the current catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.catalog.load_full()
     }
 
-    /// [`catalog`](Self::catalog), without a count that all threads share. Callers release it soon.
+    /// Returns the [`catalog`](Self::catalog) without incrementing a reference count that all
+    /// threads share. Callers must release it soon.
     pub fn present_catalog(&self) -> impl Deref<Target = Arc<Catalog>> {
         self.catalog.load()
     }
 
-    /// The storage engine: for flushing, compacting and figures. Writing to it goes round the schema.
+    /// Returns the storage engine, for flushes, compactions and metrics. Its writes bypass indexes
+    /// and views.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// How long statements may take. Changes apply to statements that begin afterwards, until the next start.
+    /// Returns the request timeouts. Changes apply to later statements, until the next start.
     pub fn timeouts(&self) -> &RequestTimeouts {
         &self.deadlines.timeouts
     }
 
-    /// Figures of requests.
+    /// Returns the metrics of requests.
     pub fn metrics(&self) -> &RequestMetrics {
         &self.metrics
     }
 
-    /// Says which server is in front of the database, for virtual tables to show.
+    /// Sets the server in front of the database, whose metrics virtual tables show.
     pub fn set_server(&self, server: &Arc<dyn ServerFigures>) {
         *self.server.write() = Some(Arc::downgrade(server));
     }
 
-    /// The server that was set, while it is there.
+    /// Returns the server that was set, if it still exists.
     pub fn server(&self) -> Option<Arc<dyn ServerFigures>> {
         self.server.read().as_ref().and_then(Weak::upgrade)
     }
 
-    /// What `system.local` says of this node.
+    /// Returns this node as described by `system.local`.
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// What the database was configured with, by cassandra.yaml's names.
+    /// Returns the configuration, by cassandra.yaml's names.
     pub fn settings(&self) -> &BTreeMap<String, String> {
         &self.settings.shown
     }
 
-    /// The guardrails, which may be changed at any time.
+    /// Returns the guardrails, which can be changed at any time.
     pub fn guardrails(&self) -> &Guardrails {
         &self.settings.guardrails
     }
 
-    /// How full the disk is, for the guardrail on that.
+    /// Returns the disk usage for its guardrail.
     pub fn disk_usage(&self) -> &DiskUsage {
         &self.disk_usage
     }
 
-    /// Whether the table leaves a snapshot when it is truncated or dropped.
+    /// Whether a snapshot of the table is taken when it is truncated or dropped.
     pub fn leaves_snapshot(&self, table: &TableMetadata) -> bool {
         let is_of_index = table.index_of.is_some();
         self.settings.auto_snapshot && table.params.allow_auto_snapshot != Some(false) && !is_of_index
     }
 
-    /// Keeps others from changing the schema while it is held.
+    /// Locks out other schema changes until the guard is dropped.
     pub fn lock_schema(&self) -> MutexGuard<'_, ()> {
         self.changing_schema.lock()
     }
 
-    /// [`Self::lock_schema`] for a request that waits no longer than `patience`; `None` for any time.
+    /// [`Self::lock_schema`] for a request that waits at most `patience`; `None` for no limit.
     ///
     /// # Errors
-    /// If others change the schema for so long.
+    /// If other schema changes take longer.
     pub fn lock_schema_within(&self, patience: Option<Duration>) -> Result<MutexGuard<'_, ()>> {
         match patience {
             Some(patience) => {
@@ -235,31 +239,31 @@ impl Store {
         }
     }
 
-    /// Keeps other batches from having many plans in memory while it is held.
+    /// Locks out other batches with many plans in memory until the guard is dropped.
     ///
     /// # Errors
-    /// WouldBlock, if this thread may not wait; if its request is interrupted first.
+    /// WouldBlock, if this thread must not wait; Interrupted, if its request is interrupted first.
     pub fn lock_large_batches(&self) -> Result<MutexGuard<'_, ()>> {
         if may_wait() { Ok(self.large_batches.lock()?) } else { Err(DatabaseError::WouldBlock) }
     }
 
-    /// Puts a catalog into force. The schema must be locked.
+    /// Replaces the catalog. The caller must hold the schema lock.
     pub fn swap_catalog(&self, catalog: Arc<Catalog>) {
         self.catalog.store(catalog.clone());
         self.build_states.retain(&catalog);
     }
 
-    /// How far indexes and views are built, and the metrics of queries by indexes.
+    /// Returns the progress of builds, and the metrics of queries by indexes.
     pub fn build_states(&self) -> &BuildStates {
         &self.build_states
     }
 
-    /// Whether queries may use an index: it has the entries of all rows that were there before it.
+    /// Whether queries may use an index: it has entries of all rows that existed before it.
     pub fn is_built(&self, index: &Index) -> bool {
         self.build_states.index(index).is_built()
     }
 
-    /// Waits until those are done who began to write before.
+    /// Waits until all writers that began before are done.
     pub fn wait_for_writers(&self) {
         drop(self.writers.write());
     }
@@ -274,12 +278,12 @@ impl Store {
         self.settings.materialized_views_enabled
     }
 
-    /// The options of tables that are made without any.
+    /// Returns the default options of new tables.
     pub fn default_params(&self) -> &TableParams {
         &self.settings.default_params
     }
 
-    /// What paging states are authenticated with.
+    /// Returns the key that authenticates paging states.
     pub fn paging_key(&self) -> &PagingKey {
         &self.paging_key
     }
@@ -292,8 +296,8 @@ impl Store {
         &*self.clock
     }
 
-    /// A write time that no earlier call has given, not even before a restart: `now_micros`, or a microsecond after the
-    /// last one.
+    /// Returns a write timestamp that no earlier call has returned, including calls before a
+    /// restart: `now_micros`, or a microsecond after the last timestamp.
     ///
     /// # Errors
     /// See [`WriteClock::issue`].
@@ -301,7 +305,7 @@ impl Store {
         self.write_clock.issue(self, now_micros)
     }
 
-    /// Issues no timestamp up to `upto_micros` from now on.
+    /// Issues only timestamps above `upto_micros` from now on.
     ///
     /// # Errors
     /// See [`WriteClock::issue`].
@@ -309,7 +313,7 @@ impl Store {
         self.write_clock.cover(self, upto_micros)
     }
 
-    /// The path of an element put behind all others of a list.
+    /// Returns the path of an element appended to a list.
     ///
     /// # Errors
     /// See [`WriteClock::issue`].
@@ -319,7 +323,7 @@ impl Store {
         Ok(uuid)
     }
 
-    /// Ascending paths for `count` elements put before all others of a list.
+    /// Returns ascending paths for `count` elements prepended to a list.
     ///
     /// # Errors
     /// See [`WriteClock::issue`].
@@ -329,25 +333,26 @@ impl Store {
         Ok(ids)
     }
 
-    /// Brings recent figures of requests and of queries by indexes up to date. To be called every few seconds; where nobody does,
-    /// the figures are still right, but rates are averages since they were last looked at.
+    /// Updates moving averages of the metrics of requests and of queries by indexes. Expected every
+    /// few seconds; without these calls, counts remain exact, and rates are averages since the last
+    /// call.
     pub fn tick_figures(&self) {
         let now = self.engine.stats().now;
         self.metrics.tick(now);
         self.build_states.tick(now);
     }
 
-    /// Counts the prepared statements.
+    /// Returns the metrics of prepared statements.
     pub fn prepared_statements(&self) -> PreparedFigures {
         (self.settings.prepared)()
     }
 
-    /// Whether running builds of indexes and views are to end.
+    /// Whether running builds of indexes and views must stop.
     pub fn builds_are_stopped(&self) -> bool {
         self.builds_are_stopped.load(Ordering::Acquire)
     }
 
-    /// Keeps all from writing while it is held.
+    /// Locks out all writers until the guard is dropped.
     pub fn stop_writers(&self) -> ShardedLockWriteGuard<'_, ()> {
         self.writers.write().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -365,7 +370,7 @@ impl Store {
     /// Waits for the lock of a partition for a conditional write that began at `started`.
     ///
     /// # Errors
-    /// WouldBlock, if this thread may not wait and would have to; Interrupted.
+    /// WouldBlock, if this thread must not wait and would have to; Interrupted.
     pub fn lock_for_condition(
         &self,
         started: Duration,
@@ -383,7 +388,7 @@ impl TimeUuidSource for Store {
     fn next_time_uuid(&self) -> Uuid {
         let uuid = self.time_uuids.next(self.clock.now_micros());
         if let Err(error) = self.write_clock.cover(self, time_uuids::micros(uuid)) {
-            // It is unique among those of this run all the same; no stored order depends on it.
+            // The UUID is still unique in this process, and no stored order depends on it.
             tracing::debug!(%error, "a time UUID is above the recorded ceiling");
         }
         uuid

@@ -1,4 +1,4 @@
-//! Cassandra's `max_mutation_size`: how much a statement or batch may change in one partition.
+//! Cassandra's `max_mutation_size`: the limit of a statement's or batch's changes in one partition.
 
 use std::fmt::Write;
 
@@ -6,11 +6,11 @@ use cassette_cql::values::to_text;
 use cassette_engine::Mutation;
 use cassette_rows::{PartitionUpdate, Row, key};
 
-/// Characters of tables and keys in the error.
+/// The number of characters of tables and keys in the error.
 const NAMES_LENGTH: usize = 1024;
 
-/// Checks what one mutation of Cassandra holds: the changes of a key in all tables of a keyspace. Counts keys and values
-/// alone, which is slightly less than Cassandra counts.
+/// Checks the size of each mutation as Cassandra defines it: the changes of a key in all tables of
+/// a keyspace. Counts only keys and values, which is slightly less than Cassandra counts.
 ///
 /// # Errors
 /// Returns Cassandra's text for more than `limit` bytes.
@@ -60,7 +60,7 @@ fn text(size: usize, limit: usize, group: &[&Mutation]) -> String {
     format!("Rejected an oversized mutation ({size}/{limit}) for keyspace: {keyspace}. Top keys are: {named}")
 }
 
-/// The table and the key, as `t.1:2`.
+/// Returns the table and the key, as `t.1:2`.
 fn name_of(mutation: &Mutation) -> String {
     let table = &mutation.table;
     let columns = &table.partition_key;

@@ -197,6 +197,8 @@ fn path_of_storage(error: &StorageError) -> Option<&Path> {
 mod tests {
     use std::error::Error as _;
 
+    use cassette_engine::SnapshotOptions;
+
     use super::*;
     use crate::Database;
     use crate::schema::views::View;
@@ -210,7 +212,8 @@ mod tests {
         session.execute(keyspace, ()).unwrap();
         session.execute("CREATE TABLE ks.t (k int PRIMARY KEY)", ()).unwrap();
         let table = database.catalog().table("ks", "t").unwrap().id;
-        let error = database.engine().snapshot(table, "a/b", &Default::default()).unwrap_err();
+        let options = SnapshotOptions { name: "a/b", skip_flush: false, ttl_seconds: None };
+        let error = database.engine().snapshot(&[(table, String::new())], &options).unwrap_err();
         let text = error.to_string();
         let error = DatabaseError::of_operation(error);
         assert_eq!(

@@ -1,10 +1,10 @@
-//! Request timeouts: cassandra.yaml's `*_request_timeout` keys and the errors that follow them.
+//! Request timeouts: cassandra.yaml's `*_request_timeout` keys and the errors of exceeding them.
 //!
-//! A statement has as much time as its kind allows, from the start of its execution; all pages of one aggregation
-//! count as one statement, as in Cassandra. The deadline is installed with [`cassette_rows::interrupt`] and is checked
-//! by everything that reads and computes. A write is interrupted only before it reaches the commit log, so that all of
-//! a timed-out write has been applied or none of it; only a batch of counters, which is not atomic, may stop between
-//! two partitions.
+//! The time limit of a statement depends on its kind and begins with its execution. As in
+//! Cassandra, all pages of one aggregation count as one statement. The deadline is installed with
+//! [`cassette_rows::interrupt`]; reading and computing check it. A write is interrupted only before
+//! it reaches the commit log, so a timed-out write was applied as a whole or not at all. A counter
+//! batch, which is not atomic, may stop between two partitions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +17,13 @@ use cassette_vfs::Clock;
 use crate::basics::error::{DatabaseError, Result, WriteType};
 use crate::basics::request::{Consistency, StatementOptions};
 
-/// How long a request may compute on a thread that serves other clients, too.
+/// How long a request may compute on a thread that also serves other clients.
 const AT_ONCE: Duration = Duration::from_millis(5);
 
 /// A kind of request with its own timeout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Timeout {
-    /// Reads of partitions that the statement names.
+    /// Reads of named partitions.
     Read,
     /// Reads of ranges of partitions.
     Range,
@@ -35,12 +35,12 @@ pub enum Timeout {
     CasContention,
     /// TRUNCATE.
     Truncate,
-    /// Everything else, parsing included.
+    /// Everything else, including parsing.
     Request,
 }
 
 impl Timeout {
-    /// All of them.
+    /// All timeouts.
     pub const ALL: [Self; 7] = [
         Self::Read,
         Self::Range,
@@ -51,7 +51,7 @@ impl Timeout {
         Self::Request,
     ];
 
-    /// The key in cassandra.yaml.
+    /// Returns the key in cassandra.yaml.
     pub fn key(self) -> &'static str {
         match self {
             Self::Read => "read_request_timeout",
@@ -64,12 +64,12 @@ impl Timeout {
         }
     }
 
-    /// The timeout with this key in cassandra.yaml.
+    /// Returns the timeout with this key in cassandra.yaml.
     pub fn from_key(key: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|timeout| timeout.key() == key)
     }
 
-    /// The name in `nodetool gettimeout`.
+    /// Returns the name in `nodetool gettimeout`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -82,12 +82,12 @@ impl Timeout {
         }
     }
 
-    /// The timeout that `nodetool gettimeout` calls `name`.
+    /// Returns the timeout with this name in `nodetool gettimeout`.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|timeout| timeout.name() == name)
     }
 
-    /// Cassandra's default.
+    /// Returns Cassandra's default.
     pub fn default_duration(self) -> Duration {
         Duration::from_millis(match self {
             Self::Read | Self::CounterWrite => 5_000,
@@ -99,7 +99,7 @@ impl Timeout {
     }
 }
 
-/// The timeouts in force; they can be changed while statements run. Statements that have begun keep theirs.
+/// The current timeouts. They can be changed while statements run; running statements keep theirs.
 #[derive(Debug)]
 pub struct RequestTimeouts {
     /// Milliseconds, by the position in [`Timeout::ALL`]; `NONE` for no limit.
@@ -109,12 +109,13 @@ pub struct RequestTimeouts {
 const NONE: u64 = u64::MAX;
 
 impl RequestTimeouts {
-    /// No statement times out: for the embedded library, whose callers own their threads.
+    /// Returns timeouts without limits, for embedded databases, whose callers control their
+    /// threads.
     pub fn unlimited() -> Self {
         Self { millis: [const { AtomicU64::new(NONE) }; Timeout::ALL.len()] }
     }
 
-    /// Cassandra's defaults.
+    /// Returns Cassandra's defaults.
     pub fn of_cassandra() -> Self {
         let timeouts = Self::unlimited();
         for timeout in Timeout::ALL {
@@ -123,19 +124,19 @@ impl RequestTimeouts {
         timeouts
     }
 
-    /// The time of a kind of request, in whole milliseconds; `None` for no limit.
+    /// Returns the timeout of a kind of request, in whole milliseconds; `None` for no limit.
     pub fn get(&self, timeout: Timeout) -> Option<Duration> {
         let millis = self.millis[timeout as usize].load(Ordering::Relaxed);
         (millis != NONE).then(|| Duration::from_millis(millis))
     }
 
-    /// Sets the time of a kind of request.
+    /// Sets the timeout of a kind of request.
     pub fn set(&self, timeout: Timeout, time: Option<Duration>) {
         let millis = time.map_or(NONE, |time| u64::try_from(time.as_millis()).unwrap_or(NONE));
         self.millis[timeout as usize].store(millis, Ordering::Relaxed);
     }
 
-    /// The limited timeouts by key, as cassandra.yaml would write them.
+    /// Returns the limited timeouts by key, as cassandra.yaml has them.
     pub(crate) fn settings(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         Timeout::ALL
             .into_iter()
@@ -151,19 +152,19 @@ impl Clone for RequestTimeouts {
     }
 }
 
-/// A request as far as its time limit is concerned.
+/// A request, described for its time limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Limited {
     Read(Consistency),
     Range(Consistency),
-    /// For a conditional write the consistency is that of its serial phase.
+    /// The consistency level of a conditional write is that of its serial phase.
     Write(WriteType, Consistency),
     Truncate,
     Other,
 }
 
 impl Limited {
-    /// A write with the levels of `options`.
+    /// Returns the limit of a write with the levels of `options`.
     pub fn write(write_type: WriteType, options: &StatementOptions) -> Self {
         let consistency = match write_type {
             WriteType::Cas => options.serial_consistency.unwrap_or(Consistency::Serial),
@@ -177,7 +178,8 @@ impl Limited {
             Self::Read(_) => timeouts.get(Timeout::Read),
             Self::Range(_) => timeouts.get(Timeout::Range),
             Self::Write(WriteType::Counter, _) => timeouts.get(Timeout::CounterWrite),
-            // As in Cassandra, the commit that follows the contention has at least the time of a plain write.
+            // As in Cassandra, the commit that follows the contention has at least the time of a
+            // plain write.
             Self::Write(WriteType::Cas, _) => {
                 Some(timeouts.get(Timeout::CasContention)?.max(timeouts.get(Timeout::Write)?))
             }
@@ -187,7 +189,8 @@ impl Limited {
         }
     }
 
-    /// The error of a request whose time is over, with Cassandra's messages. This node is the one replica.
+    /// Returns the error of a request that exceeded its timeout, with Cassandra's message. This
+    /// node is the only replica.
     pub fn error(self) -> DatabaseError {
         let message = "Operation timed out - received only 0 responses.".to_owned();
         match self {
@@ -213,7 +216,7 @@ impl Limited {
     }
 }
 
-/// The timeouts of a database and the clock that they are measured with.
+/// The timeouts of a database and the clock that measures them.
 pub(crate) struct Deadlines {
     pub timeouts: RequestTimeouts,
     clock: Arc<dyn MonotonicClock>,
@@ -227,8 +230,9 @@ impl Deadlines {
     /// Runs a request that began at `started` within its time limit.
     ///
     /// # Errors
-    /// Those of `work`; the timeout error of this kind of request, if `work` was interrupted by its deadline;
-    /// WouldBlock, if it took more than a few milliseconds on a thread that [may not wait](may_wait).
+    /// Those of `work`; the timeout error of this kind of request, if its deadline interrupted
+    /// `work`; WouldBlock, if `work` took longer than [`AT_ONCE`] on a thread that
+    /// [must not wait](may_wait).
     pub fn limit<T>(
         &self,
         request: Limited,
@@ -236,7 +240,8 @@ impl Deadlines {
         work: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let limit = request.limit(&self.timeouts);
-        // A thread that serves others starts the request again where it has time for it.
+        // A thread that also serves other clients stops early; the request is then repeated on a
+        // thread without this limit.
         let limit = if may_wait() { limit } else { Some(limit.map_or(AT_ONCE, |limit| limit.min(AT_ONCE))) };
         let result = match limit {
             Some(limit) => interrupt::with_deadline(&self.clock, started.saturating_add(limit), work),
@@ -249,7 +254,7 @@ impl Deadlines {
         })
     }
 
-    /// Waits for other conditional writes no longer than `cas_contention_timeout` after `started`.
+    /// Waits for other conditional writes until `cas_contention_timeout` after `started` at most.
     pub fn contend<T>(&self, started: Duration, wait: impl FnOnce() -> T) -> T {
         match self.timeouts.get(Timeout::CasContention) {
             Some(limit) => interrupt::with_deadline(&self.clock, started.saturating_add(limit), wait),
@@ -258,7 +263,7 @@ impl Deadlines {
     }
 }
 
-/// The database's clock, for deadlines.
+/// Adapts the database's clock for deadlines.
 struct VfsClock(Arc<dyn Clock>);
 
 impl MonotonicClock for VfsClock {

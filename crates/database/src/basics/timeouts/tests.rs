@@ -66,7 +66,7 @@ fn every_kind_of_read_ends_with_a_read_timeout_after_its_deadline() {
     for read in &reads {
         execute(&database, read).unwrap();
     }
-    // Parsing the long ones has its own timeout.
+    // Parsing the long statements has its own timeout.
     for timeout in [Timeout::Read, Timeout::Range] {
         database.timeouts().set(timeout, Some(Duration::ZERO));
     }
@@ -85,7 +85,7 @@ fn every_kind_of_read_ends_with_a_read_timeout_after_its_deadline() {
 #[test]
 fn reads_of_deleted_rows_honour_the_deadline() {
     let database = database();
-    // What is deleted in a memtable is gone; across SSTables it is read and dropped.
+    // A memtable drops deleted rows; across SSTables they are read and dropped then.
     database.engine().flush(None).unwrap();
     execute(&database, "DELETE FROM ks.t WHERE k = 0 AND c < 900").unwrap();
     execute(&database, "SELECT * FROM ks.t WHERE k = 0").unwrap();
@@ -165,7 +165,7 @@ fn a_cancelled_request_ends_with_the_reason() {
     }
 }
 
-/// A clock on which every look at it takes 10 ms.
+/// A clock that advances 10 ms with each reading.
 #[derive(Default)]
 struct SlowClock(AtomicU64);
 
@@ -270,7 +270,7 @@ fn parsing_and_planning_of_one_large_statement_end_at_their_deadline() {
     let late = DatabaseError::Overloaded("Query timed out before it could start".to_owned());
     let texts = [
         format!("SELECT * FROM ks.t WHERE k IN ({})", list(10_000)),
-        // The rest would be no CQL.
+        // The end of the text is not valid CQL.
         format!("DELETE FROM ks.t WHERE k IN ({}) AND AND", list(10_000)),
         format!("BEGIN BATCH {} APPLY BATCH", "DELETE FROM ks.t WHERE k = 0 ".repeat(1000)),
     ];

@@ -9,45 +9,45 @@ use crate::planning::restrictions::named_receiver;
 use crate::planning::terms::Bound;
 use crate::schema::conditions::Term;
 
-/// The longest TTL: 20 years in seconds.
+/// The maximum TTL: 20 years in seconds.
 pub(crate) const TTL_MAX: u32 = 20 * 365 * 24 * 60 * 60;
 
-/// The latest expiration that `nb` files hold: 2^31 - 2 seconds, 2038-01-19T03:14:06Z.
+/// The latest expiration that `nb` files can represent: 2^31 - 2 seconds, 2038-01-19T03:14:06Z.
 const EXPIRATION_MAX: u32 = i32::MAX as u32 - 1;
 
-/// What USING says.
+/// The attributes of USING.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attributes {
     timestamp: Option<Term>,
     ttl: Option<Term>,
 }
 
-/// The times of one execution's cells.
+/// The write timestamp and expiration of one execution's cells.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
-    /// Write time, microseconds.
+    /// Write timestamp, microseconds.
     pub timestamp: i64,
-    /// It is a part of a conditional write.
+    /// Part of a conditional write.
     is_conditional: bool,
-    /// Seconds to live, or [`NO_TTL`].
+    /// TTL in seconds, or [`NO_TTL`].
     pub ttl: u32,
     /// Seconds since 1970.
     pub now: u32,
 }
 
 impl Times {
-    /// When what is written expires; meaningless without TTL.
+    /// Returns the expiration time; meaningless without TTL.
     pub fn expiration(&self) -> u32 {
         self.now.saturating_add(self.ttl)
     }
 
-    /// A deletion of a partition or a range. In a conditional write it is a microsecond older than what is written, so
-    /// that a batch does not delete its own rows: so it is in Cassandra.
+    /// Returns the deletion of a partition or a range. In a conditional write it is a microsecond
+    /// older than the written rows, so a batch does not delete its own rows, as in Cassandra.
     pub fn deletion_of_many(&self) -> DeletionTime {
         DeletionTime::new(self.timestamp - i64::from(self.is_conditional), self.now)
     }
 
-    /// The liveness that an INSERT leaves.
+    /// Returns the liveness of an inserted row.
     pub fn liveness(&self) -> LivenessInfo {
         match self.ttl {
             NO_TTL => LivenessInfo::new(self.timestamp),
@@ -57,7 +57,8 @@ impl Times {
 }
 
 impl Attributes {
-    /// Of a statement on `table`; of a batch when the receivers are to be called `[batch]`.
+    /// Plans the attributes of a statement on `table`, or of a batch if the receivers are called
+    /// `[batch]`.
     pub fn new(
         timestamp: Option<&ast::Term>,
         ttl: Option<&ast::Term>,
@@ -73,24 +74,24 @@ impl Attributes {
         })
     }
 
-    /// Whether USING TIMESTAMP was said.
+    /// Whether USING TIMESTAMP is specified.
     pub fn has_timestamp(&self) -> bool {
         self.timestamp.is_some()
     }
 
-    /// Whether USING TTL was said.
+    /// Whether USING TTL is specified.
     pub fn has_ttl(&self) -> bool {
         self.ttl.is_some()
     }
 
-    /// The write time that USING TIMESTAMP says, if it does and is bound.
+    /// Returns the write timestamp of USING TIMESTAMP, if it is specified and bound.
     pub fn timestamp(&self, cx: &BindContext<'_>) -> Result<Option<i64>> {
         let Some(term) = &self.timestamp else { return Ok(None) };
         match term.bind(cx)? {
             Bound::Unset => Ok(None),
             Bound::Null => bail_invalid!("Invalid null value of timestamp"),
             Bound::Value(value) => match <[u8; 8]>::try_from(&*value).map(i64::from_be_bytes) {
-                // Cassandra's tables cannot tell it from no timestamp.
+                // Cassandra's files use this value for the absence of a timestamp.
                 Ok(i64::MIN) => {
                     bail_invalid!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX)
                 }
@@ -100,8 +101,8 @@ impl Attributes {
         }
     }
 
-    /// The times of this cx. The write time is what USING says, else `default_timestamp` (a batch's), else the
-    /// request's or a new one.
+    /// Returns the times of this execution. The write timestamp is that of USING TIMESTAMP, else
+    /// `default_timestamp` (of a batch), else that of the request, or a new one.
     pub fn times(
         &self,
         cx: &BindContext<'_>,
@@ -118,7 +119,8 @@ impl Attributes {
         self.times_at(timestamp, false, cx, table)
     }
 
-    /// The times of a statement of a conditional write, which has one write time: what USING says is not heeded.
+    /// Returns the times of a statement of a conditional write, which has one write timestamp:
+    /// USING TIMESTAMP is ignored.
     pub fn conditional_times(
         &self,
         cx: &BindContext<'_>,
@@ -153,7 +155,7 @@ impl Attributes {
         let Some(term) = &self.ttl else { return Ok(default) };
         let value = match term.bind(cx)? {
             Bound::Unset => return Ok(default),
-            // As an explicit 0: the default does not apply.
+            // Equal to 0: the table's default does not apply.
             Bound::Null => return Ok(NO_TTL),
             Bound::Value(value) if value.is_empty() => return Ok(NO_TTL),
             Bound::Value(value) => value,

@@ -1,4 +1,4 @@
-//! IF: what must hold for a conditional write.
+//! IF: the conditions of a conditional write.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -19,7 +19,7 @@ use crate::schema::conditions::Term;
 /// The IF of a statement.
 #[derive(Debug, Default)]
 pub(crate) enum Conditions {
-    /// None.
+    /// No IF.
     #[default]
     None,
     /// `IF NOT EXISTS`
@@ -52,12 +52,12 @@ enum Part {
 enum Values {
     One(Term),
     List(Vec<Term>),
-    /// A list bound whole, for IN.
+    /// A list for IN, bound to one marker.
     Marker(Term),
 }
 
 impl Conditions {
-    /// Of an UPDATE or DELETE.
+    /// Plans the IF of an UPDATE or DELETE.
     pub fn new(
         conditions: &ast::Conditions,
         table: &Arc<TableMetadata>,
@@ -84,7 +84,8 @@ impl Conditions {
         }
     }
 
-    /// The columns of the conditions, each once: regular ones, then static ones.
+    /// Returns the columns of the conditions without repetitions: regular columns, then static
+    /// columns.
     pub fn columns(&self) -> Vec<Arc<ColumnMetadata>> {
         let Self::Columns(conditions) = self else { return Vec::new() };
         let mut columns: Vec<Arc<ColumnMetadata>> = Vec::new();
@@ -99,10 +100,10 @@ impl Conditions {
         columns
     }
 
-    /// The conditions on columns of a kind, with their values.
+    /// Binds the conditions on columns of a kind.
     ///
     /// # Errors
-    /// Invalid, for values that cannot be compared with whatever the column holds.
+    /// Invalid, for values that cannot be compared with any value of the column.
     pub fn bind<'a>(&'a self, kind: ColumnKind, cx: &BindContext<'a>) -> Result<Vec<BoundCondition<'a>>> {
         let Self::Columns(conditions) = self else { return Ok(Vec::new()) };
         conditions.iter().filter(|c| c.column.kind == kind).map(|c| c.bind(cx)).collect()
@@ -196,15 +197,16 @@ pub(crate) struct BoundCondition<'a> {
     condition: &'a Condition,
     /// The key or index of a [`Part::Element`].
     element: Option<Bound<'a>>,
-    /// One, or those of an IN.
+    /// One value, or those of IN.
     values: Vec<Bound<'a>>,
 }
 
 impl BoundCondition<'_> {
-    /// Whether it holds for the row that has its column, at `now` (seconds since 1970).
+    /// Returns whether the condition holds for the row that contains its column, at `now` (seconds
+    /// since 1970).
     ///
     /// # Errors
-    /// Invalid, for what cannot be compared: nulls by order, elements at null.
+    /// Invalid, for impossible comparisons: order comparisons with null, element access with null.
     pub fn holds(&self, row: Option<&Row>, now: u32) -> Result<bool> {
         let (actual, data_type) = self.actual(row, now)?;
         for value in &self.values {
@@ -215,7 +217,7 @@ impl BoundCondition<'_> {
         Ok(false)
     }
 
-    /// The value that is compared, and its type.
+    /// Returns the compared value and its type.
     fn actual<'r>(&self, row: Option<&'r Row>, now: u32) -> Result<(Option<Cow<'r, [u8]>>, DataType)> {
         let column = &self.condition.column;
         let whole = row.and_then(|row| value_of(row, column, now));
@@ -256,7 +258,7 @@ impl BoundCondition<'_> {
         }
     }
 
-    /// `actual operator value`.
+    /// Evaluates `actual operator value`.
     fn compare(&self, actual: Option<&[u8]>, data_type: &DataType, value: &Bound<'_>) -> Result<bool> {
         let operator = self.condition.operator;
         let bound = match value {
@@ -264,7 +266,7 @@ impl BoundCondition<'_> {
             Bound::Null => None,
             Bound::Value(value) => Some(&**value),
         };
-        // An empty non-frozen collection is stored as nothing.
+        // An empty non-frozen collection is stored without cells.
         let value = bound.filter(|v| !(self.condition.is_whole_collection() && collection::count(v) == 0));
         let equal = || match (actual, value) {
             (Some(actual), Some(value)) => data_type.compare(actual, value).is_eq(),
@@ -296,7 +298,7 @@ impl BoundCondition<'_> {
     }
 }
 
-/// The part of a column that a condition names, and what is compared with it.
+/// Returns the part of a column in a condition, and the receiver of the compared value.
 fn part(
     raw: Option<&ColumnPart>,
     column: &ColumnMetadata,

@@ -15,11 +15,11 @@ use crate::planning::restrictions::named_receiver;
 use crate::planning::terms::Bound;
 use crate::schema::conditions::Term;
 
-/// A planned `INSERT … JSON`. Which columns it sets is known only when the text is.
+/// A planned `INSERT … JSON`. The JSON text of each execution determines the columns.
 #[derive(Debug)]
 pub(crate) struct JsonInsert {
     text: Term,
-    /// Columns that the text leaves out keep their values.
+    /// Omitted columns keep their values (`DEFAULT UNSET`).
     default_unset: bool,
     pub if_not_exists: bool,
     pub attributes: Attributes,
@@ -48,7 +48,7 @@ impl JsonInsert {
         Ok(Self { text, default_unset, if_not_exists: insert.if_not_exists, attributes })
     }
 
-    /// The INSERT that the text of this execution makes.
+    /// Plans the INSERT for the JSON text of this execution.
     pub fn rows(&self, table: &Arc<TableMetadata>, cx: &BindContext<'_>) -> Result<RowsPlan> {
         let text = match self.text.bind(cx)? {
             Bound::Value(text) => text,

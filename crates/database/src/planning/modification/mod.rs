@@ -1,8 +1,8 @@
 //! INSERT, UPDATE, DELETE and BATCH: planning.
 //!
 //! ```text
-//! ast --plan--> RowsPlan: restrictions (which partitions and rows), operations (what becomes of which column),
-//!               attributes (write time, TTL), conditions
+//! ast --plan--> RowsPlan: restrictions (partitions and rows), operations (changes of columns),
+//!               attributes (write timestamp, TTL), conditions
 //! ```
 
 pub(crate) mod attributes;

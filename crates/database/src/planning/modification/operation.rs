@@ -1,4 +1,5 @@
-//! What becomes of a column: SET, DELETE and the values of an INSERT, checked against the column's type.
+//! Operations on columns: SET, DELETE and the values of an INSERT, checked against the column's
+//! type.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,19 +18,19 @@ use crate::schema::conditions::Term;
 pub(crate) enum Operation {
     /// `c = value`: the whole column.
     Set(Term),
-    /// `c = c + value`: of a list, set or map.
+    /// `c = c + value`, on a list, set or map.
     Append(Term),
-    /// `c = value + c`: of a list.
+    /// `c = value + c`, on a list.
     Prepend(Term),
-    /// `c = c + value`: of a counter.
+    /// `c = c + value`, on a counter.
     Increment(Term),
-    /// `c = c - value`: of a counter.
+    /// `c = c - value`, on a counter.
     Decrement(Term),
-    /// `c = c - value`: list elements by value, set elements, map keys.
+    /// `c = c - value`: removes list elements by value, set elements, or map keys.
     Discard(Term),
-    /// `c[key] = value`: of a list by index, of a map by key.
+    /// `c[key] = value`: a list element by index, or a map value by key.
     SetElement(Term, Term),
-    /// `c.field = value`: the field's index.
+    /// `c.field = value`, with the index of the field.
     SetField(u16, Term),
     /// `DELETE c`
     Delete,
@@ -40,49 +41,50 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// Whether it depends on what the list holds.
+    /// Whether the operation depends on the current elements of a list.
     pub fn requires_read(&self, data_type: &DataType) -> bool {
         matches!(data_type, DataType::List { .. })
             && matches!(self, Self::Discard(_) | Self::SetElement(..) | Self::DeleteElement(_))
     }
 
-    /// Whether it gives the whole column a value, and so stands beside no other change of it.
+    /// Whether the operation replaces the whole column, and so excludes other operations on it.
     fn sets_all(&self) -> bool {
         matches!(self, Self::Set(_))
     }
 }
 
-/// The changes of one column.
+/// The operations on one column.
 #[derive(Debug, Clone)]
 pub(crate) struct ColumnOperations {
     pub column: Arc<ColumnMetadata>,
-    /// In the order they were written.
+    /// In the order of the statement.
     pub operations: Vec<Operation>,
 }
 
-/// The changes of a statement, each list ascending by column id. From a [builder](OperationsBuilder).
+/// The operations of a statement, each list ascending by column id. Created by a
+/// [builder](OperationsBuilder).
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Operations {
     pub statics: Vec<ColumnOperations>,
     pub regulars: Vec<ColumnOperations>,
 }
 
-/// Collects the changes of a statement, in constant time each.
+/// Collects the operations of a statement, in constant time for each.
 #[derive(Default)]
 pub(crate) struct OperationsBuilder {
-    /// In the order they were first named.
+    /// In the order of first use.
     columns: Vec<ColumnOperations>,
-    /// The index in `columns` of each.
+    /// The index in `columns` of each column.
     places: HashMap<ColumnId, usize>,
-    /// The fields that are set.
+    /// The fields with an operation.
     fields: HashSet<(ColumnId, u16)>,
 }
 
 impl OperationsBuilder {
-    /// Adds a change of `column`, a static or regular one.
+    /// Adds an operation on `column`, a static or regular one.
     ///
     /// # Errors
-    /// Invalid, if it cannot stand beside another change of that column.
+    /// Invalid, if it is incompatible with another operation on that column.
     pub fn add(&mut self, column: Arc<ColumnMetadata>, operation: Operation) -> Result<()> {
         let is_field_set_again =
             matches!(operation, Operation::SetField(field, _) if !self.fields.insert((column.id, field)));
@@ -91,7 +93,8 @@ impl OperationsBuilder {
             self.columns.push(ColumnOperations { column, operations: vec![operation] });
             return Ok(());
         };
-        // What sets all stands alone: the first change stands for the others.
+        // An operation that replaces the column is the only one, so the first operation represents
+        // the others.
         if is_field_set_again || operation.sets_all() || operations.first().is_some_and(Operation::sets_all) {
             bail_invalid!("Multiple incompatible setting of column {}", column.name);
         }
@@ -99,7 +102,7 @@ impl OperationsBuilder {
         Ok(())
     }
 
-    /// Returns the changes in order.
+    /// Returns the operations in order.
     pub fn finish(self) -> Operations {
         let is_static = |of: &ColumnOperations| of.column.kind == ColumnKind::Static;
         let (mut statics, mut regulars): (Vec<_>, Vec<_>) = self.columns.into_iter().partition(is_static);
@@ -114,13 +117,13 @@ impl Operations {
         self.statics.is_empty() && self.regulars.is_empty()
     }
 
-    /// Whether static columns change and no others.
+    /// Whether all operations are on static columns.
     pub fn only_statics(&self) -> bool {
         !self.statics.is_empty() && self.regulars.is_empty()
     }
 }
 
-/// Of `SET column …`.
+/// Plans `SET column …`.
 pub(crate) fn assignment(
     column: &ColumnMetadata,
     operation: &AssignmentOperation,
@@ -167,7 +170,7 @@ pub(crate) fn assignment(
         AssignmentOperation::Subtract(value) => {
             require_collection(column, &format!("{name} = {name} - {value}"))?;
             let removed = match data_type {
-                // Keys are what is taken from a map.
+                // Subtracting from a map removes keys.
                 DataType::Map { key, .. } => {
                     let keys = DataType::Set { element: key.clone(), frozen: false };
                     if matches!(value, ast::Term::Map(_)) {
@@ -212,7 +215,7 @@ pub(crate) fn assignment(
     }
 }
 
-/// Refuses `+` and `-` on what is no non-frozen collection.
+/// Rejects `+` and `-` for columns other than non-frozen collections.
 fn require_collection(column: &ColumnMetadata, text: &str) -> Result<()> {
     let name = &column.name;
     match &column.data_type {
@@ -234,7 +237,7 @@ fn field_of<'t>(definition: &'t UserType, field: &str, column: &str) -> Result<(
     }
 }
 
-/// Of `DELETE target`, a static or regular column or part of one.
+/// Plans `DELETE target`, a static or regular column or part of one.
 pub(crate) fn deletion(
     column: &ColumnMetadata,
     target: &DeleteTarget,

@@ -43,12 +43,12 @@ impl ModificationPlan {
         Ok(Self { table, what })
     }
 
-    /// The table it changes.
+    /// Returns the modified table.
     pub fn table(&self) -> &Arc<TableMetadata> {
         &self.table
     }
 
-    /// Whether it has an IF.
+    /// Whether the statement has an IF.
     pub fn has_conditions(&self) -> bool {
         match &self.what {
             What::Rows(rows) => !rows.conditions.is_empty(),
@@ -56,7 +56,7 @@ impl ModificationPlan {
         }
     }
 
-    /// What kind of write it is.
+    /// Returns the kind of write.
     pub fn write_type(&self) -> WriteType {
         match (self.has_conditions(), self.table.is_counter) {
             (true, _) => WriteType::Cas,
@@ -65,7 +65,7 @@ impl ModificationPlan {
         }
     }
 
-    /// Whether it says its write time itself.
+    /// Whether the statement specifies its write timestamp.
     pub fn has_timestamp(&self) -> bool {
         match &self.what {
             What::Rows(rows) => rows.attributes.has_timestamp(),
@@ -73,7 +73,7 @@ impl ModificationPlan {
         }
     }
 
-    /// The rows that it changes in this execution: those planned, or those that a JSON text names.
+    /// Returns the modified rows of this execution: those of the plan, or those of a JSON text.
     pub fn rows_of(&self, cx: &BindContext<'_>) -> Result<MaybeOwned<'_, RowsPlan>> {
         Ok(match &self.what {
             What::Rows(rows) => MaybeOwned::Borrowed(rows),
@@ -82,7 +82,7 @@ impl ModificationPlan {
     }
 }
 
-/// What was planned, or was made for one execution.
+/// A planned value, or one created for an execution.
 pub(crate) enum MaybeOwned<'a, T> {
     Borrowed(&'a T),
     Owned(Box<T>),
@@ -127,24 +127,24 @@ impl BatchPlan {
         Ok(plan)
     }
 
-    /// The table that its first statement changes.
+    /// Returns the table of the first statement.
     pub fn first_table(&self) -> Option<&Arc<TableMetadata>> {
         self.statements.first().map(ModificationPlan::table)
     }
 
-    /// Whether some statement has an IF.
+    /// Whether any statement has an IF.
     pub fn has_conditions(&self) -> bool {
         self.statements.iter().any(ModificationPlan::has_conditions)
     }
 
-    /// What kind of write it is.
+    /// Returns the kind of write.
     pub fn write_type(&self) -> WriteType {
         let has_counters = self.statements.iter().any(|statement| statement.table().is_counter);
         WriteType::of_batch(self.kind, self.has_conditions(), has_counters)
     }
 }
 
-/// Refuses what a batch cannot hold.
+/// Rejects combinations of statements that a batch cannot have.
 pub(crate) fn validate(kind: BatchKind, has_timestamp: bool, statements: &[&ModificationPlan]) -> Result<()> {
     let counters = statements.iter().filter(|s| s.table().is_counter).count();
     let is_conditional = statements.iter().any(|s| s.has_conditions());

@@ -20,17 +20,18 @@ pub(crate) struct RowsPlan {
     pub table: Arc<TableMetadata>,
     pub kind: StatementKind,
     pub restrictions: Restrictions,
-    /// Empty for a DELETE of whole rows, and for an INSERT of keys alone.
+    /// Empty for a DELETE of whole rows, and for an INSERT of key columns alone.
     pub operations: Operations,
     pub attributes: Attributes,
     pub conditions: Conditions,
-    /// It changes static columns only, asks nothing of others, and names no row.
+    /// The statement modifies only static columns, has no conditions on others, and names no row.
     pub only_statics: bool,
-    /// It is an INSERT JSON: Cassandra's sets every column, if only to what it was.
+    /// The statement is an INSERT JSON, which sets every column in Cassandra, possibly to its
+    /// previous value.
     pub sets_all_columns: bool,
 }
 
-/// Of `INSERT … (columns) VALUES (values)`.
+/// Plans `INSERT … (columns) VALUES (values)`.
 pub(crate) fn insert(
     insert: &ast::Insert,
     names: &[Identifier],
@@ -56,7 +57,7 @@ pub(crate) fn insert(
     insert_of(columns, attributes, insert.if_not_exists, table)
 }
 
-/// An INSERT of these columns.
+/// Plans an INSERT of these columns.
 pub(crate) fn insert_of(
     columns: Vec<(Arc<ColumnMetadata>, Term)>,
     attributes: Attributes,
@@ -89,7 +90,7 @@ pub(crate) fn insert_of(
     })
 }
 
-/// Of `UPDATE`.
+/// Plans an UPDATE.
 pub(crate) fn update(
     update: &ast::Update,
     table: &Arc<TableMetadata>,
@@ -131,7 +132,7 @@ pub(crate) fn update(
     Ok(plan)
 }
 
-/// Of `DELETE`.
+/// Plans a DELETE.
 pub(crate) fn delete(
     delete: &ast::Delete,
     table: &Arc<TableMetadata>,
@@ -202,7 +203,7 @@ pub(crate) fn refuse_insert_of_counters(table: &TableMetadata) -> Result<()> {
     }
 }
 
-/// Refuses what a write of counters cannot have.
+/// Rejects attributes and conditions that counter tables do not support.
 fn validate_counters(table: &TableMetadata, conditions: &Conditions, attributes: &Attributes) -> Result<()> {
     if !table.is_counter {
         return Ok(());

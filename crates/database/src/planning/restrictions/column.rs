@@ -1,4 +1,4 @@
-//! What one column must be, and evaluating it.
+//! Restrictions of one column, and their evaluation.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::planning::terms::Bound;
 use crate::schema::conditions::{ColumnRestriction, InTerms, SliceTerms, Term};
 
 impl SliceTerms {
-    /// The bound that `operator` makes of `term`; `None` if it makes none.
+    /// Returns the bound of `operator term`; `None` for operators that are not ranges.
     pub fn new(operator: Operator, term: Term) -> Option<Self> {
         let mut slice = Self::default();
         match operator {
@@ -42,7 +42,7 @@ impl SliceTerms {
 }
 
 impl ColumnRestriction {
-    /// Of `column operator value`.
+    /// Plans `column operator value`.
     pub fn relation(
         column: &ColumnMetadata,
         operator: Operator,
@@ -103,7 +103,7 @@ impl ColumnRestriction {
         })
     }
 
-    /// Of `column IN values`.
+    /// Plans `column IN values`.
     pub fn in_relation(
         column: &ColumnMetadata,
         values: &InValues,
@@ -127,7 +127,7 @@ impl ColumnRestriction {
         }))
     }
 
-    /// Of `column[key] operator value`.
+    /// Plans `column[key] operator value`.
     pub fn element(
         column: &ColumnMetadata,
         key: &ast::Term,
@@ -186,12 +186,12 @@ impl ColumnRestriction {
         }
     }
 
-    /// Whether it is `=` or IN, so that its values can be listed.
+    /// Whether it is `=` or IN, whose values can be listed.
     pub fn lists_values(&self) -> bool {
         matches!(self, Self::Eq(_) | Self::In(_))
     }
 
-    /// The values of `=` or IN, none of them null; no values for other restrictions.
+    /// Returns the values of `=` or IN, which must not be null; no values for other restrictions.
     pub fn values<'a>(&'a self, name: &str, cx: &BindContext<'a>) -> Result<Vec<Cow<'a, [u8]>>> {
         match self {
             Self::Eq(term) => Ok(vec![not_null(term.bind(cx)?, name)?]),
@@ -205,7 +205,7 @@ impl ColumnRestriction {
 }
 
 impl InTerms {
-    /// The values; `None` for those that are null.
+    /// Returns the values; `None` for null.
     pub fn values<'a>(&'a self, name: &str, cx: &BindContext<'a>) -> Result<Vec<Option<Cow<'a, [u8]>>>> {
         match self {
             Self::Terms(terms) => terms
@@ -235,7 +235,7 @@ impl InTerms {
     }
 }
 
-/// The value of a bound term that a key column is compared with.
+/// Returns the value of a bound term that is compared with a key column.
 pub(crate) fn not_null<'a>(bound: Bound<'a>, name: &str) -> Result<Cow<'a, [u8]>> {
     match bound {
         Bound::Value(value) => Ok(value),
@@ -244,7 +244,7 @@ pub(crate) fn not_null<'a>(bound: Bound<'a>, name: &str) -> Result<Cow<'a, [u8]>
     }
 }
 
-/// Refuses what a column of this type cannot be asked.
+/// Rejects operators that a column of this type does not support.
 fn validate_receiver(column: &ColumnMetadata, operator: Operator) -> Result<()> {
     let name = &column.name;
     let data_type = &column.data_type;
@@ -271,7 +271,7 @@ fn validate_receiver(column: &ColumnMetadata, operator: Operator) -> Result<()> 
     Ok(())
 }
 
-/// The names of columns as messages list them.
+/// Returns the names of columns as listed in messages.
 pub(crate) fn names(columns: &[Arc<ColumnMetadata>]) -> String {
     columns.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,5 @@
-//! Whether an index finds the rows, which, and what it leaves to be looked at row by row. The rules are Cassandra's.
+//! The choice of indexes for a query, and the restrictions that remain to be filtered. The rules
+//! are Cassandra's.
 
 use std::sync::Arc;
 
@@ -27,14 +28,15 @@ enum WantedTerms {
     Range(SliceTerms),
 }
 
-/// How many indexes one query asks: each more costs something, and says less and less.
+/// The maximum number of indexes in one query: each further index costs reads and excludes fewer
+/// rows.
 const SEARCHES_MAX: usize = 4;
 
-/// The longest value that is looked for, in bytes.
+/// The maximum length of a searched value, in bytes.
 const VALUE_LENGTH_MAX: usize = u16::MAX as usize;
 
 impl Search {
-    /// `None` if the index does not support the restriction.
+    /// Returns `None` if the index does not support the restriction.
     fn new(index: &Arc<Index>, column: &ColumnMetadata, restriction: &ColumnRestriction) -> Option<Self> {
         if !index.supports(column, restriction) {
             return None;
@@ -58,15 +60,15 @@ impl Search {
         Some(Self { index: index.clone(), wanted })
     }
 
-    /// Whether it is for one value, not for all between two.
+    /// Whether it searches one value and not a range.
     pub fn is_for_value(&self) -> bool {
         !matches!(self.wanted, WantedTerms::Range(_))
     }
 
-    /// Calls `search` with the value of this cx; there is none if it is null.
+    /// Calls `search` with the value of this execution, or not at all if the value is null.
     ///
     /// # Errors
-    /// Invalid, for values that no index holds, and those of `search`.
+    /// Invalid, for values that no index contains, and those of `search`.
     pub fn with_value<T>(
         &self,
         cx: &BindContext<'_>,
@@ -104,27 +106,28 @@ impl Search {
 
 type Restricted = (Arc<ColumnMetadata>, ColumnRestriction);
 
-/// Collects what decides on the index, part by part of the WHERE.
+/// Collects the restrictions that determine the choice of indexes.
 pub(crate) struct IndexChoice<'i> {
     indexes: &'i [Arc<Index>],
     partition: Vec<Restricted>,
     clustering: Vec<Restricted>,
     others: Vec<Restricted>,
-    /// No restriction of clustering columns is left out of `clustering`, but for ranges of tuples that indexes answer.
+    /// `clustering` contains all restrictions of clustering columns except ranges of tuples, which
+    /// indexes may support.
     clustering_is_whole: bool,
-    /// Why the index cannot be used, in Cassandra's words.
+    /// The reason why the index cannot be used, in Cassandra's words.
     tuple_refusal: Option<&'static str>,
     has_clustering_index: bool,
     has_index: bool,
     is_key_range: bool,
     uses_index: bool,
-    /// Which parts have to be true of each row that the index finds.
+    /// The parts of the WHERE that must be checked for each row that the index finds.
     checks_partition: bool,
     checks_clustering: bool,
 }
 
 impl<'i> IndexChoice<'i> {
-    /// Of restrictions that have not been validated yet.
+    /// Analyzes restrictions that have not been validated yet.
     pub fn new(restrictions: &Restrictions, indexes: &'i [Arc<Index>]) -> Self {
         let mut choice = Self {
             indexes,
@@ -161,7 +164,7 @@ impl<'i> IndexChoice<'i> {
         choice
     }
 
-    /// Whether some restriction can be answered by an index.
+    /// Whether an index supports any restriction.
     pub fn has_index(&self) -> bool {
         self.has_index
     }
@@ -189,10 +192,11 @@ impl<'i> IndexChoice<'i> {
         self.uses_index
     }
 
-    /// Notes what indexes can do with each restriction of clustering columns. Whether one answers a range of a tuple.
+    /// Records which restrictions of clustering columns the indexes support. Returns whether one
+    /// supports a range of a tuple.
     ///
-    /// What an index answers, and all that is restricted behind it, Cassandra asks of each row, which it cannot do for
-    /// ranges of tuples.
+    /// Cassandra filters each row by the restrictions that an index supports and by those of later
+    /// columns; it cannot do so for ranges of tuples.
     fn add_shapes(&mut self, clustering: &ClusteringRestrictions) -> bool {
         let (equal, slice) =
             (ColumnRestriction::Eq(Term::Null), ColumnRestriction::Slice(SliceTerms::default()));
@@ -224,12 +228,12 @@ impl<'i> IndexChoice<'i> {
         answers_slices
     }
 
-    /// Why the index that is used cannot be.
+    /// Returns the reason why the chosen index cannot be used.
     pub fn refusal(&self) -> Option<&'static str> {
         self.tuple_refusal.filter(|_| self.uses_index && self.checks_clustering)
     }
 
-    /// Whether the index that is used leaves something to be looked at row by row.
+    /// Whether rows found by the chosen index must be filtered.
     pub fn leaves_to_filter(&self) -> bool {
         if !self.uses_index {
             return false;
@@ -238,7 +242,7 @@ impl<'i> IndexChoice<'i> {
         let partition = if self.checks_partition { &self.partition } else { &empty };
         let clustering = if self.checks_clustering { &self.clustering } else { &empty };
         let checked = || partition.iter().chain(clustering).chain(&self.others);
-        // An index of its own kind answers alone; all storage-attached ones answer together.
+        // An index of the other kinds is used alone; storage-attached indexes are used together.
         let satisfied_by = |indexes: &[&Arc<Index>]| {
             (self.clustering_is_whole || !self.checks_clustering)
                 && checked().all(|(column, restriction)| {
@@ -251,18 +255,19 @@ impl<'i> IndexChoice<'i> {
         is_any && !is_satisfied
     }
 
-    /// Storage-attached indexes, and the others.
+    /// Returns the storage-attached indexes, and the others.
     fn attached_and_others(&self) -> (Vec<&Arc<Index>>, Vec<&Arc<Index>>) {
         self.indexes.iter().partition(|index| index.kind == IndexKind::StorageAttached)
     }
 
-    /// The searches of which each finds the rows, the more promising ones first; none, if no index is used.
+    /// Returns the searches, each of which finds all rows, the most selective ones first; none if
+    /// no index is used.
     pub fn searches(&self) -> Vec<Search> {
         if !self.uses_index {
             return Vec::new();
         }
         let (attached, others) = self.attached_and_others();
-        // Equalities before ranges, and non-key columns first: they tend to say more.
+        // Equalities before ranges and non-key columns first, which tend to be more selective.
         let all = || self.others.iter().chain(&self.clustering).chain(&self.partition);
         let indexes = || attached.iter().chain(&others);
         let is_range = |restriction: &ColumnRestriction| matches!(restriction, ColumnRestriction::Slice(_));
@@ -274,7 +279,8 @@ impl<'i> IndexChoice<'i> {
         searches.take(SEARCHES_MAX).collect()
     }
 
-    /// The restrictions of clustering columns that indexes answer: slices hold them, too.
+    /// Returns the restrictions of clustering columns that indexes support; slices contain them,
+    /// too.
     pub fn answered_clustering(&self) -> Vec<Filter> {
         if !self.uses_index || !self.checks_clustering {
             return Vec::new();
@@ -291,7 +297,8 @@ impl<'i> IndexChoice<'i> {
         answered.map(filter).collect()
     }
 
-    /// What becomes of the values of a column before they are compared, since an index of it compares them so.
+    /// Returns the analyzers applied to a column's values before they are compared, because an
+    /// index on the column compares analyzed values.
     pub fn analyzers(&self, column: &ColumnMetadata, restriction: &ColumnRestriction) -> Analyzers {
         if !self.uses_index {
             return Analyzers::default();
@@ -302,7 +309,7 @@ impl<'i> IndexChoice<'i> {
     }
 }
 
-/// Why expressions of custom indexes cannot be answered: no index that there is understands any.
+/// Rejects expressions of custom indexes: no index supports any.
 pub(crate) fn refuse_expressions(
     expressions: &[ast::CustomIndexExpression],
     table: &TableMetadata,

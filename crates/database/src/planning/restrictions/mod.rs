@@ -1,8 +1,8 @@
-//! WHERE: which partitions, which rows of them, and what is left to be checked row by row.
+//! WHERE: the partitions and rows of a statement, and the filters that are checked on each row.
 //!
 //! ```text
-//! relations --Restrictions::new--> per column one ColumnRestriction, per tuple of clustering columns one of several
-//!                                  columns, for the token one range; checked as Cassandra checks them
+//! relations --Restrictions::new--> one ColumnRestriction for each column, one for the columns of
+//!                                  each tuple, one token range; checked as in Cassandra
 //! Restrictions + values ----------> keys or a key range, slices or clusterings, filters
 //! ```
 
@@ -28,7 +28,7 @@ pub(crate) use clustering::ClusteringRestrictions;
 pub(crate) use index::Search;
 pub(crate) use partition::{PartitionRestrictions, Partitions};
 
-/// The kinds of statements that have a WHERE, or, for INSERT, columns that act as one.
+/// The kinds of statements with a WHERE; for INSERT, the key columns act as one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StatementKind {
     Select,
@@ -48,41 +48,45 @@ impl std::fmt::Display for StatementKind {
     }
 }
 
-/// What Cassandra says when rows would have to be read only to be thrown away.
+/// Cassandra's message for queries that read rows only to discard them.
 pub(crate) const ALLOW_FILTERING_MESSAGE: &str = "Cannot execute this query as it might involve data filtering and thus may have unpredictable performance. If you want to execute this query despite the performance unpredictability, use ALLOW FILTERING";
 
 /// A statement's WHERE, resolved against its table.
 #[derive(Debug)]
 pub(crate) struct Restrictions {
-    /// Which partitions.
+    /// The partitions.
     pub partition: PartitionRestrictions,
-    /// Which rows.
+    /// The rows of the partitions.
     pub clustering: ClusteringRestrictions,
-    /// What remains to be checked on each row; only for SELECT.
+    /// The filters that are checked on each row; only for SELECT.
     pub filters: Vec<Filter>,
-    /// What slices check, but an index answers, so that Cassandra wants values for it; only for SELECT.
+    /// Restrictions that slices check and an index supports, so that Cassandra requires values for
+    /// them; only for SELECT.
     pub answered: Vec<Filter>,
-    /// Of indexes that each find the rows, the more promising ones first; only for SELECT.
+    /// Searches of indexes, each of which finds all rows, the most selective ones first; only for
+    /// SELECT.
     pub searches: Vec<Search>,
-    /// Why it cannot be answered, to be said when all else about the statement is in order; only for SELECT.
+    /// The reason why the restrictions are not supported, reported if the statement is valid
+    /// otherwise; only for SELECT.
     pub refusal: Option<&'static str>,
 }
 
-/// What the rules for a WHERE depend on.
+/// The properties of a statement that determine the rules for its WHERE.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules {
-    /// The statement.
+    /// The kind of statement.
     pub kind: StatementKind,
-    /// Whether it selects or changes static columns only.
+    /// Whether only static columns are selected or modified.
     pub only_static_columns: bool,
-    /// ALLOW FILTERING. True also for tables in memory, where filtering is all there is.
+    /// ALLOW FILTERING. Also true for virtual tables, which are always filtered.
     pub allow_filtering: bool,
-    /// Whether clustering columns may be left out or restricted to ranges: SELECT and DELETE.
+    /// Whether clustering columns can be omitted or restricted to ranges: SELECT and DELETE.
     pub allow_clustering_slices: bool,
 }
 
 impl Restrictions {
-    /// Returns the searches of indexes for which `is_built` holds; all searches if it holds for none.
+    /// Returns the searches of indexes for which `is_built` holds; all searches if it holds for
+    /// none.
     pub fn searches_of_built_indexes<'s>(
         &'s self,
         is_built: impl Fn(&Index) -> bool + 's,
@@ -91,7 +95,7 @@ impl Restrictions {
         self.searches.iter().filter(move |search| !some_are_built || is_built(&search.index))
     }
 
-    /// Whether one index is asked for one value: few rows, as a rule.
+    /// Whether one index is searched for one value, which usually finds few rows.
     pub fn ask_one_index_for_a_value(&self) -> bool {
         matches!(&self.searches[..], [search] if search.is_for_value())
     }
@@ -99,7 +103,7 @@ impl Restrictions {
     /// Resolves `where_clause` for a statement on `table`.
     ///
     /// # Errors
-    /// Invalid, with Cassandra's texts, for relations that are of no use to the statement.
+    /// Invalid, with Cassandra's texts, for relations that the statement does not support.
     pub fn new(
         where_clause: &ast::WhereClause,
         table: &Arc<TableMetadata>,
@@ -135,7 +139,7 @@ impl Restrictions {
         Ok(restrictions)
     }
 
-    /// Restrictions `column = term` alone: what the key columns of an INSERT are.
+    /// Resolves relations `column = term`: the key columns of an INSERT.
     pub fn of_insert(
         columns: Vec<(Arc<ColumnMetadata>, Term)>,
         table: &Arc<TableMetadata>,
@@ -168,7 +172,7 @@ impl Restrictions {
         Ok(restrictions)
     }
 
-    /// Whether anything is said of the partition key.
+    /// Whether the partition key is restricted.
     pub fn restrict_partition_key(&self) -> bool {
         !self.partition.is_empty() || self.filters.iter().any(is_of_partition_key)
     }
@@ -181,7 +185,7 @@ impl Restrictions {
         self.partition.has_in() || self.filters.iter().any(is_in)
     }
 
-    /// Whether no partition is named, or no row, or only ranges without room for one.
+    /// Whether no partition is named, or no row, or only empty ranges.
     pub fn exclude_all(&self, cx: &BindContext<'_>) -> Result<bool> {
         if self.partition.names_keys() && self.partition.keys(cx)?.is_empty() {
             return Ok(true);
@@ -193,7 +197,7 @@ impl Restrictions {
         })
     }
 
-    /// Whether the column is given one value.
+    /// Whether the column is restricted to one value.
     pub fn is_equal(&self, column: &ColumnMetadata) -> bool {
         let by_key = match column.kind {
             ColumnKind::PartitionKey => self.partition.is_equal(column.position),
@@ -257,7 +261,7 @@ impl Restrictions {
     }
 }
 
-/// The indexes that a statement may search.
+/// Returns the indexes that a statement may search.
 fn indexes_of<'c>(table: &TableMetadata, rules: Rules, cx: &PlanContext<'c>) -> &'c [Arc<Index>] {
     match rules.kind {
         StatementKind::Select => cx.catalog.indexes_of(table.id),
@@ -335,10 +339,10 @@ fn is_of_partition_key(filter: &Filter) -> bool {
     filter.column.kind == ColumnKind::PartitionKey
 }
 
-/// What the WHERE of a materialized view says but for IS NOT NULL: all of it is asked of each row.
+/// Returns the filters of a materialized view: its WHERE without IS NOT NULL.
 ///
 /// # Errors
-/// Invalid, with Cassandra's texts, for what a view cannot have.
+/// Invalid, with Cassandra's texts, for restrictions that views do not support.
 pub(crate) fn view_filters(
     where_clause: &ast::WhereClause,
     table: &Arc<TableMetadata>,
@@ -422,7 +426,7 @@ fn add_column(
     }
 }
 
-/// The column called `name`.
+/// Returns the column called `name`.
 ///
 /// # Errors
 /// Invalid, with Cassandra's text, if the table has none.
@@ -438,12 +442,12 @@ pub(crate) fn existing(table: &TableMetadata, name: &str) -> Result<Arc<ColumnMe
     }
 }
 
-/// What receives a value that a column is compared with.
+/// Returns the receiver of a value that is compared with a column.
 pub(crate) fn receiver(table: &TableMetadata, column: &ColumnMetadata) -> Arc<ColumnSpec> {
     named_receiver(table, &column.name, column.data_type.clone())
 }
 
-/// A receiver in `table` with another name or type than a column's.
+/// Returns a receiver in `table` with the specified name and type.
 pub(crate) fn named_receiver(table: &TableMetadata, name: &str, data_type: DataType) -> Arc<ColumnSpec> {
     Arc::new(ColumnSpec {
         keyspace: table.keyspace.as_str().into(),
@@ -453,7 +457,7 @@ pub(crate) fn named_receiver(table: &TableMetadata, name: &str, data_type: DataT
     })
 }
 
-/// The columns of a multi-column relation: clustering columns, in order and without gaps.
+/// Returns the columns of a multi-column relation: clustering columns, in order and without gaps.
 fn tuple_columns(
     names: &[ast::Identifier],
     relation: &Relation,
@@ -486,7 +490,7 @@ fn tuple_columns(
     Ok(columns)
 }
 
-/// A relation of several columns as messages show it: `(a, b) = (1, 2)`.
+/// Returns a relation of several columns as shown in messages: `(a, b) = (1, 2)`.
 fn tuple_text(relation: &Relation) -> String {
     let joined = |parts: Vec<String>| format!("({})", parts.join(", "));
     let tuple = |terms: &[ast::Term]| joined(terms.iter().map(ToString::to_string).collect());

@@ -16,13 +16,13 @@ use crate::planning::terms::Bound;
 use crate::schema::conditions::{ColumnRestriction, Filter, SliceTerms, Term};
 use crate::schema::indexes::Analyzers;
 
-/// What a WHERE says of the partition key.
+/// The restrictions of the partition key in a WHERE.
 #[derive(Debug)]
 pub(crate) struct PartitionRestrictions {
     /// By position.
     columns: Vec<Option<ColumnRestriction>>,
     token: Option<TokenRestriction>,
-    /// The components, for messages and orders.
+    /// The components, for messages and comparison.
     key: Vec<Arc<ColumnMetadata>>,
 }
 
@@ -32,12 +32,12 @@ enum TokenRestriction {
     Slice(SliceTerms),
 }
 
-/// The partitions of one cx.
+/// The partitions of one execution.
 #[derive(Debug)]
 pub(crate) enum Partitions {
-    /// These, in the order of the key's values, none twice.
+    /// Distinct partitions in the order of the key's values.
     Keys(Vec<DecoratedKey>),
-    /// Those in a range of the ring.
+    /// The partitions in a range of tokens.
     Range(KeyRange),
 }
 
@@ -112,19 +112,19 @@ impl PartitionRestrictions {
         Ok(())
     }
 
-    /// The restrictions of single columns.
+    /// Returns the restrictions of single columns.
     pub(crate) fn single_columns(&self) -> impl Iterator<Item = (&Arc<ColumnMetadata>, &ColumnRestriction)> {
         let both = self.key.iter().zip(&self.columns);
         both.filter_map(|(column, restriction)| Some((column, restriction.as_ref()?)))
     }
 
-    /// Whether it says a range of tokens.
+    /// Whether a range of tokens is specified.
     pub(crate) fn is_on_token(&self) -> bool {
         self.token.is_some()
     }
 
-    /// Checks what the statement can do with it; what must be filtered comes back. `has_index`: some restriction of the
-    /// statement can be answered by an index.
+    /// Checks that the statement supports the restrictions, and returns the filters. `has_index`:
+    /// an index supports some restriction of the statement.
     pub(crate) fn validate(
         &mut self,
         table: &TableMetadata,
@@ -181,22 +181,22 @@ impl PartitionRestrictions {
         self.columns.iter().all(Option::is_some)
     }
 
-    /// Whether the component at `position` is given one value.
+    /// Whether the component at `position` is restricted to one value.
     pub fn is_equal(&self, position: usize) -> bool {
         matches!(self.columns.get(position), Some(Some(ColumnRestriction::Eq(_))))
     }
 
-    /// Whether more than one key may be named: some component has an IN.
+    /// Whether several keys may be named: some component has an IN.
     pub fn has_in(&self) -> bool {
         self.columns.iter().flatten().any(|r| matches!(r, ColumnRestriction::In(_)))
     }
 
-    /// Whether nothing is said of the key.
+    /// Whether no component is restricted.
     pub fn is_empty(&self) -> bool {
         self.token.is_none() && self.columns.iter().all(Option::is_none)
     }
 
-    /// The partitions of one cx.
+    /// Returns the partitions of one execution.
     ///
     /// # Errors
     /// Invalid, for null components and keys that are too long.
@@ -206,7 +206,8 @@ impl PartitionRestrictions {
             None => (RangeBound::Unbounded, RangeBound::Unbounded),
         };
         if !self.names_keys() {
-            // No key has the least token. As in Cassandra, the range from it to itself is the whole ring.
+            // No key has the minimum token. As in Cassandra, the range from it to itself is the
+            // whole ring.
             let least = RangeBound::Included(Token(i64::MIN));
             let (start, end) = if (start, end) == (least, least) {
                 (RangeBound::Unbounded, RangeBound::Unbounded)
@@ -220,7 +221,7 @@ impl PartitionRestrictions {
         Ok(Partitions::Keys(keys))
     }
 
-    /// The keys of one cx, when keys are named.
+    /// Returns the keys of one execution, if keys are named.
     pub fn keys(&self, cx: &BindContext<'_>) -> Result<Vec<DecoratedKey>> {
         // The common case, without a product.
         if let ([Some(ColumnRestriction::Eq(term))], [column]) = (&self.columns[..], &self.key[..]) {
@@ -228,7 +229,8 @@ impl PartitionRestrictions {
             return Ok(vec![self.compose(&[&value])?]);
         }
         let mut lists = Vec::with_capacity(self.columns.len());
-        // As in Cassandra, also values that come twice count. Judged before any combination is made.
+        // As in Cassandra, repeated values count, too. The product is checked before combinations
+        // are built.
         let mut product = 1_usize;
         for (restriction, column) in self.columns.iter().zip(&self.key) {
             let Some(restriction) = restriction else { return Ok(Vec::new()) };
@@ -245,7 +247,8 @@ impl PartitionRestrictions {
         for values in &lists {
             count = product::count(count, values.len(), Product::PartitionKeys)?;
         }
-        // The last list's values change fastest; one buffer of components serves all keys.
+        // The values of the last column change fastest; one buffer of components is used for all
+        // keys.
         let mut keys = Vec::with_capacity(count);
         let mut components: Vec<&[u8]> = Vec::with_capacity(lists.len());
         for combination in 0..count {
@@ -279,7 +282,7 @@ impl PartitionRestrictions {
 }
 
 impl TokenRestriction {
-    /// From where to where.
+    /// Returns the bounds of the token range.
     fn range(&self, cx: &BindContext<'_>) -> Result<(RangeBound<Token>, RangeBound<Token>)> {
         let bound = |of: &Option<(Term, bool)>| -> Result<RangeBound<Token>> {
             Ok(match of {
@@ -295,7 +298,7 @@ impl TokenRestriction {
             }
             Self::Slice(slice) => {
                 let (start, end) = (bound(&slice.lower)?, bound(&slice.upper)?);
-                // As in Cassandra, the least token stands for the ring's end where a range ends at it.
+                // As in Cassandra, the minimum token as an upper bound is the end of the ring.
                 let end = match end {
                     RangeBound::Included(Token(i64::MIN)) | RangeBound::Excluded(Token(i64::MIN)) => {
                         RangeBound::Unbounded

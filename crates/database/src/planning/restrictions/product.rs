@@ -1,22 +1,24 @@
-//! How many combinations IN lists may produce.
+//! The limit of combinations of IN lists.
 //!
-//! A request of some kB can name millions of rows: the product of its lists. It is counted before it is built, column by
-//! column. Cassandra has no limit unless the guardrail `in_select_cartesian_product_fail_threshold` is set, and builds
-//! the product whatever its size; here there is a maximum that memory can hold for every thread at once.
+//! A request of a few kB can name millions of rows: the product of its lists. The product is
+//! counted column by column before it is built. Cassandra has no limit unless the guardrail
+//! `in_select_cartesian_product_fail_threshold` is set; here the maximum fits into memory for all
+//! threads at once.
 
 use cassette_engine::may_wait;
 use cassette_rows::interrupt;
 
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 
-/// The most combinations of several lists. Each takes some 300 bytes while it is built and read, so that eight threads
-/// take less than 250 MB. A single list may be longer: its size is that of the request.
+/// The maximum number of combinations of several lists. Each occupies about 300 bytes while it is
+/// built and read, so eight threads use less than 250 MB. A single list may be longer: the size of
+/// the request limits it.
 pub(crate) const COMBINATIONS_MAX: usize = 100_000;
 
-/// What the combinations are.
+/// The elements of a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Product {
-    /// Partitions, each of which is read by itself.
+    /// Partitions, which are read separately.
     PartitionKeys,
     /// Rows or ranges within a partition.
     ClusteringKeys,
@@ -33,7 +35,7 @@ impl Product {
         }
     }
 
-    /// The most on a thread that serves other clients, too: it should be free again after some 100 us.
+    /// Returns the maximum on a thread that also serves other clients: it should take about 100 us.
     fn at_once_max(self) -> usize {
         match self {
             Self::PartitionKeys => 16,
@@ -42,10 +44,11 @@ impl Product {
     }
 }
 
-/// Counts the product of `prefixes` combinations with the `values` of the next column.
+/// Returns the product of `prefixes` combinations with the `values` of the next column.
 ///
 /// # Errors
-/// Invalid, above the maximum; WouldBlock, for a large product on a thread that may not wait; Interrupted.
+/// Invalid, above the maximum; WouldBlock, for a large product on a thread that must not wait;
+/// Interrupted.
 pub(crate) fn count(prefixes: usize, values: usize, product: Product) -> Result<usize> {
     let combinations = prefixes.saturating_mul(values);
     if combinations > COMBINATIONS_MAX && prefixes > 1 && values > 1 {

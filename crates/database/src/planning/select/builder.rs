@@ -1,4 +1,4 @@
-//! From resolved selectors to expressions, their names and their types.
+//! From resolved selectors to expressions with their names and types.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::planning::context::PlanContext;
 use crate::planning::restrictions::named_receiver;
 use crate::schema::conditions::Term;
 
-/// Makes expressions, and gathers what they share.
+/// Builds expressions, and collects the terms, aggregates and columns that they share.
 #[derive(Debug)]
 pub(crate) struct Builder<'t> {
     table: &'t TableMetadata,
-    /// The terms in the expressions, bound once an execution.
+    /// The terms of the expressions, which are bound once for each execution.
     pub terms: Vec<PlannedTerm>,
     /// The aggregates in the expressions.
     pub aggregates: Vec<Aggregate>,
-    /// The columns that the expressions are of, each once.
+    /// The distinct columns of the expressions.
     pub columns: Vec<Arc<ColumnMetadata>>,
 }
 
@@ -31,11 +31,12 @@ pub(crate) struct Builder<'t> {
 #[derive(Debug)]
 pub(crate) struct PlannedTerm {
     pub term: Term,
-    /// What may not be null, and unset, in words for a message; `None` where both may be.
+    /// The value that must not be null, and may have to be set, for the message; `None` if null and
+    /// unset are allowed.
     pub required: Option<Required>,
 }
 
-/// What is wrong about a term without value.
+/// A value that a term must have.
 #[derive(Debug)]
 pub(crate) struct Required {
     /// `element selection on m`
@@ -48,7 +49,7 @@ pub(crate) struct Required {
 #[derive(Debug)]
 pub(crate) struct Aggregate {
     pub function: AggregateFunction,
-    /// What is aggregated; nothing for `count(*)`.
+    /// The argument; `None` for `count(*)`.
     pub argument: Option<Expression>,
 }
 
@@ -56,7 +57,7 @@ pub(crate) struct Aggregate {
 #[derive(Debug)]
 pub(crate) struct Built {
     pub expression: Expression,
-    /// The name of its column.
+    /// The name of its result column.
     pub name: String,
     pub data_type: DataType,
 }
@@ -66,11 +67,12 @@ impl<'t> Builder<'t> {
         Self { table, terms: Vec::new(), aggregates: Vec::new(), columns: Vec::new() }
     }
 
-    /// The expression of `selectable` where a value of type `wanted` is wanted, if that is known; markers are noted in
-    /// `cx`.
+    /// Returns the expression of `selectable`; `wanted` is the expected type, if it is known.
+    /// Markers are recorded in `cx`.
     ///
     /// # Errors
-    /// Invalid, with Cassandra's texts, for what has no type and for parts that a value does not have.
+    /// Invalid, with Cassandra's texts, for selectors without a type and for parts that the value
+    /// lacks.
     pub fn build(
         &mut self,
         selectable: &Selectable<'_>,
@@ -227,7 +229,7 @@ impl<'t> Builder<'t> {
         field: &ast::Identifier,
         cx: &mut PlanContext<'_>,
     ) -> Result<Built> {
-        // A UDT in parentheses is no tuple.
+        // A UDT in parentheses is not a tuple.
         let wanted = match of {
             Selectable::Tuple(elements) => elements.first().and_then(Selectable::exact_type),
             _ => None,
@@ -298,7 +300,7 @@ impl<'t> Builder<'t> {
         })
     }
 
-    /// A key of the set or map `inner`.
+    /// Prepares a key of the set or map `inner`.
     fn key(
         &self,
         key: &ast::Term,
@@ -456,7 +458,7 @@ impl<'t> Builder<'t> {
     }
 }
 
-/// The type that a literal has by itself, or the one that is wanted.
+/// Returns the type of a literal, or the expected type.
 fn required_type(selectable: &Selectable<'_>, wanted: Option<&DataType>) -> Result<DataType> {
     match selectable.exact_type().or_else(|| wanted.cloned()) {
         Some(data_type) => Ok(data_type),

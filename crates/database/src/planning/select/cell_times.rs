@@ -1,4 +1,4 @@
-//! `writetime`, `maxwritetime` and `ttl`: what cells know beside their values.
+//! `writetime`, `maxwritetime` and `ttl`: functions of the metadata of cells.
 
 use cassette_rows::types::collection;
 use cassette_rows::{Cell, ColumnMetadata, DataType};
@@ -7,14 +7,14 @@ use super::expression::{Expression, Input};
 use crate::basics::error::Result;
 use crate::planning::terms::Bound;
 
-/// Which of a cell's times.
+/// The kind of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CellTime {
     /// Microseconds since 1970.
     WriteTime,
-    /// The latest of a collection's.
+    /// The latest write timestamp of a collection.
     MaxWriteTime,
-    /// Seconds left.
+    /// Remaining seconds.
     Ttl,
 }
 
@@ -23,14 +23,14 @@ pub(crate) enum CellTime {
 pub(crate) enum Times {
     /// There is no cell.
     None,
-    /// Of a value that is one cell; `None` if it has no TTL.
+    /// The time of a single cell; `None` without TTL.
     One(Option<i64>),
-    /// Of a collection or UDT, one per element or field.
+    /// The times of a collection or UDT, one for each element or field.
     Many(Vec<Option<i64>>),
 }
 
 impl CellTime {
-    /// The function's name.
+    /// Returns the function's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::WriteTime => "writetime",
@@ -39,7 +39,7 @@ impl CellTime {
         }
     }
 
-    /// The type of the result for a column of one cell, or of many.
+    /// Returns the type of the result for a column with one cell, or with many.
     pub fn data_type(self, is_multi_cell: bool) -> DataType {
         let one = match self {
             Self::WriteTime | Self::MaxWriteTime => DataType::BigInt,
@@ -64,7 +64,7 @@ impl CellTime {
 }
 
 impl Times {
-    /// The value of the function; `None` is null.
+    /// Returns the value of the function; `None` is null.
     pub fn write(self, what: CellTime) -> Option<Vec<u8>> {
         let one = |time: i64| {
             let mut out = Vec::with_capacity(8);
@@ -87,7 +87,7 @@ impl Times {
         }
     }
 
-    /// Those of one element or field; a value that is one cell has its own for all of them.
+    /// Returns the time of one element or field; a single cell determines the time of all.
     fn get(self, index: usize) -> Self {
         match self {
             Self::Many(times) => times.get(index).map_or(Self::None, |time| Self::One(*time)),
@@ -104,7 +104,7 @@ impl Times {
     }
 }
 
-/// The times of `of`: a column, or fields, elements and slices of one.
+/// Returns the times of `of`: a column, or fields, elements and slices of one.
 pub(crate) fn of(of: &Expression, what: CellTime, input: Input<'_, '_>) -> Result<Times> {
     let term = |index: usize| input.terms.get(index).and_then(Bound::value);
     Ok(match of {

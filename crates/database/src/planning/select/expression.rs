@@ -1,4 +1,4 @@
-//! What is computed of each row.
+//! Expressions that are evaluated for each row.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::planning::context::BindContext;
 use crate::planning::terms::Bound;
 
-/// An expression over a row's columns, over terms that are bound once an execution, and over aggregates.
+/// An expression over the columns of a row, the bound terms of an execution, and aggregates.
 #[derive(Debug)]
 pub(crate) enum Expression {
     Column(Arc<ColumnMetadata>),
@@ -23,15 +23,15 @@ pub(crate) enum Expression {
     Aggregate(usize),
     Call(Box<ScalarFunction>, Vec<Expression>),
     Token(Vec<Expression>),
-    /// A time of the cells of a column, or of a part of one.
+    /// A time of the cells of a column or part of a column.
     CellTime(CellTime, Box<Expression>),
     /// Field `index` of a UDT.
     Field(Box<Expression>, usize),
     /// The element of a set or the value of a map at a key.
     Element(Box<Collection>, usize),
-    /// The elements or entries of a set or map from one key to another, both included.
+    /// The elements or entries of a set or map between two keys, both inclusive.
     Slice(Box<Collection>, Option<usize>, Option<usize>),
-    /// A tuple or UDT; `None` for items that are left out.
+    /// A tuple or UDT; `None` for omitted items.
     Items(Vec<Option<Expression>>),
     List(Vec<Expression>),
     /// A set, with the type of its elements.
@@ -42,7 +42,7 @@ pub(crate) enum Expression {
     Vector(DataType, Vec<Expression>),
 }
 
-/// A set or map that a part is selected of.
+/// A set or map of which a part is selected.
 #[derive(Debug)]
 pub(crate) struct Collection {
     pub of: Expression,
@@ -50,10 +50,10 @@ pub(crate) struct Collection {
     pub data_type: DataType,
 }
 
-/// What expressions are evaluated on.
+/// The input of an evaluation.
 #[derive(Clone, Copy)]
 pub(crate) struct Input<'i, 'e> {
-    /// `None` when there is no row, and an aggregate's result is asked for all the same.
+    /// `None` for aggregates without rows.
     pub row: Option<CurrentRow<'i>>,
     /// The bound terms.
     pub terms: &'i [Bound<'e>],
@@ -66,7 +66,7 @@ pub(crate) struct Input<'i, 'e> {
 pub(crate) type Value<'i> = Option<Cow<'i, [u8]>>;
 
 impl Input<'_, '_> {
-    /// The bytes of a bound term; `None` when it is null or unset.
+    /// Returns the bytes of a bound term; `None` if it is null or unset.
     fn term(&self, index: usize) -> Option<&[u8]> {
         self.terms.get(index).and_then(Bound::value)
     }
@@ -78,7 +78,7 @@ impl Input<'_, '_> {
 }
 
 impl Expression {
-    /// The value in `input`.
+    /// Returns the value for `input`.
     pub fn evaluate<'i>(&'i self, input: Input<'i, '_>) -> Result<Value<'i>> {
         Ok(match self {
             Self::Column(column) => input.row.and_then(|row| row.value(column, input.now())),
@@ -95,7 +95,7 @@ impl Expression {
                 function.evaluate(&values, input.cx)?.map(Cow::Owned)
             }
             Self::Token(arguments) => match input.row {
-                // Of the row's own key mostly, whose token is known.
+                // Usually the arguments are the row's own key, whose token is known.
                 Some(row) if is_whole_key(arguments) => {
                     Some(Cow::Owned(row.partition.key.token().0.to_be_bytes().to_vec()))
                 }
@@ -141,7 +141,7 @@ impl Expression {
         })
     }
 
-    /// Field `index` of the UDT `of`.
+    /// Returns field `index` of the UDT `of`.
     fn field<'i>(&'i self, of: &'i Expression, index: usize, input: Input<'i, '_>) -> Result<Value<'i>> {
         if let Self::Column(column) = of
             && column.data_type.is_multi_cell()
@@ -164,7 +164,7 @@ impl Expression {
 }
 
 impl Collection {
-    /// The type that keys are of.
+    /// Returns the type of the keys.
     fn key_type(&self) -> &DataType {
         self.data_type.path_type().unwrap_or(&self.data_type)
     }
@@ -194,12 +194,12 @@ impl Collection {
         })
     }
 
-    /// The index of `key` among the entries of `whole`.
+    /// Returns the index of `key` among the entries of `whole`.
     pub fn index_of(&self, whole: &[u8], key: &[u8]) -> Option<usize> {
         self.entries(whole).position(|(k, _)| self.key_type().compare(k, key).is_eq())
     }
 
-    /// The indexes of the entries from one key to another, both included.
+    /// Returns the indexes of the entries between two keys, both inclusive.
     pub fn indexes(&self, whole: &[u8], from: Option<&[u8]>, to: Option<&[u8]>) -> std::ops::Range<usize> {
         let key_type = self.key_type();
         let before = |(key, _): &(&[u8], &[u8])| from.is_some_and(|from| key_type.compare(key, from).is_lt());
@@ -214,7 +214,7 @@ impl Collection {
             return Some(whole);
         }
         let range = self.indexes(&whole, from, to);
-        // A collection that is not frozen and has no elements is none.
+        // A non-frozen collection without elements is null.
         if range.is_empty() && self.data_type.is_multi_cell() {
             return None;
         }
@@ -229,7 +229,7 @@ impl Collection {
         Some(Cow::Owned(out))
     }
 
-    /// Keys and values of a map; each element of a set twice.
+    /// Returns keys and values of a map; each element of a set twice.
     fn entries<'b>(&self, whole: &'b [u8]) -> impl Iterator<Item = (&'b [u8], &'b [u8])> + use<'b> {
         let is_map = self.is_map();
         let entries = is_map.then(|| collection::read_map(whole)).into_iter().flatten();
@@ -242,7 +242,8 @@ fn evaluate_each<'i>(expressions: &'i [Expression], input: Input<'i, '_>) -> Res
     expressions.iter().map(|expression| expression.evaluate(input)).collect()
 }
 
-/// Whether these are the columns of the partition key; `token` takes nothing else by their number and order.
+/// Whether these are the columns of the partition key. Their number and order were checked for
+/// `token`.
 fn is_whole_key(arguments: &[Expression]) -> bool {
     arguments.iter().enumerate().all(|(position, argument)| {
         matches!(argument, Expression::Column(column)
@@ -272,7 +273,7 @@ fn map(key_type: &DataType, entries: &[(Expression, Expression)], input: Input<'
         values.push((key.evaluate(input)?, value.evaluate(input)?));
     }
     refuse_nulls(values.iter().map(|(key, _)| key))?;
-    // Stable, so that of equal keys the later entry comes later; it is the one that stays.
+    // A stable sort keeps equal keys in order, so the later entry wins.
     values.sort_by(|a, b| compare(key_type, &a.0, &b.0));
     values.dedup_by(|later, earlier| {
         let same = compare(key_type, &later.0, &earlier.0).is_eq();

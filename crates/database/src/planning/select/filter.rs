@@ -1,4 +1,4 @@
-//! Checking rows one by one: what ALLOW FILTERING allows.
+//! Filtering of rows, as allowed by ALLOW FILTERING.
 
 use std::borrow::Cow;
 
@@ -20,11 +20,11 @@ pub(crate) struct BoundFilter<'e> {
 }
 
 enum Test<'e> {
-    /// It must be one of these.
+    /// The value must equal one of these.
     OneOf(Vec<Value<'e>>),
-    /// It must lie between these, each with whether it is included.
+    /// The value must be between these, each with whether it is inclusive.
     Between(Option<Edge<'e>>, Option<Edge<'e>>),
-    /// It must hold all of these.
+    /// The collection must contain all of these.
     Holds { values: Vec<Value<'e>>, keys: Vec<Value<'e>>, entries: Vec<(Value<'e>, Value<'e>)> },
 }
 
@@ -33,7 +33,7 @@ type Edge<'e> = (Value<'e>, bool);
 
 impl<'e> BoundFilter<'e> {
     /// # Errors
-    /// Invalid, for nulls, which nothing is compared with.
+    /// Invalid, for nulls, which cannot be compared.
     pub fn new(filter: &'e Filter, cx: &BindContext<'e>) -> Result<Self> {
         let name = &filter.column.name;
         let required = |term: &'e Term, what: &str| match term.bind(cx)? {
@@ -50,7 +50,7 @@ impl<'e> BoundFilter<'e> {
         };
         let test = match &filter.restriction {
             ColumnRestriction::Eq(term) => Test::OneOf(vec![value(term)?]),
-            // Null is equal to nothing, not even to null.
+            // Null is not equal to anything, including null.
             ColumnRestriction::In(terms) => {
                 Test::OneOf(terms.values(name, cx)?.into_iter().flatten().collect())
             }
@@ -67,7 +67,7 @@ impl<'e> BoundFilter<'e> {
         Ok(Self { column: &filter.column, test, analyzers: filter.analyzers })
     }
 
-    /// Whether the row's value at `now` (seconds) is what is wanted. One that is null never is.
+    /// Returns whether the row's value at `now` (seconds) matches. Null never matches.
     pub fn matches(&self, row: CurrentRow<'_>, now: u32) -> bool {
         let Some(mut held) = row.value(self.column, now) else { return false };
         let Analyzers { values: of_values, keys: of_keys } = self.analyzers;

@@ -1,4 +1,4 @@
-//! GROUP BY: which rows make a group.
+//! GROUP BY: the division of rows into groups.
 
 use std::cmp::Ordering;
 
@@ -16,11 +16,11 @@ use crate::planning::context::{BindContext, PlanContext};
 use crate::planning::restrictions::Restrictions;
 use crate::planning::terms::Bound;
 
-/// Rows belong together that have the same partition key, the same first clustering columns, and, if a function is
-/// grouped by, the same result of it.
+/// A group consists of rows with equal partition keys, equal first clustering columns and, if
+/// grouped by a function, equal results of the function.
 #[derive(Debug)]
 pub(crate) struct GroupBy {
-    /// How many clustering columns must be equal.
+    /// The number of clustering columns that must be equal.
     prefix: usize,
     function: Option<GroupFunction>,
 }
@@ -34,10 +34,10 @@ struct GroupFunction {
 }
 
 impl GroupBy {
-    /// Of the selectors after GROUP BY; `None` if there are none.
+    /// Plans the selectors after GROUP BY; `None` if there are none.
     ///
     /// # Errors
-    /// Invalid, with Cassandra's texts, for groups that rows do not come in.
+    /// Invalid, with Cassandra's texts, for groups that do not follow the order of rows.
     pub fn new(
         selectors: &[ast::Selector],
         table: &TableMetadata,
@@ -93,11 +93,11 @@ impl GroupBy {
         if prefix > 0 && distinct {
             bail_invalid!("Grouping on clustering columns is not allowed for SELECT DISTINCT queries");
         }
-        // The function takes the place of its column.
+        // The function replaces its column.
         Ok(Some(Self { prefix: prefix - usize::from(function.is_some()), function }))
     }
 
-    /// Tells the groups of one execution apart.
+    /// Returns the detection of groups for one execution.
     pub fn bind<'e>(&'e self, cx: &'e BindContext<'e>) -> Result<Groups<'e>> {
         let terms = match &self.function {
             Some(function) => bind_terms(&function.terms, cx)?,
@@ -140,7 +140,7 @@ fn group_function(
     Ok((column, GroupFunction { expression, data_type, terms: builder.terms }))
 }
 
-/// Refuses functions whose results do not come in the order of the rows.
+/// Rejects functions whose results are not in the order of the rows.
 fn validate_monotonic(expression: &Expression) -> Result<()> {
     let is_term = |expression: &Expression| matches!(expression, Expression::Term(_));
     match expression {
@@ -166,7 +166,8 @@ fn validate_monotonic(expression: &Expression) -> Result<()> {
     }
 }
 
-/// A function as messages show it, with which arguments are known: `system.floor : (timestamp, duration(constant)) -> …`.
+/// Returns a function as shown in messages, including constant arguments:
+/// `system.floor : (timestamp, duration(constant)) -> …`.
 fn applied_text(function: &ScalarFunction, arguments: &[Expression]) -> String {
     let argument = |(data_type, argument): (&DataType, &Expression)| match argument {
         Expression::Term(_) => format!("{data_type}(constant)"),
@@ -177,7 +178,7 @@ fn applied_text(function: &ScalarFunction, arguments: &[Expression]) -> String {
     format!("system.{name} : ({}) -> {}", types.join(", "), function.returns)
 }
 
-/// Whether the function tells the same time in another type.
+/// Whether the function converts a time to another type.
 fn is_conversion(function: &ScalarFunction) -> bool {
     matches!(
         &*function.name,
@@ -185,7 +186,7 @@ fn is_conversion(function: &ScalarFunction) -> bool {
     )
 }
 
-/// Finds where groups begin.
+/// Detects where groups begin.
 pub(crate) struct Groups<'e> {
     by: &'e GroupBy,
     terms: Vec<Bound<'e>>,
@@ -193,16 +194,16 @@ pub(crate) struct Groups<'e> {
     last: Option<Last>,
 }
 
-/// The row before.
+/// The previous row.
 struct Last {
     key: DecoratedKey,
-    /// `None` after a static row, with which no row shares a group.
+    /// `None` after a static row, which forms a separate group.
     clustering: Option<Clustering>,
     result: Option<Vec<u8>>,
 }
 
 impl Groups<'_> {
-    /// Whether `row` begins a group, being the next after the one of the last call.
+    /// Returns whether `row`, which follows the row of the last call, begins a group.
     pub fn begins(&mut self, row: CurrentRow<'_>) -> Result<bool> {
         let result = match (&self.by.function, row.row) {
             (Some(function), Some(_)) => {

@@ -10,14 +10,14 @@ use crate::planning::restrictions::named_receiver;
 use crate::planning::terms::Bound;
 use crate::schema::conditions::Term;
 
-/// The limits as planned.
+/// The planned limits.
 #[derive(Debug)]
 pub(crate) struct LimitTerms {
     total: Option<Term>,
     per_partition: Option<Term>,
 }
 
-/// What is left of the limits.
+/// The remaining limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     total: Option<u32>,
@@ -36,7 +36,8 @@ impl LimitTerms {
         Ok(Self { total: prepare(&select.limit, "[limit]")?, per_partition })
     }
 
-    /// The limits of an execution: as written, or as an earlier page left them.
+    /// Returns the limits of an execution: those of the statement, or the remainder after an
+    /// earlier page.
     pub fn bind(&self, cx: &BindContext<'_>, resume: Option<&PagingState>) -> Result<Limits> {
         let total = bind(&self.total, cx)?;
         let per_partition = bind(&self.per_partition, cx)?;
@@ -69,25 +70,25 @@ fn bind(term: &Option<Term>, cx: &BindContext<'_>) -> Result<Option<u32>> {
 }
 
 impl Limits {
-    /// None at all.
+    /// No limits.
     pub const NONE: Self = Self { total: None, per_partition: None, in_partition: None };
 
-    /// Whether no further row may come.
+    /// Whether no more rows may be returned.
     pub fn is_reached(&self) -> bool {
         self.total == Some(0)
     }
 
-    /// Whether no further row of this partition may come.
+    /// Whether no more rows of this partition may be returned.
     pub fn is_reached_in_partition(&self) -> bool {
         self.in_partition == Some(0)
     }
 
-    /// Another partition begins.
+    /// Starts another partition.
     pub fn next_partition(&mut self) {
         self.in_partition = self.per_partition;
     }
 
-    /// A row was taken.
+    /// Counts a returned row.
     pub fn take(&mut self) {
         for left in [&mut self.total, &mut self.in_partition].into_iter().flatten() {
             *left = left.saturating_sub(1);
@@ -98,7 +99,7 @@ impl Limits {
         self.total
     }
 
-    /// How many rows may come in all.
+    /// Returns the maximum number of remaining rows.
     pub fn rows_max(&self) -> usize {
         self.total.map_or(usize::MAX, |total| total as usize)
     }
@@ -107,7 +108,7 @@ impl Limits {
         self.in_partition
     }
 
-    /// The same without LIMIT.
+    /// Returns the limits without LIMIT.
     pub fn without_total(self) -> Self {
         Self { total: None, ..self }
     }

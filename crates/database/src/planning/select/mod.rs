@@ -1,8 +1,8 @@
-//! SELECT: planning, and evaluating what it selects.
+//! SELECT: planning, and evaluation of its selectors.
 //!
 //! ```text
-//! ast --selectable--> columns found, functions chosen --builder--> expressions --outputs--> what of each row
-//!     --restrictions--> which rows      --order, limits, group_by--> in which order, how many, which make a group
+//! ast --selectable--> columns found, functions chosen --builder--> expressions --outputs--> values
+//!     --restrictions--> rows      --order, limits, group_by--> order, number, groups
 //! ```
 
 pub(crate) mod builder;

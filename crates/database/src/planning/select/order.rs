@@ -9,20 +9,21 @@ use cassette_rows::{Clustering, ColumnKind, ColumnMetadata, TableMetadata};
 use crate::basics::error::{Result, bail_invalid};
 use crate::planning::restrictions::{Restrictions, existing};
 
-/// The order that rows come in.
+/// The order of result rows.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
-    /// Whether the clusterings of a partition come backwards.
+    /// Whether the rows of a partition are in reverse clustering order.
     pub reversed: bool,
-    /// The columns to sort the rows of several partitions by; empty when they come partition by partition.
+    /// The columns by which rows of several partitions are sorted; empty if rows are returned
+    /// partition by partition.
     sorted_by: Vec<Arc<ColumnMetadata>>,
 }
 
 impl Order {
-    /// What ORDER BY asks for.
+    /// Plans ORDER BY.
     ///
     /// # Errors
-    /// Invalid, with Cassandra's texts, for orders that are neither the one rows are stored in nor its reverse.
+    /// Invalid, with Cassandra's texts, for orders other than the stored one and its reverse.
     pub fn new(select: &ast::Select, table: &TableMetadata, restrictions: &Restrictions) -> Result<Self> {
         let Some(first) = select.order_by.first() else { return Ok(Self::default()) };
         if select.order_by.iter().any(|ordering| ordering.ann_of.is_some()) {
@@ -37,7 +38,7 @@ impl Order {
                 "ORDER BY is only supported when the partition key is restricted by an EQ or an IN."
             );
         }
-        // Of a column that is named twice, the first place and the last direction count.
+        // If a column is named twice, its first position and its last direction count.
         let mut columns: Vec<Arc<ColumnMetadata>> = Vec::with_capacity(select.order_by.len());
         let mut directions: Vec<Direction> = Vec::with_capacity(select.order_by.len());
         for ordering in &select.order_by {
@@ -77,12 +78,12 @@ impl Order {
         Ok(Self { reversed: reversed.unwrap_or(false), sorted_by })
     }
 
-    /// Whether all rows are to be read and then sorted.
+    /// Whether all rows are read and then sorted.
     pub fn sorts_rows(&self) -> bool {
         !self.sorted_by.is_empty()
     }
 
-    /// How rows of different partitions follow each other; static rows without clustering come first.
+    /// Compares rows of different partitions. Static rows without clustering sort first.
     pub fn compare(&self, a: Option<&Clustering>, b: Option<&Clustering>) -> Ordering {
         for column in &self.sorted_by {
             let position = column.position;

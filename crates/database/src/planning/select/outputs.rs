@@ -1,4 +1,4 @@
-//! What is selected of each row, or of each group of rows.
+//! The selected values of each row, or of each group of rows.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use crate::basics::response::RowSink;
 use crate::planning::context::BindContext;
 use crate::planning::terms::Bound;
 
-/// The columns of a result, one after the other.
+/// The columns of a result, in order.
 #[derive(Debug)]
 pub(crate) struct Outputs {
     expressions: Vec<Expression>,
     terms: Vec<PlannedTerm>,
     /// The aggregates in the expressions.
     pub aggregates: Vec<Aggregate>,
-    /// `SELECT JSON`: names and types of the expressions, which become one text.
+    /// `SELECT JSON`: names and types of the expressions, which are combined into one text.
     json: Option<Vec<(String, DataType)>>,
-    /// All expressions are columns, pushed as they are.
+    /// All expressions are columns, whose values are pushed unchanged.
     is_plain: bool,
 }
 
 impl Outputs {
-    /// These expressions, which were made by `builder`.
+    /// Creates the outputs of expressions that `builder` built.
     pub fn new(built: Vec<Built>, builder: Builder<'_>, json: bool) -> Self {
         let json = json.then(|| built.iter().map(|b| (b.name.clone(), b.data_type.clone())).collect());
         let expressions: Vec<Expression> = built.into_iter().map(|built| built.expression).collect();
@@ -36,12 +36,12 @@ impl Outputs {
         Self { expressions, terms: builder.terms, aggregates: builder.aggregates, json, is_plain }
     }
 
-    /// Whether the rows of a group become one.
+    /// Whether a group of rows is combined into one row.
     pub fn has_aggregates(&self) -> bool {
         !self.aggregates.is_empty()
     }
 
-    /// Whether nothing but aggregates is selected, so that no row needs to be kept.
+    /// Whether only aggregates are selected, so that rows need not be kept.
     pub fn are_aggregates_only(&self) -> bool {
         self.expressions.iter().all(|expression| matches!(expression, Expression::Aggregate(_)))
     }
@@ -49,12 +49,12 @@ impl Outputs {
     /// Binds the terms for one execution.
     ///
     /// # Errors
-    /// Invalid, with Cassandra's texts, for values that are missing.
+    /// Invalid, with Cassandra's texts, for missing values.
     pub fn bind<'e>(&'e self, cx: &BindContext<'e>) -> Result<Vec<Bound<'e>>> {
         bind_terms(&self.terms, cx)
     }
 
-    /// Pushes the values of one row, or of one group whose first row this is.
+    /// Pushes the values of a row, or of a group whose first row it is.
     pub fn push(&self, input: Input<'_, '_>, sink: &mut dyn RowSink) -> Result<()> {
         if let Some(names) = &self.json {
             let values = self.expressions.iter().map(|e| e.evaluate(input)).collect::<Result<Vec<_>>>()?;
@@ -81,7 +81,7 @@ impl Outputs {
     }
 }
 
-/// Straight from the row where the value lies in one piece.
+/// Pushes the value without a copy if it is contiguous in the row.
 #[inline]
 fn push_column(column: &Arc<ColumnMetadata>, row: &CurrentRow<'_>, now: u32, sink: &mut dyn RowSink) {
     let lies_in_one_piece = !column.data_type.is_multi_cell() && column.data_type != DataType::Counter;
@@ -93,7 +93,7 @@ fn push_column(column: &Arc<ColumnMetadata>, row: &CurrentRow<'_>, now: u32, sin
     }
 }
 
-/// Binds terms for one execution; what is required must be there.
+/// Binds terms for one execution; required values must be present.
 pub(crate) fn bind_terms<'e>(terms: &'e [PlannedTerm], cx: &BindContext<'e>) -> Result<Vec<Bound<'e>>> {
     let bind = |planned: &'e PlannedTerm| {
         let bound = planned.term.bind(cx)?;

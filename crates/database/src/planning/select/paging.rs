@@ -1,16 +1,18 @@
-//! Where the next page begins.
+//! Paging states: the position of the next page.
 //!
 //! ```text
 //! u8   version, 2
-//! u8   flags: 1 a clustering follows, 2 a LIMIT is left, 4 a PER PARTITION LIMIT is left
+//! u8   flags: 1 a clustering follows, 2 remainder of LIMIT, 4 remainder of PER PARTITION LIMIT
 //! u16 length, bytes       partition key of the last row
-//! [u16 count, then per value i32 length (-1 = null), bytes]   its clustering; without it the partition is done
+//! [u16 count, then for each value i32 length (-1 = null), bytes]
+//!                         its clustering; absent after the whole partition
 //! [u32 rows left]         of LIMIT
 //! [u32 rows left]         of PER PARTITION LIMIT, in this partition
-//! ```
 //! 16 bytes                tag of all before, see paging_key.rs
-//! Everything is big-endian. Clients keep it as they please, so it says nothing that a restart forgets, and is believed only with its tag: of the same statement
-//! of the same table, given by this data directory.
+//! ```
+//! All integers are big-endian. Clients store paging states, so they contain nothing that a restart
+//! invalidates. A state is accepted only with a valid tag: of the same statement on the same table,
+//! issued by this data directory.
 
 use bytes::{Buf, BufMut, Bytes};
 use cassette_rows::{Clustering, DecoratedKey, TableMetadata};
@@ -24,30 +26,31 @@ const HAS_CLUSTERING: u8 = 1;
 const HAS_REMAINING: u8 = 2;
 const HAS_REMAINING_IN_PARTITION: u8 = 4;
 
-/// What makes a paging state authentic.
+/// Authenticates paging states.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seal<'k> {
     pub key: &'k PagingKey,
     pub scope: PagingScope,
 }
 
-/// The refusal of a paging state, in Cassandra's words.
+/// Returns the error of an invalid paging state, in Cassandra's words.
 pub(crate) fn invalid() -> DatabaseError {
     DatabaseError::Protocol("Invalid value for the paging state".into())
 }
 
-/// After which row to go on, and with what left of the limits.
+/// The position after a row, and the remaining limits.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PagingState {
     pub key: Bytes,
-    /// `None`: with the next partition.
+    /// `None`: continue with the next partition.
     pub clustering: Option<Clustering>,
     pub remaining: Option<u32>,
     pub remaining_in_partition: Option<u32>,
 }
 
 impl PagingState {
-    /// After the row at `clustering`, or after the static row that is shown without rows, with `limits` as they are then.
+    /// Returns the position after the row at `clustering`, or after a static row that is returned
+    /// without rows, with the current `limits`.
     pub fn after(key: &DecoratedKey, clustering: Option<&Clustering>, limits: &Limits) -> Self {
         let clustering = clustering.filter(|_| !limits.is_reached_in_partition()).cloned();
         let goes_on = clustering.is_some();
@@ -85,8 +88,10 @@ impl PagingState {
         out.into()
     }
 
+    /// Decodes and verifies a paging state.
+    ///
     /// # Errors
-    /// Protocol, if the bytes are no paging state that `seal` was put on.
+    /// Protocol, if the bytes are not a paging state with the tag of `seal`.
     pub fn decode(bytes: &[u8], table: &TableMetadata, seal: &Seal<'_>) -> Result<Self> {
         let sealed = || {
             let (state, tag) = bytes.split_last_chunk::<TAG_LENGTH>()?;

@@ -26,51 +26,51 @@ use crate::schema::catalog::KeyspaceKind;
 pub(crate) struct SelectPlan {
     pub table: Arc<TableMetadata>,
     pub restrictions: Restrictions,
-    /// The columns that its outputs are made of; `None` for `*`.
+    /// The columns that its outputs use; `None` for `*`.
     pub queried: Option<Vec<Arc<ColumnMetadata>>>,
     pub outputs: Outputs,
     pub metadata: Arc<ResultMetadata>,
-    /// One row a partition, of key and static columns.
+    /// DISTINCT: one row for each partition, with key and static columns.
     pub distinct: bool,
-    /// It says ALLOW FILTERING, of a table that is not the database's own.
+    /// ALLOW FILTERING on a user table.
     pub allows_filtering: bool,
     pub group_by: Option<GroupBy>,
     pub order: Order,
     pub limits: LimitTerms,
-    /// What its paging states belong to.
+    /// The scope of its paging states.
     pub paging_scope: PagingScope,
     /// Whether the rows of the table are computed when they are read.
     pub is_virtual: bool,
 }
 
 impl SelectPlan {
-    /// The table it reads.
+    /// Returns the table.
     pub fn table(&self) -> &Arc<TableMetadata> {
         &self.table
     }
 
-    /// Whether it reads partitions that it names.
+    /// Whether it reads named partitions.
     pub fn names_keys(&self) -> bool {
         self.restrictions.partition.names_keys()
     }
 
-    /// Which rows it reads.
+    /// Returns the restrictions of its rows.
     #[cfg(test)]
     pub fn restrictions(&self) -> &Restrictions {
         &self.restrictions
     }
 
-    /// The columns of its rows.
+    /// Returns the result columns.
     pub fn result_metadata(&self) -> &Arc<ResultMetadata> {
         &self.metadata
     }
 
-    /// Whether its rows are those of one value of one index.
+    /// Whether its rows are those of one value in one index.
     pub fn asks_one_index_for_a_value(&self) -> bool {
         self.restrictions.ask_one_index_for_a_value()
     }
 
-    /// As what it is counted; `None` if its table is virtual.
+    /// Returns the kind of request for metrics; `None` if its table is virtual.
     pub fn request_kind(&self, options: &StatementOptions) -> Option<RequestKind> {
         if self.is_virtual {
             return None;
@@ -90,7 +90,7 @@ impl SelectPlan {
             let selectors = select.selections.iter().map(|selection| &selection.selector);
             selectors.map(|selector| Selectable::resolve(selector, scope)).collect::<Result<Vec<_>>>()
         };
-        // Selectors are looked at before WHERE only if it matters that they are of static columns.
+        // Selectors are resolved before WHERE only if it matters that they are of static columns.
         let has_statics = table.static_columns().next().is_some();
         let mut selectables = if has_statics { resolve(cx)? } else { Vec::new() };
         for ordering in &select.order_by {
@@ -124,7 +124,7 @@ impl SelectPlan {
             if select.per_partition_limit.is_some() {
                 bail_invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
             }
-            // Rows of several partitions are sorted by these, so they count as selected.
+            // Rows of several partitions are sorted by these columns, so they count as selected.
             let sorted_by = if restrictions.have_partition_in() { &select.order_by[..] } else { &[] };
             let sorted_by = sorted_by.iter().map(|ordering| existing(&table, &ordering.column));
             let selected = builder.columns.iter().cloned().map(Ok).chain(sorted_by);

@@ -1,4 +1,4 @@
-//! The row at hand: its partition's key and static row, and itself.
+//! The current row: its partition's key and static row, and the row itself.
 
 use std::borrow::Cow;
 
@@ -6,22 +6,22 @@ use cassette_rows::{Cell, Clustering, ColumnKind, ColumnMetadata, DecoratedKey, 
 
 use crate::basics::columns::value_of;
 
-/// A row of a result before anything is selected from it.
+/// A row to which selectors are applied.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CurrentRow<'r> {
     pub partition: &'r CurrentPartition,
-    /// `None` when only the static row is there.
+    /// `None` if the partition has only a static row.
     pub row: Option<&'r Row>,
 }
 
-/// A [`CurrentRow`] that outlives the reading of its partition.
+/// A copy of a [`CurrentRow`] that outlives the reading of its partition.
 #[derive(Debug, Clone)]
 pub(crate) struct KeptRow {
     partition: CurrentPartition,
     row: Option<Row>,
 }
 
-/// What all rows of a partition share.
+/// The data shared by all rows of a partition.
 #[derive(Debug, Clone)]
 pub(crate) struct CurrentPartition {
     pub key: DecoratedKey,
@@ -31,12 +31,12 @@ pub(crate) struct CurrentPartition {
 }
 
 impl CurrentPartition {
-    /// Of a table whose partition key has `key_columns` columns.
+    /// Returns the partition of a table whose partition key has `key_columns` columns.
     pub fn new(header: PartitionHeader, key_columns: usize) -> Self {
         Self { key: header.key, is_composite: key_columns > 1, static_row: header.static_row }
     }
 
-    /// A component of the partition key.
+    /// Returns a component of the partition key.
     pub fn key_component(&self, position: usize) -> Option<&[u8]> {
         let mut rest = self.key.key();
         if !self.is_composite {
@@ -44,7 +44,7 @@ impl CurrentPartition {
         }
         let mut left = position;
         loop {
-            // Two bytes of length before each component, a byte of zero after it.
+            // Each component is preceded by its length of two bytes, and followed by a zero byte.
             let (length, after) = rest.split_first_chunk::<2>()?;
             let (component, after) = after.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
             if left == 0 {
@@ -57,12 +57,12 @@ impl CurrentPartition {
 }
 
 impl<'r> CurrentRow<'r> {
-    /// The clustering; `None` when only the static row is there.
+    /// Returns the clustering; `None` if the partition has only a static row.
     pub fn clustering(&self) -> Option<&'r Clustering> {
         self.row.map(Row::clustering)
     }
 
-    /// The value of a column at `now` (seconds); `None` if it has none.
+    /// Returns the value of a column at `now` (seconds); `None` if it has none.
     pub fn value(&self, column: &ColumnMetadata, now: u32) -> Option<Cow<'r, [u8]>> {
         match column.kind {
             ColumnKind::PartitionKey => self.partition.key_component(column.position).map(Cow::Borrowed),
@@ -71,14 +71,14 @@ impl<'r> CurrentRow<'r> {
         }
     }
 
-    /// The live cells of a static or regular column at `now` (seconds), in their order.
+    /// Returns the live cells of a static or regular column at `now` (seconds), in their order.
     pub fn cells(&self, column: &ColumnMetadata, now: u32) -> impl Iterator<Item = Cell<'r>> + use<'r> {
         let id = column.id;
         let cells = self.stored(column).into_iter().flat_map(move |row| row.cells_of(id));
         cells.filter(move |cell| cell.is_live(now))
     }
 
-    /// The row that holds a static or regular column.
+    /// Returns the row that contains a static or regular column.
     fn stored(&self, column: &ColumnMetadata) -> Option<&'r Row> {
         match column.kind {
             ColumnKind::Static => self.partition.static_row.as_ref(),
@@ -86,7 +86,7 @@ impl<'r> CurrentRow<'r> {
         }
     }
 
-    /// The same row, to be kept.
+    /// Returns a copy of the row that can be kept.
     pub fn keep(&self) -> KeptRow {
         KeptRow { partition: self.partition.clone(), row: self.row.cloned() }
     }

@@ -1,5 +1,5 @@
-//! Selectors resolved against a table: columns found, functions chosen. What is computed for each row is made of them
-//! in a second step, when it is known which type each is wanted in.
+//! Selectors resolved against a table: columns found, functions chosen. A second step builds
+//! expressions from them, once the expected types are known.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::planning::restrictions::existing;
 use crate::planning::terms::test_assignment;
 use crate::schema::catalog::{TypeUse, resolve_type};
 
-/// A selector that is resolved.
+/// A resolved selector.
 #[derive(Debug)]
 pub(crate) enum Selectable<'a> {
     Column(Arc<ColumnMetadata>),
     /// A constant, `null` or a marker.
     Term(ast::Term),
-    /// `writetime(of)` and the like; `column` is what `of` is a part of.
+    /// `writetime(of)` and similar functions; `column` is the column of which `of` is a part.
     CellTime {
         what: CellTime,
         column: Arc<ColumnMetadata>,
         of: Box<Selectable<'a>>,
     },
-    /// A call of a native function; operators are calls too.
+    /// A call of a native function, or an operator.
     Call {
         function: Function,
         arguments: Vec<Selectable<'a>>,
@@ -50,11 +50,11 @@ pub(crate) enum Selectable<'a> {
     List(Vec<Selectable<'a>>),
     /// A set, or the empty map.
     Set(Vec<Selectable<'a>>),
-    /// The left-hand sides are fields of a UDT, or keys of a map that are still to be resolved.
+    /// The left-hand sides are fields of a UDT, or keys of a map that are still unresolved.
     MapOrUserType(Vec<(&'a Selector, Selectable<'a>)>),
 }
 
-/// Where a selector stands.
+/// The context of a selector.
 #[derive(Clone, Copy)]
 pub(crate) struct Scope<'s, 'c> {
     pub table: &'s TableMetadata,
@@ -65,7 +65,7 @@ impl<'a> Selectable<'a> {
     /// Resolves `selector`.
     ///
     /// # Errors
-    /// Invalid, with Cassandra's texts, for columns and functions that there are none of.
+    /// Invalid, with Cassandra's texts, for columns and functions that do not exist.
     pub fn resolve(selector: &'a Selector, scope: Scope<'_, '_>) -> Result<Self> {
         let boxed = |selector: &'a Selector| Self::resolve(selector, scope).map(Box::new);
         let each = |selectors: &'a [Selector]| {
@@ -142,7 +142,7 @@ impl<'a> Selectable<'a> {
             raw.iter().map(|selector| Self::resolve(selector, scope)).collect::<Result<Vec<_>>>()?;
         let function = name.name.as_str();
         let is_native = name.keyspace.as_ref().is_none_or(|keyspace| *keyspace == "system");
-        // Whatever the constant, every row counts.
+        // Every row counts, whatever the constant.
         if is_native && function == "count" && matches!(raw, [Selector::Literal(_)]) {
             return Ok(Self::count_rows());
         }
@@ -160,7 +160,7 @@ impl<'a> Selectable<'a> {
         }
     }
 
-    /// The selectable as an argument of a function that is still to be chosen.
+    /// Returns the selectable as an argument for the choice of a function.
     pub fn within<'s, 'c>(&'s self, scope: Scope<'s, 'c>) -> InScope<'s, 'a, 'c> {
         InScope { selectable: self, scope }
     }
@@ -186,7 +186,7 @@ impl<'a> Selectable<'a> {
         }
     }
 
-    /// The type of its values, if it has one whatever is wanted.
+    /// Returns the type of its values, if it does not depend on the expected type.
     pub fn exact_type(&self) -> Option<DataType> {
         let first = |elements: &[Self]| elements.iter().find_map(Self::exact_type);
         match self {
@@ -203,7 +203,7 @@ impl<'a> Selectable<'a> {
             Self::Element(of, _) => element_type(&of.exact_type()?),
             Self::Slice(of, ..) => of.exact_type().filter(|data_type| element_type(data_type).is_some()),
             Self::TypeHint { data_type, .. } => Some(data_type.clone()),
-            // One element may be a tuple or stand in parentheses.
+            // One element may be a tuple or a selector in parentheses.
             Self::Tuple(elements) if elements.len() == 1 => None,
             Self::Tuple(elements) => {
                 Some(DataType::tuple(elements.iter().map(Self::exact_type).collect::<Option<Vec<_>>>()?))
@@ -213,7 +213,7 @@ impl<'a> Selectable<'a> {
         }
     }
 
-    /// A type that it can stand for, if none is wanted.
+    /// Returns a type that it is compatible with, if no type is expected.
     fn compatible_type(&self) -> Option<DataType> {
         let common = |elements: &[Self]| {
             let types: Vec<_> = elements.iter().filter_map(Self::compatible_type).collect();
@@ -234,7 +234,7 @@ impl<'a> Selectable<'a> {
         }
     }
 
-    /// How it fits where a value of type `wanted` is wanted.
+    /// Returns how well it fits an expected type.
     pub fn assignment(&self, wanted: &DataType, scope: Scope<'_, '_>) -> Assignment {
         let all = |elements: &[Self], wanted: &DataType| {
             Assignment::all(elements.iter().map(|element| element.assignment(wanted, scope)))
@@ -293,7 +293,8 @@ impl<'a> Selectable<'a> {
     }
 }
 
-/// The type of `collection[key]`; lists have no elements that can be selected, but the type of their paths.
+/// Returns the type of `collection[key]`. List elements cannot be selected; the type of their paths
+/// is returned for the message.
 pub(crate) fn element_type(collection: &DataType) -> Option<DataType> {
     match collection {
         DataType::Map { value, .. } => Some((**value).clone()),
@@ -303,7 +304,7 @@ pub(crate) fn element_type(collection: &DataType) -> Option<DataType> {
     }
 }
 
-/// A type as Cassandra writes it back: user types with their keyspace.
+/// Formats a type as Cassandra does: user-defined types with their keyspace.
 fn hint_text(hint: &CqlType, keyspace: &str) -> String {
     let text = |inner: &CqlType| hint_text(inner, keyspace);
     match hint {
@@ -322,7 +323,7 @@ fn hint_text(hint: &CqlType, keyspace: &str) -> String {
     }
 }
 
-/// The arguments of `token` must be values of the partition key's types.
+/// Checks that the arguments of `token` have the types of the partition key.
 fn check_token(arguments: &[Selectable<'_>], scope: Scope<'_, '_>) -> Result<()> {
     let key = &scope.table.partition_key;
     if arguments.len() != key.len() {
@@ -343,7 +344,7 @@ fn check_token(arguments: &[Selectable<'_>], scope: Scope<'_, '_>) -> Result<()>
     Ok(())
 }
 
-/// A selectable with what is needed to tell its type.
+/// A selectable with the context that determines its type.
 pub(crate) struct InScope<'s, 'a, 'c> {
     selectable: &'s Selectable<'a>,
     scope: Scope<'s, 'c>,
@@ -365,7 +366,7 @@ impl fmt::Display for InScope<'_, '_, '_> {
     }
 }
 
-/// How Cassandra writes a call, as the name of its column: `system.min(k)`, `count`, `a + b`, `cast(a as text)`.
+/// Formats a call as Cassandra's column name: `system.min(k)`, `count`, `a + b`, `cast(a as text)`.
 pub(crate) fn call_text(function: &Function, arguments: &[String]) -> String {
     let operator = |name: &str| {
         Some(match name {
@@ -391,12 +392,12 @@ pub(crate) fn call_text(function: &Function, arguments: &[String]) -> String {
     }
 }
 
-/// Whether a native function's name is a cast's, of today or of before 5.0.
+/// Whether the name of a native function is that of a cast, in 5.0 or before.
 fn is_cast(name: &str) -> bool {
     name.starts_with("cast_as_") || name.starts_with("castas")
 }
 
-/// How messages and column names show a term: strings in quotes that nothing escapes.
+/// Formats a term for messages and column names: strings are in quotes, without escapes.
 pub(crate) fn term_text(term: &ast::Term) -> String {
     match term {
         ast::Term::Null => NullArgument.to_string(),
@@ -413,7 +414,7 @@ pub(crate) fn slice_text(of: &dyn fmt::Display, from: Option<&ast::Term>, to: Op
     format!("{of}[{}..{}]", text(from), text(to))
 }
 
-/// As messages show it: columns bare, functions with their keyspace.
+/// Formats selectables for messages: columns unqualified, functions with their keyspace.
 impl fmt::Display for Selectable<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let joined =

@@ -1,4 +1,4 @@
-//! Whether a term can stand for a value of a type, and what type it has by itself.
+//! Assignability of terms to types, and the types of terms.
 
 use std::fmt;
 
@@ -10,10 +10,10 @@ use cassette_rows::DataType;
 use crate::planning::context::PlanContext;
 use crate::schema::catalog::{TypeUse, resolve_type};
 
-/// A term as an argument of a function that is still to be chosen.
+/// A term as an argument for the choice of a function.
 pub(crate) struct TermArgument<'a, 'c> {
     pub raw: &'a ast::Term,
-    /// The keyspace of the statement: where user types are looked up.
+    /// The keyspace of the statement, for user-defined types.
     pub keyspace: &'a str,
     pub cx: &'a PlanContext<'c>,
 }
@@ -37,7 +37,7 @@ impl Argument for TermArgument<'_, '_> {
     }
 }
 
-/// How `raw` fits a value of type `wanted`, in a statement on `keyspace`.
+/// Returns how well `raw` fits the type `wanted`, in a statement on `keyspace`.
 pub(crate) fn test_assignment(
     raw: &ast::Term,
     wanted: &DataType,
@@ -87,7 +87,7 @@ pub(crate) fn test_assignment(
             Some(hinted) => Assignment::of_type(&hinted, wanted),
             None => Assignment::No,
         },
-        // A call that means nothing is assignable: preparing it says what is wrong.
+        // An invalid call is assignable: its preparation returns the error.
         ast::Term::Function(_) | ast::Term::Cast(..) | ast::Term::Arithmetic(..) | ast::Term::Negated(_) => {
             match call_type(raw, Some(wanted), keyspace, cx) {
                 Some(returned) => Assignment::of_type(&returned, wanted),
@@ -97,7 +97,7 @@ pub(crate) fn test_assignment(
     }
 }
 
-/// The type that `raw` has whatever receives it, if it has one.
+/// Returns the type of `raw`, if it does not depend on the receiver.
 fn known_type(raw: &ast::Term, keyspace: &str, cx: &PlanContext<'_>) -> Option<DataType> {
     let known = |raw: &ast::Term| known_type(raw, keyspace, cx);
     let first = |elements: &[ast::Term]| elements.iter().find_map(known);
@@ -124,7 +124,7 @@ fn resolve_hint(hint: &ast::CqlType, keyspace: &str, cx: &PlanContext<'_>) -> Op
     resolve_type(hint, TypeUse { keyspace: &keyspace.name, types: &keyspace.types }).ok()
 }
 
-/// The type of a call's result; `None` if the call means nothing.
+/// Returns the type of a call's result; `None` if the call is invalid.
 fn call_type(
     raw: &ast::Term,
     wanted: Option<&DataType>,
@@ -146,17 +146,17 @@ fn call_type(
     }
 }
 
-/// Whether `call` is of `token`, which is about a table's partition key.
+/// Whether `call` is `token`, whose arguments are a table's partition key.
 pub(crate) fn is_token(call: &ast::FunctionCall) -> bool {
     is_native(&call.name) && call.name.name == "token"
 }
 
-/// Whether `name` can be a native function's: it has no keyspace, or theirs.
+/// Whether `name` can be that of a native function: unqualified, or in their keyspace.
 fn is_native(name: &ast::QualifiedName) -> bool {
     name.keyspace.as_ref().is_none_or(|keyspace| *keyspace == "system")
 }
 
-/// The native function that a call means; `None` if none is called so.
+/// Returns the native function of a call; `None` if none has its name.
 pub(crate) fn resolve_call(
     call: &ast::FunctionCall,
     wanted: Option<&DataType>,

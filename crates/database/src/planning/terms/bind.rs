@@ -1,4 +1,4 @@
-//! Binding: a prepared term's value in one cx.
+//! Binding: the value of a prepared term in one execution.
 
 use std::borrow::Cow;
 
@@ -13,11 +13,12 @@ use crate::planning::context::BindContext;
 use crate::schema::conditions::Term;
 
 impl Term {
-    /// The value in this cx. Bytes from outside are checked against the receiver's type, sets and maps in them
-    /// sorted.
+    /// Returns the value in this execution. Bound bytes are validated against the receiver's type,
+    /// and their sets and maps are sorted.
     ///
     /// # Errors
-    /// Invalid, for bound bytes that are no value of their type, and nulls where none can be.
+    /// Invalid, for bound bytes that are not a value of their type, and for nulls where none are
+    /// allowed.
     pub fn bind<'a>(&'a self, cx: &BindContext<'a>) -> Result<Bound<'a>> {
         Ok(match self {
             Self::Null => Bound::Null,
@@ -64,8 +65,8 @@ impl Term {
     }
 }
 
-/// A frozen tuple or UDT is written whole: nothing in it can be left as it is. In a non-frozen UDT an unset field counts
-/// as null.
+/// Rejects unset items of frozen tuples and UDTs, which are written as a whole. In a non-frozen UDT
+/// an unset field is null.
 fn refuse_unset(data_type: &DataType, index: usize) -> Result<()> {
     match data_type {
         DataType::Udt { frozen: false, .. } => Ok(()),
@@ -77,8 +78,8 @@ fn refuse_unset(data_type: &DataType, index: usize) -> Result<()> {
     }
 }
 
-/// The bytes of a list, set, vector or map of these parts, keys and values in turn for a map. Sets and maps are sorted, the
-/// later of equal keys wins.
+/// Serializes a list, set, vector or map; keys and values alternate in a map. Sets and maps are
+/// sorted, and the last of equal keys wins.
 pub(crate) fn assemble_elements(data_type: &DataType, parts: Vec<Option<&[u8]>>) -> Result<Vec<u8>> {
     let mut values = Vec::with_capacity(parts.len());
     for part in parts {
@@ -97,7 +98,7 @@ pub(crate) fn assemble_elements(data_type: &DataType, parts: Vec<Option<&[u8]>>)
         }
         DataType::Map { key, .. } => {
             let mut entries: Vec<_> = values.chunks_exact(2).map(|entry| (entry[0], entry[1])).collect();
-            // Stable, so the last of equal keys is the one that was written last.
+            // A stable sort keeps equal keys in order, so the last one wins.
             entries.sort_by(|a, b| key.compare(a.0, b.0));
             let mut unique: Vec<(&[u8], &[u8])> = Vec::with_capacity(entries.len());
             for entry in entries {
@@ -116,7 +117,7 @@ pub(crate) fn assemble_elements(data_type: &DataType, parts: Vec<Option<&[u8]>>)
     Ok(out)
 }
 
-/// The bytes of a tuple or UDT of these items.
+/// Serializes a tuple or UDT.
 pub(crate) fn assemble_items<'a>(items: impl Iterator<Item = Option<&'a [u8]>>) -> Vec<u8> {
     let mut out = Vec::new();
     collection::write_tuple(&mut out, items);

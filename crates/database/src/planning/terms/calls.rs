@@ -147,7 +147,8 @@ fn prepare_each<'a>(
     Ok(terms)
 }
 
-/// `token(v, w)` of values: the token of the partition of the receiver's table that has this key.
+/// Prepares `token(v, w)` of values: the token of the partition of the receiver's table with this
+/// key.
 fn prepare_token(
     call: &ast::FunctionCall,
     receiver: &Arc<ColumnSpec>,
@@ -174,7 +175,7 @@ fn prepare_token(
 }
 
 impl FunctionTerm {
-    /// The result in one cx; `None` is null.
+    /// Returns the result in one execution; `None` is null.
     pub(crate) fn call<'a>(&'a self, cx: &BindContext<'a>) -> Result<Option<Vec<u8>>> {
         let mut values = Vec::with_capacity(self.arguments.len());
         for argument in &self.arguments {

@@ -8,7 +8,7 @@ use cassette_rows::TableMetadata;
 use crate::basics::error::{DatabaseError, Result};
 use crate::basics::response::ColumnSpec;
 
-/// The markers of one statement, in order; their receivers are noted as the statement is planned.
+/// The markers of one statement, in order. Their receivers are recorded during planning.
 #[derive(Debug, Default)]
 pub(crate) struct Markers {
     names: Vec<Option<Identifier>>,
@@ -16,13 +16,13 @@ pub(crate) struct Markers {
 }
 
 impl Markers {
-    /// Markers with these names, as the parser found them.
+    /// Returns markers with these names, as the parser found them.
     pub fn new(names: Vec<Option<Identifier>>) -> Self {
         let receivers = vec![None; names.len()];
         Self { names, receivers }
     }
 
-    /// Notes that marker `index` is bound to `receiver`.
+    /// Records that marker `index` is bound to `receiver`.
     pub fn receive(&mut self, index: u32, receiver: &Arc<ColumnSpec>) {
         if let Some(slot) = self.receivers.get_mut(index as usize) {
             *slot = Some(receiver.clone());
@@ -34,10 +34,11 @@ impl Markers {
         self.names.is_empty()
     }
 
-    /// What PREPARE answers: each marker with its own name, or its receiver's, and its type.
+    /// Returns the specifications of PREPARE's response: each marker with its name, or its
+    /// receiver's, and its type.
     ///
     /// # Errors
-    /// Invalid, if a marker is where no value can be bound.
+    /// Invalid, if a marker is in a place where no value can be bound.
     pub fn specs(&self) -> Result<Vec<ColumnSpec>> {
         let spec = |(index, receiver): (usize, &Option<Arc<ColumnSpec>>)| {
             let receiver = receiver.as_deref().ok_or_else(|| {
@@ -52,8 +53,8 @@ impl Markers {
         self.receivers.iter().enumerate().map(spec).collect()
     }
 
-    /// For each component of `table`'s partition key the index of the marker that is bound to it; empty when a
-    /// component has none. Drivers compute tokens from it.
+    /// Returns the index of the marker for each component of `table`'s partition key; empty if a
+    /// component has no marker. Drivers compute tokens from these.
     pub fn partition_key_indexes(&self, table: &TableMetadata) -> Vec<u16> {
         let index_of = |name: &str| {
             let index = self.receivers.iter().rposition(|receiver| {

@@ -1,15 +1,16 @@
-//! Terms: from what stands for a value in a statement to the value's bytes.
+//! Terms: from the text of a value in a statement to the value's bytes.
 //!
-//! A term is prepared once, against the column (or pseudo-column) that is to receive it, and then bound for every
-//! execution:
+//! A term is prepared once, for the column (or pseudo-column) that receives it, and then bound in
+//! every execution:
 //!
 //! ```text
 //! ast::Term + receiver --Term::prepare--> Term --Term::bind(values)--> Bound: null, unset, or bytes
 //! ```
 //!
-//! Preparing checks what Cassandra checks, with its messages, and collects the specifications of bind markers. Binding
-//! checks the bytes of bound values. A collection's value is its whole serialization, also for non-frozen columns: who
-//! writes cells takes it apart with [`cassette_rows::types::collection`].
+//! Preparation performs Cassandra's checks, with its messages, and collects the specifications of
+//! bind markers. Binding validates the bytes of bound values. A collection's value is its whole
+//! serialization, also for non-frozen columns: writing cells splits it with
+//! [`cassette_rows::types::collection`].
 
 pub(crate) mod assignment;
 pub(crate) mod bind;
@@ -23,19 +24,19 @@ use std::borrow::Cow;
 pub(crate) use assignment::test_assignment;
 pub(crate) use markers::Markers;
 
-/// A term's value in one execution.
+/// The value of a term in one execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Bound<'a> {
     /// Null.
     Null,
-    /// Unset: leave what it would be given to.
+    /// Unset: the receiver is not changed.
     Unset,
-    /// The value's bytes, checked against the receiver's type.
+    /// The value's bytes, validated against the receiver's type.
     Value(Cow<'a, [u8]>),
 }
 
 impl<'a> Bound<'a> {
-    /// The bytes; `None` when null or unset.
+    /// Returns the bytes; `None` if null or unset.
     pub fn value(&self) -> Option<&[u8]> {
         match self {
             Self::Value(bytes) => Some(bytes),
@@ -43,7 +44,6 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// Whether it is unset.
     pub fn is_unset(&self) -> bool {
         matches!(self, Self::Unset)
     }

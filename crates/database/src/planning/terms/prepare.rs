@@ -1,4 +1,4 @@
-//! Preparing terms against what receives their values.
+//! Preparation of terms for their receivers.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::schema::catalog::{TypeUse, resolve_type};
 use crate::schema::conditions::Term;
 
 impl Term {
-    /// Prepares `raw` to be given to `receiver`; markers in it are noted in `cx`.
+    /// Prepares `raw` for `receiver`; its markers are recorded in `cx`.
     ///
     /// # Errors
-    /// Invalid, with Cassandra's texts, when the term is of another type.
+    /// Invalid, with Cassandra's texts, if the term has another type.
     pub fn prepare(raw: &ast::Term, receiver: &Arc<ColumnSpec>, cx: &mut PlanContext<'_>) -> Result<Self> {
         interrupt::check()?;
         match raw {
@@ -96,18 +96,18 @@ impl Term {
         }
     }
 
-    /// The term of a bind marker, noted in `cx` as one that is bound to `receiver`.
+    /// Returns the term of a bind marker, and records in `cx` that it is bound to `receiver`.
     pub fn marker(marker: &ast::BindMarker, receiver: &Arc<ColumnSpec>, cx: &mut PlanContext<'_>) -> Self {
         cx.markers.receive(marker.index, receiver);
         Self::Marker { index: marker.index, receiver: receiver.clone() }
     }
 
-    /// Whether nothing has to be bound or called to know its value.
+    /// Whether its value depends on no marker and no function.
     pub fn is_constant(&self) -> bool {
         matches!(self, Self::Null | Self::Value(_))
     }
 
-    /// Whether a marker is somewhere in it.
+    /// Whether it contains a marker.
     pub fn contains_marker(&self) -> bool {
         match self {
             Self::Null | Self::Value(_) => false,
@@ -125,12 +125,12 @@ fn fits(raw: &ast::Term, receiver: &ColumnSpec, cx: &PlanContext<'_>) -> bool {
     test_assignment(raw, &receiver.data_type, &receiver.keyspace, cx).is_assignable()
 }
 
-/// What receives a part of `whole`, for messages and nested markers.
+/// Returns the receiver of a part of `whole`, for messages and nested markers.
 fn part(whole: &ColumnSpec, name: String, data_type: &DataType) -> Arc<ColumnSpec> {
     Arc::new(ColumnSpec { name: name.into(), data_type: data_type.clone(), ..whole.clone() })
 }
 
-/// Of a list, set or vector.
+/// Prepares the elements of a list, set or vector.
 fn prepare_elements(
     what: &str,
     elements: &[ast::Term],
@@ -200,7 +200,7 @@ fn refuse_marker(what: &str, term: &Term, receiver: &ColumnSpec) -> Result<()> {
     Ok(())
 }
 
-/// A constant when all parts are.
+/// Returns a constant if all parts are constant.
 fn elements_term(elements: Vec<Term>, receiver: &ColumnSpec) -> Result<Term> {
     let data_type = receiver.data_type.clone();
     if !elements.iter().all(Term::is_constant) {
@@ -287,7 +287,7 @@ fn prepare_user_type(
     Ok(items_term(terms, receiver))
 }
 
-/// A constant when all items are.
+/// Returns a constant if all items are constant.
 fn items_term(items: Vec<Term>, receiver: &ColumnSpec) -> Term {
     if items.iter().all(Term::is_constant) {
         return Term::Value(Bytes::from(assemble_items(items.iter().map(constant))));
@@ -295,7 +295,7 @@ fn items_term(items: Vec<Term>, receiver: &ColumnSpec) -> Term {
     Term::Items { data_type: receiver.data_type.clone(), items }
 }
 
-/// Cassandra's name of a kind of literal.
+/// Returns Cassandra's name of a kind of literal.
 fn kind_name(kind: ast::LiteralKind) -> &'static str {
     match kind {
         ast::LiteralKind::String => "STRING",

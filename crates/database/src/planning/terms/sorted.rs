@@ -1,4 +1,4 @@
-//! Bound sets and maps, whose elements a client may send in any order and more than once.
+//! Sorting of bound sets and maps, whose elements clients may send in any order and repeatedly.
 
 use std::borrow::Cow;
 
@@ -8,10 +8,10 @@ use cassette_rows::types::collection;
 use super::bind::assemble_elements;
 use crate::basics::error::Result;
 
-/// A valid value of a type with its sets and maps in order and each key in them once, of equal keys with the last one's
-/// value: borrowed if it is so already.
+/// Returns a valid value of a type with its sets and maps sorted and without repeated keys; the
+/// last of equal keys wins. Borrowed if the value is already sorted.
 ///
-/// As in Cassandra, tuples, UDTs and vectors stay as they were sent, with all that is in them.
+/// As in Cassandra, the contents of tuples, UDTs and vectors are not sorted.
 pub(crate) fn sorted<'a>(data_type: &DataType, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>> {
     if is_sorted(data_type, bytes) {
         return Ok(Cow::Borrowed(bytes));
@@ -104,7 +104,7 @@ mod tests {
         let kept = list(&[&ints(&[1, 2]), &ints(&[1, 2]), &ints(&[0])]);
         assert_eq!(*sorted(&list_of_sets, &sent).unwrap(), kept);
 
-        // Elements that differ only in the order of what they hold are one element.
+        // Elements that differ only in the order of their contents are equal.
         let set_of_sets = DataType::set(set.clone());
         assert_eq!(*sorted(&set_of_sets, &sent).unwrap(), list(&[&ints(&[0]), &ints(&[1, 2])]));
 

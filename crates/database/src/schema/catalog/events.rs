@@ -1,4 +1,4 @@
-//! Telling others of schema changes.
+//! Notification of schema changes.
 
 use std::sync::{Arc, Weak};
 
@@ -8,21 +8,22 @@ use crate::basics::response::SchemaChange;
 
 type Listener = dyn Fn(&SchemaChange) + Send + Sync;
 
-/// Those who want to know of schema changes. A listener is called after the change is in force and durable, one change
-/// after the other, on the thread that changes the schema: it must not block and must not change the schema.
+/// The listeners of schema changes. A listener is called after a change is durable and in force, in
+/// the order of changes, on the thread that changes the schema. It must not block and must not
+/// change the schema.
 #[derive(Default)]
 pub struct SchemaEvents {
     listeners: Mutex<Vec<Weak<Listener>>>,
 }
 
-/// Keeps a listener listening; dropping it ends that.
+/// A registered listener; dropping the subscription removes it.
 #[must_use = "dropping the subscription ends it"]
 pub struct Subscription(
     #[expect(dead_code, reason = "held, so that the weak reference lives")] Arc<Listener>,
 );
 
 impl SchemaEvents {
-    /// Calls `listener` with every change from now on.
+    /// Calls `listener` with every later change.
     pub fn subscribe(&self, listener: impl Fn(&SchemaChange) + Send + Sync + 'static) -> Subscription {
         let listener: Arc<Listener> = Arc::new(listener);
         let mut listeners = self.listeners.lock();

@@ -10,31 +10,33 @@ use crate::basics::error::Result;
 use crate::schema::indexes::Index;
 use crate::schema::views::View;
 
-/// What sort of keyspace it is: what may be done to it.
+/// The kind of a keyspace, which determines the permitted operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum KeyspaceKind {
-    /// `system` and `system_schema`: not altered, not written to by clients.
+    /// `system` and `system_schema`: cannot be altered, nor written by clients.
     Local,
-    /// `system_auth`, `system_traces`, `system_distributed`: ordinary tables that come with the database.
+    /// `system_auth`, `system_traces`, `system_distributed`: ordinary tables that exist in every
+    /// database.
     Replicated,
-    /// Tables computed from memory: read only.
+    /// Tables computed from memory: read-only.
     Virtual,
-    /// Made by CREATE KEYSPACE.
+    /// Created by CREATE KEYSPACE.
     User,
 }
 
-/// A keyspace. Immutable: DDL makes another.
+/// A keyspace. Immutable: DDL creates a new one.
 #[derive(Debug, Clone)]
 pub struct Keyspace {
     /// The name, in the case it is stored in.
     pub name: String,
-    /// Who made it.
+    /// The kind of the keyspace.
     pub kind: KeyspaceKind,
     /// Replication and durability.
     pub params: KeyspaceParams,
-    /// Whether `system_schema.keyspaces` has its row; `false` if the row was lost, until the next change of the keyspace.
+    /// Whether `system_schema.keyspaces` contains its row. `false` if the row was lost, until the
+    /// next change of the keyspace.
     pub(crate) is_stored: bool,
-    /// Tables by name: virtual ones too, and those that are materialized views.
+    /// Tables by name, including virtual tables and materialized views.
     pub tables: BTreeMap<String, Arc<TableMetadata>>,
     /// User-defined types by name.
     pub types: BTreeMap<String, Arc<UserType>>,
@@ -51,7 +53,8 @@ pub struct Keyspace {
 pub struct KeyspaceParams {
     /// Whether writes go to the commit log.
     pub durable_writes: bool,
-    /// The full class name of the strategy, and its options. Stored and shown; one machine holds one replica.
+    /// The full class name and the options of the strategy. They are only stored and shown: a node
+    /// holds one replica.
     pub replication: Replication,
 }
 
@@ -65,7 +68,7 @@ pub struct Replication {
 }
 
 impl Keyspace {
-    /// An empty keyspace.
+    /// Returns an empty keyspace.
     pub fn new(name: impl Into<String>, kind: KeyspaceKind, params: KeyspaceParams) -> Self {
         Self {
             name: name.into(),
@@ -80,21 +83,21 @@ impl Keyspace {
         }
     }
 
-    /// The same keyspace with `table` put in the place of the one of its name, or added.
+    /// Returns the keyspace with `table` added, or replaced if one has its name.
     pub(crate) fn with_table(&self, table: Arc<TableMetadata>) -> Self {
         let mut keyspace = self.clone();
         keyspace.tables.insert(table.name.clone(), table);
         keyspace
     }
 
-    /// The indexes of a table, by name.
+    /// Returns the indexes of a table, by name.
     pub fn indexes_of(&self, table: &TableMetadata) -> impl Iterator<Item = &Arc<Index>> {
         let id = table.id;
         self.indexes.values().filter(move |index| index.base.id == id)
     }
 
-    /// The same keyspace with indexes of the tables as they are now: those of altered tables in their new form, those of
-    /// dropped ones not at all.
+    /// Returns the keyspace with indexes adapted to its tables: those of altered tables in their
+    /// new form, without those of dropped tables.
     pub(crate) fn with_indexes_of_tables(mut self) -> Result<Self> {
         let mut indexes = BTreeMap::new();
         for (name, index) in self.indexes {
@@ -108,13 +111,13 @@ impl Keyspace {
         Ok(self)
     }
 
-    /// The materialized views of a table, by name.
+    /// Returns the materialized views of a table, by name.
     pub fn views_of(&self, base: &TableMetadata) -> impl Iterator<Item = &Arc<View>> {
         let id = base.id;
         self.views.values().filter(move |view| view.base.id == id)
     }
 
-    /// The tables that are stored: its own, and the hidden ones of its indexes.
+    /// Returns the stored tables, including the hidden tables of indexes.
     pub fn stored_tables(&self) -> impl Iterator<Item = &Arc<TableMetadata>> {
         self.indexes.values().map(|index| &index.storage).chain(self.tables.values())
     }

@@ -1,7 +1,7 @@
-//! The catalog: all keyspaces, tables and user types at one moment.
+//! The catalog: all keyspaces, tables and user-defined types at one moment.
 //!
-//! A [`Catalog`] is immutable. DDL makes a new one and swaps it in (see [`crate::statements::schema`]); a statement plans and runs
-//! against the one it began with.
+//! A [`Catalog`] is immutable. DDL creates a new one and replaces the current one (see
+//! [`crate::statements::schema`]); a statement uses one catalog for planning and execution.
 
 pub(crate) mod events;
 pub(crate) mod keyspace;
@@ -27,15 +27,15 @@ pub(crate) use resolve::{TypeUse, resolve_type};
 pub struct Catalog {
     keyspaces: BTreeMap<String, Arc<Keyspace>>,
     by_id: HashMap<TableId, Arc<TableMetadata>>,
-    /// By the table they are of.
+    /// By base table.
     indexes: HashMap<TableId, Vec<Arc<Index>>>,
-    /// By their base.
+    /// By base table.
     views: HashMap<TableId, Vec<Arc<View>>>,
     version: Uuid,
 }
 
 impl Catalog {
-    /// These keyspaces.
+    /// Returns a catalog of these keyspaces.
     pub(crate) fn new(keyspaces: impl IntoIterator<Item = Arc<Keyspace>>) -> Self {
         let keyspaces: BTreeMap<_, _> =
             keyspaces.into_iter().map(|keyspace| (keyspace.name.clone(), keyspace)).collect();
@@ -56,47 +56,48 @@ impl Catalog {
         Self { keyspaces, by_id, indexes, views, version }
     }
 
-    /// The same catalog with `keyspace` put in the place of the one of its name, or added.
+    /// Returns the catalog with `keyspace` added, or replaced if one has its name.
     pub(crate) fn with_keyspace(&self, keyspace: Keyspace) -> Self {
         let mut keyspaces = self.keyspaces.clone();
         keyspaces.insert(keyspace.name.clone(), Arc::new(keyspace));
         Self::new(keyspaces.into_values())
     }
 
-    /// The same catalog without the keyspace called `name`.
+    /// Returns the catalog without the keyspace called `name`.
     pub(crate) fn without_keyspace(&self, name: &str) -> Self {
         Self::new(self.keyspaces.values().filter(|keyspace| keyspace.name != name).cloned())
     }
 
-    /// The digest of all that users created, as in `system.local`: equal schemas have equal versions.
+    /// Returns the digest of all user-defined objects, as in `system.local`: equal schemas have
+    /// equal versions.
     pub fn version(&self) -> Uuid {
         self.version
     }
 
-    /// All keyspaces by name.
+    /// Returns all keyspaces by name.
     pub fn keyspaces(&self) -> impl Iterator<Item = &Arc<Keyspace>> {
         self.keyspaces.values()
     }
 
-    /// The keyspace called `name`, in the case it is stored in.
+    /// Returns the keyspace called `name`, in the case it is stored in.
     pub fn keyspace(&self, name: &str) -> Option<&Arc<Keyspace>> {
         self.keyspaces.get(name)
     }
 
-    /// The keyspace called `name`.
+    /// Returns the keyspace called `name`.
     ///
     /// # Errors
-    /// Invalid, with Cassandra's text, if there is none.
+    /// Invalid, with Cassandra's text, if it does not exist.
     pub fn require_keyspace(&self, name: &str) -> Result<&Arc<Keyspace>> {
         self.keyspace(name).ok_or_else(|| DatabaseError::Invalid(format!("keyspace {name} does not exist")))
     }
 
-    /// A table by its names.
+    /// Returns a table by its names.
     pub fn table(&self, keyspace: &str, name: &str) -> Option<&Arc<TableMetadata>> {
         self.keyspace(keyspace)?.tables.get(name)
     }
 
-    /// A table by its names.
+    /// Returns a table by its names.
     ///
     /// # Errors
     /// Invalid, with Cassandra's texts, if the keyspace or the table does not exist.
@@ -110,12 +111,12 @@ impl Catalog {
         }
     }
 
-    /// A table by its id.
+    /// Returns a table by its id.
     pub fn table_by_id(&self, id: TableId) -> Option<&Arc<TableMetadata>> {
         self.by_id.get(&id)
     }
 
-    /// The indexes of a table.
+    /// Returns the indexes of a table.
     pub fn indexes_of(&self, table: TableId) -> &[Arc<Index>] {
         if self.indexes.is_empty() {
             return &[];
@@ -123,7 +124,7 @@ impl Catalog {
         self.indexes.get(&table).map_or(&[], Vec::as_slice)
     }
 
-    /// The materialized views of a table.
+    /// Returns the materialized views of a table.
     pub fn views_of(&self, base: TableId) -> &[Arc<View>] {
         self.views.get(&base).map_or(&[], Vec::as_slice)
     }
@@ -138,12 +139,12 @@ impl Catalog {
         self.keyspace(&table.keyspace).is_some_and(|keyspace| keyspace.views.contains_key(&table.name))
     }
 
-    /// Whether a table's rows are computed, not stored.
+    /// Whether a table's rows are computed and not stored.
     pub(crate) fn is_virtual(&self, table: &TableMetadata) -> bool {
         self.keyspace(&table.keyspace).is_some_and(|keyspace| keyspace.virtual_tables.contains(&table.name))
     }
 
-    /// A user-defined type by its names.
+    /// Returns a user-defined type by its names.
     pub fn user_type(&self, keyspace: &str, name: &str) -> Option<&Arc<UserType>> {
         self.keyspace(keyspace)?.types.get(name)
     }

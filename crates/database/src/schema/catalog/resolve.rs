@@ -1,4 +1,4 @@
-//! From types as written to types as stored.
+//! Resolution of types in statements to data types.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,19 +9,20 @@ use cassette_rows::types::{NESTING_MAX, UserType};
 
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 
-/// Where a type stands: which user types it may name.
+/// The context of a type: the user-defined types that it may refer to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TypeUse<'a> {
-    /// The keyspace of the statement; user types of others are refused.
+    /// The keyspace of the statement; types of other keyspaces are rejected.
     pub keyspace: &'a str,
-    /// The keyspace's user types.
+    /// The keyspace's user-defined types.
     pub types: &'a BTreeMap<String, Arc<UserType>>,
 }
 
-/// The type that `raw` stands for, as CREATE TABLE, CREATE TYPE, CAST and type hints understand it.
+/// Resolves `raw` as in CREATE TABLE, CREATE TYPE, CAST and type hints.
 ///
 /// # Errors
-/// Unknown user types, nesting that Cassandra refuses, and types nested deeper than [`NESTING_MAX`].
+/// Unknown user-defined types, nesting that Cassandra rejects, and types nested deeper than
+/// [`NESTING_MAX`].
 pub(crate) fn resolve_type(raw: &CqlType, scope: TypeUse<'_>) -> Result<DataType> {
     resolve(raw, false, scope, 0)
 }
@@ -31,7 +32,8 @@ fn resolve(raw: &CqlType, frozen: bool, scope: TypeUse<'_>, depth: usize) -> Res
         bail_invalid!("Types may not nest deeper than {NESTING_MAX}");
     }
     let depth = depth + 1;
-    // In a frozen collection all is frozen; in another one everything that can be must be written so.
+    // In a frozen collection all types are frozen; in a non-frozen one every type that can be
+    // frozen must be declared so.
     let element = |inner: &CqlType| {
         if !frozen && is_unfrozen_collection(inner) {
             bail_invalid!("Non-frozen collections are not allowed inside collections: {raw}");

@@ -1,4 +1,4 @@
-//! The schema's version: a digest of what users created.
+//! The schema version: a digest of all user-defined objects.
 
 use std::sync::Arc;
 
@@ -7,8 +7,9 @@ use uuid::{Builder, Uuid};
 
 use super::{Keyspace, KeyspaceKind};
 
-/// Equal for equal schemas, after a restart too. Not the digest Cassandra would compute: versions are only ever compared
-/// among the nodes of one cluster, and we are the only one.
+/// Returns the schema version, equal for equal schemas, also after a restart. It differs from
+/// Cassandra's digest: versions are compared only among the nodes of a cluster, and this node is
+/// the only one.
 pub(crate) fn schema_version<'a>(keyspaces: impl Iterator<Item = &'a Arc<Keyspace>>) -> Uuid {
     let mut digest = Md5::new();
     let mut put = |text: &str| {
@@ -26,7 +27,7 @@ pub(crate) fn schema_version<'a>(keyspaces: impl Iterator<Item = &'a Arc<Keyspac
         }
         for table in keyspace.tables.values() {
             put(&format!("{:?} {} {:?} {:?}", table.id, table.name, table.params, table.dropped_columns));
-            // Ids, and so the order of columns, hold only while this process runs.
+            // Ids, and so the order of columns, are assigned per process.
             let mut columns: Vec<_> = table.all_columns().collect();
             columns.sort_by_key(|column| &column.name);
             for column in columns {

@@ -1,8 +1,8 @@
 //! Guardrails on collections: `collection_size_*` and `items_per_collection_*`.
 //!
-//! Statements are judged by the elements that they write, because they do not read the others. A
-//! flush or a compaction judges all elements that it writes, and only logs, as in Cassandra:
-//! elements that several statements have added are seen there first.
+//! Statements are checked by the elements that they write, because they do not read the others.
+//! Flushes and compactions check all elements that they write, and only log, as in Cassandra: they
+//! are the first to see elements added by several statements together.
 
 use cassette_cql::values::text::to_literal;
 use cassette_engine::WrittenRow;
@@ -13,10 +13,10 @@ use super::requests::{COLLECTION_SIZE, ITEMS_PER_COLLECTION};
 use super::{Guardrails, Key};
 use crate::schema::system;
 
-/// Bytes of a cell beside its path and its value, by which Cassandra judges collections: the
-/// timestamp, the TTL and the time of expiration.
+/// Bytes of a cell without its path and value, as Cassandra counts them: timestamp, TTL and
+/// expiration time.
 pub(crate) const CELL_SIZE: usize = 20;
-/// Bytes of a collection's deletion, which Cassandra adds when it writes the whole collection.
+/// Bytes of a collection's deletion, which Cassandra adds when a whole collection is written.
 const DELETION_SIZE: usize = 12;
 
 const LIMITS: [Key; 4] = [
@@ -26,13 +26,13 @@ const LIMITS: [Key; 4] = [
     Key::ItemsPerCollectionFail,
 ];
 
-/// The message about a collection of so many bytes.
+/// Returns the message about a collection of `bytes` bytes.
 pub(super) fn too_large(what: &str, bytes: i64, level: Level, threshold: i64) -> String {
     let level = level.name();
     format!("Detected collection {what} of size {bytes}, this exceeds the {level} threshold of {threshold}.")
 }
 
-/// The message about a collection of so many items.
+/// Returns the message about a collection of `items` items.
 pub(super) fn too_many_items(what: &str, items: i64, level: Level, threshold: i64) -> String {
     let level = level.name();
     format!(
@@ -41,12 +41,12 @@ pub(super) fn too_many_items(what: &str, items: i64, level: Level, threshold: i6
 }
 
 impl Guardrails {
-    /// Whether a limit applies to collections of this table when they are written to SSTables.
+    /// Whether a limit applies to collections of this table in flushes and compactions.
     pub(super) fn checks_written_collections(&self, table: &TableMetadata) -> bool {
         LIMITS.iter().any(|key| self.threshold(*key).is_some()) && !system::is_system(&table.keyspace)
     }
 
-    /// What the collections of a row violate, with Cassandra's messages.
+    /// Returns the violations by the collections of a row, with Cassandra's messages.
     pub(super) fn violations_of_collections(
         &self,
         written: WrittenRow<'_>,
@@ -77,7 +77,7 @@ impl Guardrails {
     }
 }
 
-/// The columns of which a row has an element each in cells, in their order.
+/// Returns the non-frozen collections of which a row has cells, in column order.
 fn collections_of<'t>(table: &'t TableMetadata, row: &Row) -> Vec<&'t ColumnMetadata> {
     let mut ids: Vec<_> = row.cells().filter(|cell| cell.path.is_some()).map(|cell| cell.column).collect();
     ids.dedup();
@@ -88,7 +88,7 @@ fn collections_of<'t>(table: &'t TableMetadata, row: &Row) -> Vec<&'t ColumnMeta
     columns.map(|column| &**column).filter(is_collection).collect()
 }
 
-/// A primary key as Cassandra's log has it: literals, in parentheses unless there is only one.
+/// Returns a primary key as in Cassandra's log: literals, in parentheses if there are several.
 fn key_literal(table: &TableMetadata, key: &DecoratedKey, row: &Row) -> String {
     let values = key::components(key.key(), table.partition_key.len()).unwrap_or_default();
     let partition = table.partition_key.iter().zip(values).map(|(column, value)| (column, Some(value)));
@@ -137,7 +137,7 @@ mod tests {
         (database, session, clock)
     }
 
-    /// What the rows of a table violate that a flush writes.
+    /// Returns the violations by the rows that a flush of the table writes.
     fn violations(database: &Database, table: &str) -> Vec<(Level, String)> {
         let catalog = database.catalog();
         let table = catalog.table("ks", table).unwrap();
@@ -173,8 +173,7 @@ mod tests {
         (Key::ItemsPerCollectionFail, "4"),
     ];
 
-    /// The statements were executed by Cassandra 5.0.8, and the messages are those that it logged
-    /// at the flush.
+    /// Cassandra 5.0.8 executed these statements and logged these messages at the flush.
     #[test]
     fn collections_in_a_flush_are_logged_with_the_words_of_cassandra() {
         let (database, session, clock) = open();

@@ -1,8 +1,8 @@
-//! `data_disk_usage_percentage_*` and `data_disk_usage_max_disk_size`: writes are warned of, and then refused, where data
-//! takes too much of the disk.
+//! `data_disk_usage_percentage_*` and `data_disk_usage_max_disk_size`: warnings for writes, and
+//! then their rejection, when data occupies too much of the disk.
 //!
-//! Cassandra's nodes tell each other how full they are. This node is the only replica, so a write looks at the disk
-//! itself, every 30 seconds at most. Conditional writes are exempt, as in Cassandra.
+//! Cassandra's nodes exchange their disk usage. This node is the only replica, so writes measure
+//! the disk, at most every 30 seconds. Conditional writes are exempt, as in Cassandra.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -14,20 +14,20 @@ use super::guard::{self, Level};
 use super::{Guard, Guardrails, Key};
 use crate::basics::error::Result;
 
-/// How long a look at the disk counts.
+/// How long a measurement is valid.
 const INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long clients that were warned are not warned again.
+/// The time between two warnings to clients.
 const SILENCE: Duration = Duration::from_secs(30 * 60);
 
 const NOT_KNOWN: i64 = -1;
 
-/// How full the disk was when a write looked last.
+/// The disk usage at the last measurement.
 #[derive(Debug)]
 pub(crate) struct DiskUsage {
     /// Percent, rounded up.
     percent: AtomicI64,
-    /// When it was looked at, and when a client was warned; monotonic time.
+    /// The times of the last measurement and of the last warning; monotonic.
     times: Mutex<Times>,
 }
 
@@ -44,11 +44,11 @@ impl Default for DiskUsage {
 }
 
 impl DiskUsage {
-    /// Applies the guardrail to a write at `now`, monotonic time. `measure` returns what data takes, and the room that
-    /// is left; `None` if the disk does not say.
+    /// Applies the guardrail to a write at `now`, monotonic time. `measure` returns the bytes of
+    /// data and the free bytes of the disk, or `None` if these are unknown.
     ///
     /// # Errors
-    /// Invalid, if the disk is fuller than the failure threshold.
+    /// Invalid, if the disk usage exceeds the failure threshold.
     pub fn guard_write(
         &self,
         guard: Guard<'_>,
@@ -78,7 +78,7 @@ impl DiskUsage {
         Ok(())
     }
 
-    /// Whether nobody was warned lately; if so, somebody is now.
+    /// Returns whether a warning is due, and records that it is given.
     fn warns(&self, now: Duration) -> bool {
         let mut times = self.times.lock();
         let silent = times.warned.is_some_and(|warned| now.saturating_sub(warned) < SILENCE);
@@ -94,7 +94,7 @@ impl DiskUsage {
         now: Duration,
         measure: impl FnOnce() -> Option<(BytesInUse, u64)>,
     ) {
-        // Others that write meanwhile use what is known.
+        // Concurrent writers use the last measurement.
         let Some(mut times) = self.times.try_lock() else { return };
         if times.looked.is_some_and(|looked| now.saturating_sub(looked) < INTERVAL) {
             return;
@@ -109,7 +109,8 @@ impl DiskUsage {
     }
 }
 
-/// The percent, rounded up, that data takes of what it could: itself and the free room, or `max` if that is less.
+/// Returns the percentage, rounded up, of data in the available space: data and free space, or
+/// `max` if that is less.
 fn percent_of(bytes: BytesInUse, free: u64, max: Option<u64>) -> i64 {
     let total = bytes.disk.saturating_add(free).min(max.unwrap_or(u64::MAX)).max(1);
     let used = u128::from(bytes.disk) + u128::from(bytes.memtables);
@@ -117,7 +118,7 @@ fn percent_of(bytes: BytesInUse, free: u64, max: Option<u64>) -> i64 {
 }
 
 impl Guardrails {
-    /// Logs that data takes so much of the disk, if a threshold is exceeded.
+    /// Logs the disk usage if it exceeds a threshold.
     fn note_disk_usage(&self, percent: i64) {
         const NAME: &str = "local_data_disk_usage";
         let exceeded = |key| self.threshold(key).filter(|threshold| percent > *threshold);

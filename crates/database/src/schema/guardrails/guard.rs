@@ -1,4 +1,4 @@
-//! One statement under the guardrails.
+//! Guardrails applied to one statement.
 
 use std::cell::RefCell;
 
@@ -12,7 +12,7 @@ pub(crate) struct Guard<'a> {
     warnings: &'a RefCell<Vec<String>>,
 }
 
-/// Which of a guardrail's thresholds was crossed.
+/// The threshold of a guardrail that was crossed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
     Warn,
@@ -20,7 +20,7 @@ pub(crate) enum Level {
 }
 
 impl Level {
-    /// What messages call the threshold.
+    /// Returns the name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::Warn => "warning",
@@ -36,23 +36,23 @@ pub(crate) struct Threshold {
     pub name: &'static str,
     pub warn: Key,
     pub fail: Key,
-    /// Why there is a limit, where Cassandra's message says so.
+    /// The reason for the limit, in Cassandra's message; may be empty.
     pub reason: &'static str,
 }
 
-/// A guardrail that allows something or does not.
+/// A guardrail that allows or rejects a feature.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Flag {
     /// The name in messages.
     pub name: &'static str,
     pub enabled: Key,
-    /// Warns where it is allowed.
+    /// The setting that makes it warn when it allows the feature.
     pub warned: Option<Key>,
-    /// Why, where Cassandra's message says so.
+    /// The reason, in Cassandra's message; may be empty.
     pub reason: &'static str,
 }
 
-/// The whole message of a violation.
+/// Returns the whole message of a violation.
 pub(crate) fn violation(name: &str, message: &str, reason: &str) -> String {
     let separator = match (reason, message.ends_with('.')) {
         ("", _) => "",
@@ -63,17 +63,16 @@ pub(crate) fn violation(name: &str, message: &str, reason: &str) -> String {
 }
 
 impl<'a> Guard<'a> {
-    /// For a statement whose warnings go to `warnings`.
+    /// Returns the guard of a statement whose warnings are collected in `warnings`.
     pub fn new(guardrails: &'a Guardrails, warnings: &'a RefCell<Vec<String>>) -> Self {
         Self { guardrails, warnings }
     }
 
-    /// The values.
     pub(crate) fn guardrails(self) -> &'a Guardrails {
         self.guardrails
     }
 
-    /// The number behind a setting.
+    /// Returns the number stored for a setting.
     #[inline]
     pub fn value(self, key: Key) -> i64 {
         self.guardrails.get(key)
@@ -85,18 +84,18 @@ impl<'a> Guard<'a> {
         self.guardrails.is_set(key)
     }
 
-    /// A threshold, unless it is disabled.
+    /// Returns a threshold, unless it is disabled.
     pub fn limit(self, key: Key) -> Option<i64> {
         self.guardrails.threshold(key)
     }
 
-    /// Logs what the client is not warned of. `name` is the setting.
+    /// Logs a violation without warning the client. `name` is the setting.
     pub fn log(self, name: &'static str, message: &str) {
         self.guardrails.log.note(name, message);
     }
 
-    /// Compares `value` with the thresholds of `limit`, which it may reach and not exceed.
-    /// `message` gets the level and the threshold.
+    /// Checks that `value` does not exceed the thresholds of `limit`. `message` receives the level
+    /// and the threshold.
     #[inline]
     pub(crate) fn at_most(
         self,
@@ -107,7 +106,7 @@ impl<'a> Guard<'a> {
         self.within(limit, |threshold| value <= threshold, message)
     }
 
-    /// [`Self::at_most`] of a limit that `value` may not be below.
+    /// Checks that `value` is not below the thresholds of `limit`; otherwise as [`Self::at_most`].
     pub(crate) fn at_least(
         self,
         limit: &Threshold,
@@ -117,7 +116,7 @@ impl<'a> Guard<'a> {
         self.within(limit, |threshold| value >= threshold, message)
     }
 
-    /// Fails, or else warns, if a threshold of `limit` is set and not respected.
+    /// Fails, or else warns, if a threshold of `limit` is set and violated.
     #[inline]
     fn within(
         self,
@@ -135,7 +134,7 @@ impl<'a> Guard<'a> {
         Ok(())
     }
 
-    /// Refuses `what` unless the flag allows it.
+    /// Rejects `what` unless the flag allows it.
     #[inline]
     pub(crate) fn allowed(self, flag: &Flag, what: &str) -> Result<()> {
         if !self.guardrails.is_set(flag.enabled) {
@@ -149,7 +148,7 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Warns or fails, and logs it.
+    /// Warns or fails, and logs the violation.
     #[cold]
     pub(crate) fn violated(
         self,
@@ -169,7 +168,8 @@ impl<'a> Guard<'a> {
         }
     }
 
-    /// Warns of what is no guardrail in Cassandra, and has no name in its message. `name` is the setting.
+    /// Warns about a limit that is no guardrail in Cassandra, so the message contains no name.
+    /// `name` is the setting.
     #[cold]
     pub fn warn(self, name: &'static str, message: String) {
         self.guardrails.log.note(name, &message);

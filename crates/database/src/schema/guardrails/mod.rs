@@ -1,11 +1,11 @@
 //! Guardrails: limits on what statements may do, by the names and with the texts of Cassandra 5.0.
 //!
-//! [`SETTINGS`] describes every key once. The configuration file, `system_views.settings`, the admin
-//! endpoint and `nodetool` are derived from it. [`Guardrails`] holds the values, which can change while
-//! statements run; [`Guard`] applies them to one statement.
+//! [`SETTINGS`] describes every key once. The configuration file, `system_views.settings`, the
+//! admin endpoint and `nodetool` are derived from it. [`Guardrails`] holds the values, which can
+//! change while statements run; [`Guard`] applies them to one statement.
 //!
-//! Cassandra exempts superusers. There are no roles here, so guardrails apply to every client and to
-//! embedded sessions. Internal statements are exempt from those on batches and tombstones.
+//! Cassandra exempts superusers. There are no roles here, so guardrails apply to every client and
+//! to embedded sessions. Internal statements are exempt from those on batches and tombstones.
 
 pub(crate) mod collections;
 pub(crate) mod disk_usage;
@@ -64,7 +64,8 @@ impl Default for Guardrails {
 }
 
 impl Guardrails {
-    /// Returns the guardrails of internal statements: the defaults, without those on batches and tombstones.
+    /// Returns the guardrails of internal statements: the defaults, without those on batches and
+    /// tombstones.
     pub(crate) fn internal() -> &'static Self {
         static INTERNAL: LazyLock<Guardrails> = LazyLock::new(|| {
             let guardrails = Guardrails::default();
@@ -83,11 +84,11 @@ impl Guardrails {
         &INTERNAL
     }
 
-    /// The default guardrails with those of `configured`: texts by the names of cassandra.yaml, an
-    /// empty text for null.
+    /// Returns the default guardrails with the values of `configured`: texts by their names in
+    /// cassandra.yaml, an empty text for null.
     ///
     /// # Errors
-    /// Returns Cassandra's message for a value that it refuses.
+    /// Returns Cassandra's message for an invalid value.
     pub fn configured(configured: &BTreeMap<String, String>) -> Result<Self, String> {
         let guardrails = Self::default();
         let mut changes = Vec::with_capacity(configured.len());
@@ -103,9 +104,10 @@ impl Guardrails {
     /// Changes settings: all of `changes`, or none.
     ///
     /// # Errors
-    /// Returns Cassandra's message for a value that it refuses.
+    /// Returns Cassandra's message for an invalid value.
     pub fn set(&self, changes: &[(Key, &str)]) -> Result<(), String> {
-        // Held while pairs are compared, so that two changes cannot leave a warning above a failure.
+        // Held while pairs are compared, so concurrent changes cannot leave a warning threshold
+        // above its failure threshold.
         let mut spelled = self.spelled.write();
         let mut read = Vec::with_capacity(changes.len());
         for (key, text) in changes {
@@ -128,13 +130,13 @@ impl Guardrails {
         Ok(())
     }
 
-    /// The value as cassandra.yaml would write it; `None` for null.
+    /// Returns the value as in cassandra.yaml; `None` for null.
     pub fn text(&self, key: Key) -> Option<String> {
         text_of(key.setting(), self.get(key), &self.spelled.read())
     }
 
-    /// The number behind a setting: a count, bytes, microseconds, 0 or 1, or the bits of a set;
-    /// -1 for a threshold that is disabled.
+    /// Returns the number stored for a setting: a count, bytes, microseconds, 0 or 1, or the bits
+    /// of a set; -1 for a disabled threshold.
     #[inline]
     pub(crate) fn get(&self, key: Key) -> i64 {
         self.values[key as usize].load(Ordering::Relaxed)
@@ -146,7 +148,7 @@ impl Guardrails {
         self.get(key) == 1
     }
 
-    /// A threshold, unless it is disabled.
+    /// Returns a threshold, unless it is disabled.
     #[inline]
     pub(crate) fn threshold(&self, key: Key) -> Option<i64> {
         Some(self.get(key)).filter(|value| *value > 0)

@@ -1,19 +1,20 @@
-//! Changing guardrails as `nodetool setguardrailsconfig` does.
+//! Changes to guardrails by `nodetool setguardrailsconfig`.
 
 use super::{Guardrails, Key, Kind, SETTINGS, Setting};
 
-/// What one word of `setguardrailsconfig` changes.
+/// The settings that a name in `setguardrailsconfig` changes.
 enum Setter {
-    /// A pair of thresholds: the failure comes first.
+    /// A pair of thresholds: failure, then warning.
     Pair(Key, Key),
     /// A flag or a number.
     One(Key),
-    /// A set of names, in one argument or several.
+    /// A set of names, as one argument or several.
     Names(Key),
 }
 
 impl Setter {
-    /// The setter called `name`: a setting, or `x_threshold` for `x_fail_threshold` and `x_warn_threshold`.
+    /// Returns the setter called `name`: a setting, or `x_threshold` for `x_fail_threshold` and
+    /// `x_warn_threshold`.
     fn named(name: &str) -> Option<Self> {
         for setting in SETTINGS {
             match setting.pair() {
@@ -37,7 +38,8 @@ impl Setter {
 }
 
 impl Setting {
-    /// The name under which `nodetool getguardrailsconfig` lists it: one for both thresholds of a pair.
+    /// Returns the name in `nodetool getguardrailsconfig`, which is the same for both thresholds of
+    /// a pair.
     pub fn listed_name(&self) -> String {
         match self.pair() {
             Some(_) => {
@@ -49,7 +51,7 @@ impl Setting {
 }
 
 impl Guardrails {
-    /// Changes what `setter` names to `arguments`.
+    /// Sets the settings that `setter` names to `arguments`.
     ///
     /// # Errors
     /// Returns the message of Cassandra's nodetool.

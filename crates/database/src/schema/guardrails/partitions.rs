@@ -1,8 +1,8 @@
 //! Guardrails on the partitions that flushes and compactions write: `partition_size_*` and
 //! `partition_tombstones_*`. Those on their collections are in [`collections`](super::collections).
 //!
-//! They only log, as in Cassandra: a violation of the failure threshold is an error in the log, and the flush or
-//! compaction goes on.
+//! As in Cassandra, they only log: a violation of the failure threshold is logged as an error, and
+//! the flush or compaction continues.
 
 use cassette_cql::values::text::to_text;
 use cassette_engine::{PartitionObserver, PartitionSize, WrittenPartition, WrittenRow};
@@ -11,7 +11,8 @@ use cassette_rows::{DecoratedKey, TableMetadata, key};
 use super::guard::{self, Level, Threshold};
 use super::{Guardrails, Key};
 
-/// Violations of one guardrail that are logged within a minute: each names another partition.
+/// The maximum number of violations of one guardrail logged in a minute; each names another
+/// partition.
 pub(super) const LOGGED_MAX: u64 = 20;
 
 const SIZE: Threshold = Threshold {
@@ -50,7 +51,7 @@ impl PartitionObserver for Guardrails {
 }
 
 impl Guardrails {
-    /// What a partition violates, with Cassandra's messages.
+    /// Returns the violations by a partition, with Cassandra's messages.
     fn violations(&self, partition: WrittenPartition<'_>) -> Vec<(&'static str, Level, String)> {
         let WrittenPartition { table, key, size, path } = partition;
         let found = [(&SIZE, size.bytes, "size ", ""), (&TOMBSTONES, size.tombstones, "", " tombstones")];
@@ -68,7 +69,7 @@ impl Guardrails {
         found.into_iter().filter_map(violation).collect()
     }
 
-    /// The threshold of `limit` that `value` exceeds.
+    /// Returns the threshold of `limit` that `value` exceeds.
     pub(super) fn crossed(&self, limit: &Threshold, value: u64) -> Option<(Level, i64)> {
         [(limit.fail, Level::Fail), (limit.warn, Level::Warn)].into_iter().find_map(|(key, level)| {
             let threshold = self.threshold(key)?;
@@ -77,7 +78,7 @@ impl Guardrails {
     }
 }
 
-/// A partition key as Cassandra writes it: its values with colons between them.
+/// Returns a partition key in Cassandra's notation: its values separated by colons.
 fn key_text(table: &TableMetadata, key: &DecoratedKey) -> String {
     let values = key::components(key.key(), table.partition_key.len()).unwrap_or_default();
     let texts =
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
     use crate::api::database::{Database, Options};
 
-    /// The messages are those that Cassandra 5.0.8 logged.
+    /// Cassandra 5.0.8 logged these messages.
     #[test]
     fn large_partitions_and_many_tombstones_are_logged_with_the_words_of_cassandra() {
         let options = Options { file_system: Arc::new(FakeFileSystem::new()), ..Options::new("/data") };

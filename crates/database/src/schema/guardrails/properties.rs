@@ -1,4 +1,5 @@
-//! Sets of names that are warned of, ignored or refused: table properties and consistency levels.
+//! Sets of names that cause a warning, are ignored or rejected: table properties and consistency
+//! levels.
 
 use cassette_cql::ast::Properties;
 use cassette_rows::Consistency;
@@ -9,16 +10,16 @@ use super::{Guard, Key};
 use crate::basics::error::Result;
 use crate::schema::options::table_params::OPTIONS;
 
-/// The properties of a statement that are left after those that are ignored.
+/// The properties of a statement without the ignored ones.
 pub(crate) enum Verdict {
-    /// All of them.
+    /// No property is ignored.
     AsGiven,
-    /// These.
+    /// The remaining properties.
     Without(Properties),
 }
 
 impl Verdict {
-    /// The properties that count, of those that were given.
+    /// Returns the effective properties of those in the statement.
     pub fn of<'a>(&'a self, given: &'a Properties) -> &'a Properties {
         match self {
             Self::AsGiven => given,
@@ -73,7 +74,8 @@ impl Guard<'_> {
         self.levels("read_consistency_levels", "read consistency levels", bit_of(level), keys)
     }
 
-    /// Applies `write_consistency_levels_*` to the levels of a write: both, even where it has no condition.
+    /// Applies `write_consistency_levels_*` to both levels of a write, also of an unconditional
+    /// one.
     #[inline]
     pub fn write_levels(self, level: Consistency, serial: Option<Consistency>) -> Result<()> {
         let keys = (Key::WriteConsistencyLevelsWarned, Key::WriteConsistencyLevelsDisallowed);

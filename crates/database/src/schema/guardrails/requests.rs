@@ -83,7 +83,7 @@ const NON_PARTITION_RESTRICTED: Flag = Flag {
     reason: "Executing a query on secondary indexes without partition key restriction might degrade performance",
 };
 
-/// An operation on list elements that depends on the row as it is.
+/// An operation on list elements that must read the row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ListOperation {
     SetByIndex,
@@ -96,25 +96,25 @@ fn as_number(count: usize) -> i64 {
 }
 
 impl Guard<'_> {
-    /// A SELECT groups.
+    /// Checks a SELECT with GROUP BY.
     #[inline]
     pub fn group_by(self) -> Result<()> {
         self.allowed(&GROUP_BY, "GROUP BY functionality")
     }
 
-    /// A SELECT says ALLOW FILTERING.
+    /// Checks a SELECT with ALLOW FILTERING.
     #[inline]
     pub fn allow_filtering(self) -> Result<()> {
         self.allowed(&ALLOW_FILTERING, "Querying with ALLOW FILTERING")
     }
 
-    /// A SELECT searches an index of every partition.
+    /// Checks a SELECT that searches an index without a partition key.
     #[inline]
     pub fn search_of_all_partitions(self) -> Result<()> {
         self.allowed(&NON_PARTITION_RESTRICTED, "Non-partition key restricted query")
     }
 
-    /// A SELECT from `table` is read in pages of so many rows.
+    /// Checks the page size of a SELECT from `table`.
     #[inline]
     pub fn page_size(self, table: &str, rows: u32) -> Result<()> {
         self.at_most(&PAGE_SIZE, rows.into(), |level, threshold| match level {
@@ -127,7 +127,7 @@ impl Guard<'_> {
         })
     }
 
-    /// A SELECT with IN on the partition key of `table` reads so many partitions.
+    /// Checks the number of partitions of a SELECT with IN on the partition key of `table`.
     #[inline]
     pub fn partition_keys(self, table: &str, count: usize) -> Result<()> {
         self.at_most(&PARTITION_KEYS, as_number(count), |level, threshold| match level {
@@ -142,7 +142,8 @@ impl Guard<'_> {
         })
     }
 
-    /// INs on the columns of `key` (`partition key`, `clustering key`) name so many combinations of values.
+    /// Checks the number of combinations of INs on the columns of `key` (`partition key`,
+    /// `clustering key`).
     #[inline]
     pub fn product(self, key: &str, count: usize) -> Result<()> {
         self.at_most(&CARTESIAN_PRODUCT, as_number(count), |level, threshold| match level {
@@ -157,13 +158,13 @@ impl Guard<'_> {
         })
     }
 
-    /// A statement says USING TIMESTAMP.
+    /// Checks a statement with USING TIMESTAMP.
     #[inline]
     pub fn user_timestamp(self) -> Result<()> {
         self.allowed(&USER_TIMESTAMPS, "User provided timestamps (USING TIMESTAMP)")
     }
 
-    /// A write of `table` at `timestamp`, microseconds, which the statement gives, comes at `now`.
+    /// Checks the `timestamp`, microseconds, that a write of `table` specifies, at time `now`.
     pub fn timestamp(self, table: &str, timestamp: i64, now: i64) -> Result<()> {
         self.at_most(&MAXIMUM_TIMESTAMP, timestamp.saturating_sub(now), |level, threshold| {
             format!(
@@ -181,7 +182,7 @@ impl Guard<'_> {
         })
     }
 
-    /// A statement changes a list in a way that has to read it first.
+    /// Checks a list operation that has to read the list first.
     #[cold]
     pub fn list_operation(self, operation: ListOperation) -> Result<()> {
         let what = match operation {
@@ -192,19 +193,19 @@ impl Guard<'_> {
         self.allowed(&READ_BEFORE_WRITE, what)
     }
 
-    /// A value or element of `column` of so many bytes is written.
+    /// Checks the size of a value or element of `column`.
     #[inline]
     pub fn value_size(self, column: &str, bytes: usize) -> Result<()> {
         self.size_of_value(&COLUMN_VALUE_SIZE, column, bytes)
     }
 
-    /// A text of so many bytes is written to `column`, which has a storage-attached index.
+    /// Checks the size of a text in `column`, which has a storage-attached index.
     #[inline]
     pub fn indexed_text_size(self, column: &str, bytes: usize) -> Result<()> {
         self.size_of_value(&STRING_TERM_SIZE, column, bytes)
     }
 
-    /// A frozen value of so many bytes is written to `column`, which has a storage-attached index.
+    /// Checks the size of a frozen value in `column`, which has a storage-attached index.
     #[inline]
     pub fn indexed_frozen_size(self, column: &str, bytes: usize) -> Result<()> {
         self.size_of_value(&FROZEN_TERM_SIZE, column, bytes)
@@ -220,7 +221,7 @@ impl Guard<'_> {
         })
     }
 
-    /// So many items of so many bytes together are written to the collection `column`.
+    /// Checks the number and total size of items written to the collection `column`.
     #[inline]
     pub fn collection(self, column: &str, items: usize, bytes: impl FnOnce() -> usize) -> Result<()> {
         self.at_most(&ITEMS_PER_COLLECTION, as_number(items), |level, threshold| {

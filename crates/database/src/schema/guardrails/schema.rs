@@ -86,7 +86,7 @@ fn as_number(count: usize) -> i64 {
 }
 
 impl Guard<'_> {
-    /// A keyspace called `name` is about to be created.
+    /// Checks the creation of a keyspace called `name`.
     pub fn new_keyspace(self, name: &str, catalog: &Catalog) -> Result<()> {
         let count = as_number(user_keyspaces(catalog).count()) + 1;
         self.at_most(&KEYSPACES, count, |level, threshold| match level {
@@ -99,7 +99,7 @@ impl Guard<'_> {
         })
     }
 
-    /// The keyspace called `name` gets these full replicas: in all, or in each data center.
+    /// Checks the number of full replicas of the keyspace `name`: in total, or in each data center.
     pub fn replication(self, name: &str, factors: impl Iterator<Item = i64>) -> Result<()> {
         for factor in factors {
             self.at_least(&MINIMUM_REPLICATION, factor, |level, threshold| {
@@ -118,19 +118,19 @@ impl Guard<'_> {
         Ok(())
     }
 
-    /// A statement asks for SimpleStrategy.
+    /// Checks a statement with SimpleStrategy.
     pub fn simple_strategy(self) -> Result<()> {
         self.allowed(&SIMPLE_STRATEGY, "SimpleStrategy")
     }
 
-    /// A keyspace is about to be dropped.
+    /// Checks DROP KEYSPACE.
     pub fn drop_keyspace(self) -> Result<()> {
         self.allowed(&DROP_KEYSPACE, "DROP KEYSPACE functionality")
     }
 
-    /// A table called `name` is about to be created.
+    /// Checks the creation of a table called `name`.
     pub fn new_table(self, name: &str, catalog: &Catalog) -> Result<()> {
-        // Views are counted by their own guardrail.
+        // Views have a separate guardrail.
         let tables = |keyspace: &Keyspace| keyspace.tables.len().saturating_sub(keyspace.views.len());
         let count = as_number(user_keyspaces(catalog).map(tables).sum()) + 1;
         self.at_most(&TABLES, count, |level, threshold| match level {
@@ -143,7 +143,7 @@ impl Guard<'_> {
         })
     }
 
-    /// The table called `name` is to have so many columns.
+    /// Checks the number of columns of the table called `name`.
     pub fn columns_of_table(self, name: &str, count: usize) -> Result<()> {
         let count = as_number(count);
         self.at_most(&COLUMNS_PER_TABLE, count, |level, threshold| match level {
@@ -160,7 +160,7 @@ impl Guard<'_> {
         })
     }
 
-    /// A table is to have these options. Cassandra does not ask this of views.
+    /// Checks the compression of a table. As in Cassandra, views are not checked.
     pub fn uncompressed(self, params: &TableParams) -> Result<()> {
         if params.compression.compressor.is_some() {
             Ok(())
@@ -169,7 +169,7 @@ impl Guard<'_> {
         }
     }
 
-    /// A table is to have these options, its compaction given by the statement.
+    /// Checks the compaction options of a table that a statement specifies.
     pub fn zero_ttl(self, params: &TableParams) -> Result<()> {
         if params.default_time_to_live == 0 && params.compaction.class == TIME_WINDOWS {
             self.allowed(
@@ -181,23 +181,23 @@ impl Guard<'_> {
         }
     }
 
-    /// An ALTER TABLE changes columns.
+    /// Checks an ALTER TABLE that changes columns.
     pub fn alter_columns(self) -> Result<()> {
         self.allowed(&ALTER_TABLE, "ALTER TABLE changing columns")
     }
 
-    /// A table is about to be dropped or truncated.
+    /// Checks DROP TABLE and TRUNCATE.
     pub fn drop_or_truncate(self) -> Result<()> {
         self.allowed(&DROP_TABLE, "DROP and TRUNCATE TABLE functionality")
     }
 
-    /// A statement creates an index.
+    /// Checks CREATE INDEX.
     pub fn index_creation(self) -> Result<()> {
         self.allowed(&SECONDARY_INDEXES, "Creating secondary indexes")
     }
 
-    /// An index is about to be created on the table called `table`, which has `before`. `name` is the one
-    /// that the statement gives.
+    /// Checks the creation of an index on `table`, which has `before` indexes. `name` is the name
+    /// in the statement.
     pub fn new_index(self, name: Option<&str>, table: &str, before: usize) -> Result<()> {
         let count = as_number(before) + 1;
         let name = name.map(|name| format!("{name} ")).unwrap_or_default();
@@ -213,7 +213,7 @@ impl Guard<'_> {
         })
     }
 
-    /// A view called `name` is about to be created on the table called `table`, which has `before`.
+    /// Checks the creation of the view `name` on `table`, which has `before` views.
     pub fn new_view(self, name: &str, table: &str, before: usize) -> Result<()> {
         let count = as_number(before) + 1;
         self.at_most(&VIEWS_PER_TABLE, count, |level, threshold| match level {
@@ -228,7 +228,7 @@ impl Guard<'_> {
         })
     }
 
-    /// The type called `name` is to have so many fields.
+    /// Checks the number of fields of the type called `name`.
     pub fn fields_of_type(self, name: &str, count: usize) -> Result<()> {
         let count = as_number(count);
         self.at_most(&FIELDS_PER_UDT, count, |level, threshold| match level {
@@ -241,7 +241,7 @@ impl Guard<'_> {
         })
     }
 
-    /// `what` (`Column v`, `Field f`) is to have this type.
+    /// Checks the vectors in the type of `what` (`Column v`, `Field f`).
     pub fn vectors(self, what: &str, data_type: &DataType) -> Result<()> {
         match data_type {
             DataType::Vector { element, dimension } => {
@@ -261,7 +261,7 @@ impl Guard<'_> {
                 self.vectors(what, value)
             }
             DataType::Tuple(items) => items.iter().try_for_each(|item| self.vectors(what, item)),
-            // Fields of user-defined types were looked at when these were created.
+            // Fields of user-defined types were checked when the types were created.
             _ => Ok(()),
         }
     }

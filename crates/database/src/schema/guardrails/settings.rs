@@ -1,6 +1,6 @@
 //! The table of all guardrails: names, kinds and defaults of Cassandra 5.0.8.
 
-/// What a setting's text is, and how it is checked.
+/// The kind of a setting, which determines how its text is read and checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// `true` or `false`.
@@ -9,11 +9,11 @@ pub enum Kind {
     Count,
     /// A positive number up to 100, or -1 for none.
     Percentage,
-    /// A whole number that Cassandra does not check.
+    /// An integer that Cassandra does not check.
     Number,
-    /// A size with its unit, or nothing.
+    /// A size with its unit, or empty.
     Size,
-    /// A duration with its unit, or nothing.
+    /// A duration with its unit, or empty.
     Duration,
     /// Names of table properties.
     Properties,
@@ -21,20 +21,20 @@ pub enum Kind {
     ConsistencyLevels,
 }
 
-/// One key of cassandra.yaml.
+/// A key of cassandra.yaml.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its index in [`SETTINGS`].
+    /// The index in [`SETTINGS`].
     pub key: Key,
     /// The name in cassandra.yaml and `system_views.settings`.
     pub name: &'static str,
     /// The kind of its values.
     pub kind: Kind,
-    /// The default, as cassandra.yaml writes it; empty for null.
+    /// The default, as in cassandra.yaml; empty for null.
     pub default: &'static str,
     /// Whether Cassandra's `nodetool getguardrailsconfig` lists it.
     pub in_nodetool: bool,
-    /// What it limits.
+    /// The limited operation or object.
     pub limits: &'static str,
 }
 
@@ -195,19 +195,19 @@ settings! {
 }
 
 impl Key {
-    /// The setting with this key.
+    /// Returns the setting with this key.
     pub fn setting(self) -> &'static Setting {
         &SETTINGS[self as usize]
     }
 }
 
 impl Setting {
-    /// The setting called `name` in cassandra.yaml.
+    /// Returns the setting called `name` in cassandra.yaml.
     pub fn named(name: &str) -> Option<&'static Self> {
         SETTINGS.iter().find(|setting| setting.name == name)
     }
 
-    /// The warning and the failure threshold of which this is one.
+    /// Returns the warning and the failure threshold of the pair that this setting belongs to.
     pub fn pair(&self) -> Option<(&'static Self, &'static Self)> {
         let base = self
             .name

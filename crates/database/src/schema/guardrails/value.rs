@@ -1,14 +1,14 @@
-//! Texts of settings, as Cassandra reads, checks and writes them.
+//! Reading, validation and formatting of settings, as in Cassandra.
 
 use cassette_rows::Consistency;
 
 use super::{Kind, Setting};
 use crate::schema::options::table_params::OPTIONS;
 
-/// The value of a threshold that is not set.
+/// The value of a disabled threshold.
 pub(crate) const DISABLED: i64 = -1;
 
-/// `default_keyspace_rf`: keyspaces have one replica here.
+/// `default_keyspace_rf`, which is 1, since the node holds one replica.
 const DEFAULT_REPLICATION_FACTOR: i64 = 1;
 
 impl Kind {
@@ -24,7 +24,7 @@ impl Kind {
         match self {
             Self::Flag => match text {
                 "true" => Ok(1),
-                // Cassandra's nodetool takes null for false.
+                // Cassandra's nodetool treats null as false.
                 "false" | "" => Ok(0),
                 _ => Err("Use 'true' or 'false' values for booleans".to_owned()),
             },
@@ -37,7 +37,7 @@ impl Kind {
         }
     }
 
-    /// Writes a value; not for sizes and durations, which keep the text they were read from.
+    /// Formats a value. Sizes and durations, which keep their original text, are not supported.
     pub(crate) fn text(self, value: i64) -> String {
         match self {
             Self::Flag => (value == 1).to_string(),
@@ -48,7 +48,7 @@ impl Kind {
     }
 }
 
-/// The names whose bits are set in `bits`: `[a, b]`.
+/// Formats the names whose bits are set in `bits`: `[a, b]`.
 pub(crate) fn listed(bits: i64, names: impl Iterator<Item = impl AsRef<str>>) -> String {
     let chosen = names.enumerate().filter(|(at, _)| bits & (1 << at) != 0);
     let mut text = "[".to_owned();
@@ -83,7 +83,7 @@ fn count(name: &str, text: &str, is_percentage: bool) -> Result<i64, String> {
     }
 }
 
-/// The number and the unit of `10KiB`, with or without spaces between.
+/// Returns the number and the unit of `10KiB`; spaces between them are accepted.
 fn split(text: &str) -> Option<(i64, &str)> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);
@@ -136,7 +136,7 @@ fn micros(text: &str) -> Result<i64, String> {
     })
 }
 
-/// The words of `a, b` or `[a, b]`.
+/// Returns the words of `a, b` or `[a, b]`.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     text.split(',').map(str::trim).filter(|word| !word.is_empty())
@@ -169,7 +169,8 @@ fn levels(text: &str) -> Result<i64, String> {
     })
 }
 
-/// Refuses a warning threshold on the wrong side of the failure threshold. Values come with their texts.
+/// Rejects a warning threshold on the wrong side of the failure threshold. Values are paired with
+/// their texts.
 pub(crate) fn check_pair(
     warn: &Setting,
     (warn_value, warn_text): &(i64, Option<String>),
@@ -201,7 +202,7 @@ fn check_order(
     if !is_wrong {
         return Ok(());
     }
-    // Cassandra writes durations as microseconds here, and sizes as they were given.
+    // Cassandra formats durations in microseconds in this message, and sizes as specified.
     let shown = |value: i64, text: &Option<String>| match (warn.kind, text) {
         (Kind::Size, Some(text)) => text.clone(),
         _ => value.to_string(),

@@ -1,4 +1,4 @@
-//! What becomes of a value before it is indexed, and before it is looked for.
+//! Analysis of values before they are indexed or searched.
 
 use std::borrow::Cow;
 
@@ -10,29 +10,30 @@ use super::Part;
 use crate::basics::error::{Result, bail_invalid};
 use crate::schema::system::TextMap;
 
-/// The options of storage-attached indexes that say how text is analyzed; all are booleans.
+/// The boolean options of text analysis of storage-attached indexes.
 pub(crate) const BOOLEAN_OPTIONS: [&str; 3] = ["case_sensitive", "normalize", "ascii"];
 
-/// Makes values alike that are to be found as one.
+/// Normalizes values that searches treat as equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Analyzer {
-    /// Text, in this order: lower case, canonical composition, letters without their marks.
+    /// Text, in this order: lower case, canonical composition, removal of diacritical marks.
     Text { lower_case: bool, normalize: bool, ascii: bool },
-    /// Addresses: those of IPv4 as the IPv6 ones that stand for them.
+    /// Addresses: IPv4 addresses become IPv4-mapped IPv6 addresses.
     Inet,
 }
 
-/// What becomes of the values of a column before a query compares them.
+/// The analyzers that are applied to the values of a column before a query compares them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Analyzers {
-    /// Of the value; of a collection: of its elements, which are the values of a map.
+    /// For the value; for a collection, its elements; for a map, its values.
     pub values: Option<Analyzer>,
-    /// Of the keys of a map.
+    /// For the keys of a map.
     pub keys: Option<Analyzer>,
 }
 
 impl Analyzer {
-    /// Of a storage-attached index with these options on a part of a column; `None` if values stay as they are.
+    /// Returns the analyzer of a storage-attached index on a part of a column; `None` if values are
+    /// indexed unchanged.
     ///
     /// # Errors
     /// Those of [`new`](Self::new).
@@ -50,14 +51,14 @@ impl Analyzer {
             }
             _ => return Self::new(data_type, options),
         };
-        // Elements that are addresses stay as they are: they are never asked for ranges.
+        // Elements that are addresses are not changed: they are not searched by range.
         Ok(Self::new(element, options)?.filter(|analyzer| *analyzer != Self::Inet))
     }
 
-    /// Of an index of values of this type.
+    /// Returns the analyzer of values of this type.
     ///
     /// # Errors
-    /// Invalid, with Cassandra's texts, for options that do not fit the type, or are no booleans.
+    /// Invalid, with Cassandra's texts, for options that do not fit the type or are not booleans.
     fn new(data_type: &DataType, options: &TextMap) -> Result<Option<Self>> {
         if !BOOLEAN_OPTIONS.iter().any(|option| options.contains_key(*option)) {
             return Ok((*data_type == DataType::Inet).then_some(Self::Inet));
@@ -80,7 +81,7 @@ impl Analyzer {
         Ok(changes.then_some(Self::Text { lower_case: !case_sensitive, normalize, ascii }))
     }
 
-    /// What is indexed and looked for in the place of a value.
+    /// Returns the form of a value that is indexed and searched.
     pub fn analyze<'v>(&self, value: Cow<'v, [u8]>) -> Cow<'v, [u8]> {
         match self {
             Self::Inet => match <[u8; 4]>::try_from(&*value) {
@@ -102,13 +103,13 @@ impl Analyzer {
     }
 }
 
-/// What Cassandra calls the type of a map's entries when they are indexed.
+/// Returns Cassandra's name of the type of a map's indexed entries.
 pub(crate) fn type_of_entries(key: &DataType, value: &DataType) -> String {
     let of_one = |data_type: &DataType| data_type.class_name();
     format!("'org.apache.cassandra.db.marshal.CompositeType({},{})'", of_one(key), of_one(value))
 }
 
-/// Letters without their marks, and those that stand for two as two.
+/// Removes diacritical marks from letters, and expands ligatures.
 fn fold(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.nfkd().filter(|c| !is_combining_mark(*c)) {

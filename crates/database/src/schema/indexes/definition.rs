@@ -1,19 +1,21 @@
-//! What an index is of, and the hidden table that holds it.
+//! The definition of an index, and the layout of its hidden table.
 //!
 //! ```text
-//! partition key   the indexed value behind a byte of 1, so that no key is empty
+//! partition key   the indexed value after a byte of 1, so that no key is empty
 //! clustering      token bigint, partition key blob, then of the base table's row:
 //!                 the clustering columns (null for the static row), unless a static column is indexed;
-//!                 the element's path, where several elements of a row may hold the same value; in an index of a key column
-//!                 empty for what of the row stays, and a byte of 1 for what of it expires, see `entries`
-//! columns         none: an entry is a row's liveness, with the time to live of the cell that it is of
+//!                 the element's path, if several elements of a row can have the same value;
+//!                 in an index of a key column, empty for the permanent part of the row, and a byte
+//!                 of 1 for its expiring part, see `entries`
+//! columns         none: an entry is a row's liveness, with the TTL of the indexed cell
 //! ```
-//! Entries of a value lie in the order of the base table, so that pages go on where they ended.
+//! The entries of a value are in the order of the base table, so paging continues after the last
+//! row.
 //!
-//! A storage-attached index of a type that can be asked for ranges is laid out in the order of values:
+//! A storage-attached index of a type that supports range searches is sorted by value:
 //!
 //! ```text
-//! partition key   a byte of 2: all entries lie in one partition
+//! partition key   a byte of 2: all entries are in one partition
 //! clustering      the indexed value, in the order of its type; then as above
 //! ```
 
@@ -31,12 +33,12 @@ use crate::basics::error::{DatabaseError, Result};
 use crate::schema::conditions::ColumnRestriction;
 use crate::schema::system::TextMap;
 
-/// The option that says what is indexed.
+/// The option with the indexed column.
 pub(crate) const TARGET: &str = "target";
-/// The option that says what implements a custom index.
+/// The option with the implementation of a custom index.
 pub(crate) const CLASS_NAME: &str = "class_name";
 
-/// What implements an index.
+/// The implementation of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IndexKind {
     /// `CREATE INDEX`
@@ -46,7 +48,7 @@ pub enum IndexKind {
 }
 
 impl IndexKind {
-    /// As `system_schema.indexes` has it.
+    /// Returns the name in `system_schema.indexes`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Composites => "COMPOSITES",
@@ -63,7 +65,7 @@ impl IndexKind {
     }
 }
 
-/// Which part of a column is indexed.
+/// The indexed part of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Part {
     Simple,
@@ -74,7 +76,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// What stands before the column in parentheses.
+    /// Returns the function name before the column in parentheses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Simple => "",
@@ -86,7 +88,7 @@ impl Part {
     }
 }
 
-/// A column, and which part of it.
+/// A column and its indexed part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Target {
     pub column: String,
@@ -94,7 +96,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// As the option `target` and CREATE INDEX have it: `c`, `keys("C")`.
+    /// Returns the text in the option `target` and in CREATE INDEX: `c`, `keys("C")`.
     pub fn to_text(&self) -> String {
         let column = cassette_cql::quote_identifier(&self.column);
         match self.part {
@@ -118,26 +120,26 @@ impl Target {
     }
 }
 
-/// Which bytes of a row are the indexed value.
+/// The bytes of a row that are the indexed value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// A component of the partition key, by position.
+    /// A component of the partition key, by index.
     PartitionKey(usize),
-    /// A clustering column, by position.
+    /// A clustering column, by index.
     Clustering(usize),
     /// The cell of a column.
     Cell(ColumnId),
-    /// The path of each element: of a set its value, of a map its key.
+    /// The path of each element: the value in a set, the key in a map.
     Paths(ColumnId),
-    /// The same, where paths that differ may be one value to the index.
+    /// The same; different paths may be analyzed into one value.
     AnalyzedPaths(ColumnId),
-    /// The value of each element: of a list or a map.
+    /// The value of each element of a list or map.
     Values(ColumnId),
-    /// Path and value of each element of a map.
+    /// The path and value of each element of a map.
     Entries(ColumnId),
 }
 
-/// Which part of a collection is looked for in an index of elements.
+/// The part of a collection that an index of elements finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finds {
     Values,
@@ -145,37 +147,39 @@ pub(crate) enum Finds {
     Entries,
 }
 
-/// The definition of a secondary index. How far it is built is in `store::build_state`.
+/// The definition of a secondary index. The progress of its build is in `store::build_state`.
 #[derive(Debug, Clone)]
 pub struct Index {
     /// The name, in the case it is stored in; unique within the keyspace.
     pub name: String,
-    /// What implements it.
+    /// The implementation.
     pub kind: IndexKind,
-    /// As `system_schema.indexes` has them: `target` and, of a custom index, `class_name` and its own.
+    /// The options in `system_schema.indexes`: `target` and, for a custom index, `class_name` and
+    /// others.
     pub options: TextMap,
-    /// When it was created, microseconds: the write time of its row in the schema. Tells indexes of one name apart.
+    /// The creation time, microseconds: the write timestamp of the row in the schema. It
+    /// distinguishes successive indexes of one name.
     pub(crate) created_at: i64,
     pub(crate) target: Target,
-    /// The table it is of, in its current form.
+    /// The indexed table, in its current form.
     pub(crate) base: Arc<TableMetadata>,
     pub(crate) column: Arc<ColumnMetadata>,
     pub(crate) source: Source,
-    /// What becomes of a value before it is indexed or looked for.
+    /// The analyzer of indexed and searched values.
     pub(crate) analyzer: Option<Analyzer>,
-    /// The type in whose order entries lie, if they lie in the order of values.
+    /// The type that entries are sorted by, if they are sorted by value.
     pub(crate) ordered_by: Option<DataType>,
     /// The hidden table.
     pub(crate) storage: Arc<TableMetadata>,
 }
 
 impl Index {
-    /// The hidden table that holds its entries.
+    /// Returns the hidden table that holds the entries.
     pub fn storage(&self) -> &Arc<TableMetadata> {
         &self.storage
     }
 
-    /// An index on `base` of what the option `target` says.
+    /// Returns an index on `base` for the option `target`.
     ///
     /// # Errors
     /// Server, if the options do not fit the table.
@@ -215,13 +219,13 @@ impl Index {
         })
     }
 
-    /// What CREATE INDEX stores of its targets.
+    /// Returns the options that CREATE INDEX stores for its targets.
     pub(crate) fn options_of(targets: &[Target]) -> TextMap {
         let targets: Vec<String> = targets.iter().map(Target::to_text).collect();
         [(TARGET.to_owned(), targets.join(", "))].into()
     }
 
-    /// What is indexed in the place of a value.
+    /// Returns the form of a value that is indexed.
     pub(crate) fn analyzed<'v>(&self, value: Cow<'v, [u8]>) -> Cow<'v, [u8]> {
         match &self.analyzer {
             Some(analyzer) => analyzer.analyze(value),
@@ -229,7 +233,7 @@ impl Index {
         }
     }
 
-    /// Whether the two values are one to the index: in an order of values, 1.0 is 1.00.
+    /// Whether two values are equal in the index: in an index sorted by value, 1.0 equals 1.00.
     pub(crate) fn same_value(&self, a: &[u8], b: &[u8]) -> bool {
         match &self.ordered_by {
             Some(data_type) => data_type.compare(a, b).is_eq(),
@@ -237,7 +241,8 @@ impl Index {
         }
     }
 
-    /// The same index after its table was altered; `None` if that needs no change of the hidden table either.
+    /// Returns the index on the altered base table. Its hidden table is unchanged if the alteration
+    /// does not affect it.
     pub(crate) fn rebased(&self, base: &Arc<TableMetadata>) -> Result<Self> {
         let mut rebased = Self::new(&self.name, self.kind, self.options.clone(), self.created_at, base)?;
         let mut storage = (*rebased.storage).clone();
@@ -251,27 +256,28 @@ impl Index {
         Ok(rebased)
     }
 
-    /// Whether an entry is of a row; else of a partition, whose rows all answer.
+    /// Whether an entry refers to a row, rather than to all rows of a partition.
     pub(crate) fn is_of_rows(&self) -> bool {
         !matches!(self.column.kind, ColumnKind::PartitionKey | ColumnKind::Static)
     }
 
-    /// Whether it is of a static column.
+    /// Whether a static column is indexed.
     pub(crate) fn is_of_static(&self) -> bool {
         self.column.kind == ColumnKind::Static
     }
 
-    /// Whether it is of a column of the primary key.
+    /// Whether a column of the primary key is indexed.
     pub(crate) fn is_of_key(&self) -> bool {
         matches!(self.source, Source::PartitionKey(_) | Source::Clustering(_))
     }
 
-    /// How many of the base table's clustering columns its entries have.
+    /// Returns the number of the base table's clustering columns in its entries.
     pub(crate) fn clustering_columns(&self) -> usize {
         if self.is_of_static() { 0 } else { self.base.clustering.len() }
     }
 
-    /// Whether it finds rows by this restriction of `column`, though others may have to be looked at one by one.
+    /// Whether the index finds rows by this restriction of `column`; the rows may still have to be
+    /// filtered.
     pub(crate) fn supports(&self, column: &ColumnMetadata, restriction: &ColumnRestriction) -> bool {
         if self.column.name != column.name {
             return false;
@@ -293,7 +299,7 @@ impl Index {
         }
     }
 
-    /// What of a collection it finds rows by.
+    /// Returns the part of a collection that the index finds.
     pub(crate) fn finds(&self) -> Finds {
         match self.source {
             Source::Paths(_) | Source::AnalyzedPaths(_)
@@ -306,7 +312,7 @@ impl Index {
         }
     }
 
-    /// Whether rows that it finds by this restriction need no further look at the column.
+    /// Whether rows found by this restriction need no further check of the column.
     pub(crate) fn satisfies(&self, column: &ColumnMetadata, restriction: &ColumnRestriction) -> bool {
         let one = match restriction {
             ColumnRestriction::Contains { values, keys, entries } => {
@@ -317,7 +323,7 @@ impl Index {
         one && self.supports(column, restriction)
     }
 
-    /// The statement that makes it again.
+    /// Returns the CREATE INDEX statement.
     pub(crate) fn create_statement(&self) -> String {
         let custom = if self.kind == IndexKind::StorageAttached { "CUSTOM " } else { "" };
         let mut text = format!(
@@ -339,7 +345,7 @@ impl Index {
     }
 }
 
-/// The type in whose order a storage-attached index has its values, if it can be asked for ranges of them.
+/// Returns the type that a storage-attached index is sorted by, if it supports range searches.
 fn order_of(data_type: &DataType, source: Source) -> Option<DataType> {
     if !matches!(source, Source::PartitionKey(_) | Source::Clustering(_) | Source::Cell(_)) {
         return None;
@@ -357,7 +363,7 @@ fn order_of(data_type: &DataType, source: Source) -> Option<DataType> {
         | DataType::Date
         | DataType::Time
         | DataType::TimeUuid => Some(data_type.clone()),
-        // Indexed as 16 bytes, see the analyzer.
+        // Indexed as 16 bytes; see the analyzer.
         DataType::Inet => Some(DataType::Blob),
         _ => None,
     }
@@ -413,7 +419,7 @@ fn storage(
     if !matches!(source, Source::Cell(_) | Source::Paths(_) | Source::Entries(_)) {
         add("cell_path", clustering, position, DataType::Blob, false);
     }
-    // What a write does not need any more goes at the next compaction: nobody else has a copy of it.
+    // Deleted entries are purged by the next compaction: there are no other replicas.
     let params = TableParams {
         gc_grace_seconds: 0,
         default_time_to_live: 0,
@@ -428,7 +434,8 @@ fn storage(
     table
 }
 
-/// An id that no other index has, nor had one of the same name before: its log records may still be there.
+/// Returns an id that no other index has, including earlier ones of the same name, whose commit log
+/// records may still exist.
 fn storage_id(name: &str, created_at: i64, base: &TableMetadata) -> TableId {
     let mut digest = Md5::new();
     digest.update(base.id.0.as_bytes());

@@ -1,9 +1,9 @@
 //! Definitions of secondary indexes.
 //!
 //! ```text
-//! definition   what is indexed, and the hidden table of it
-//! analyzer     what becomes of a value before it is indexed
-//! wanted       what a query looks for
+//! definition   the indexed column, and the hidden table
+//! analyzer     analysis of values before they are indexed
+//! wanted       the values that a query searches
 //! ```
 
 mod analyzer;

@@ -1,4 +1,4 @@
-//! `compaction = {…}`: reading and checking it.
+//! `compaction = {…}`: reading and validation.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use crate::basics::error::{Result, bail_config};
 
 pub(crate) const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
 
-/// Reads the options as stored or written, unchecked: the class loses its package, thresholds get their defaults.
+/// Reads stored or specified options without validation: removes the package of the class, and sets
+/// the default thresholds.
 pub fn from_map(mut options: BTreeMap<String, String>) -> Result<CompactionParams> {
     let Some(class) = options.remove("class") else {
         bail_config!("Missing sub-option 'class' for the 'compaction' option");
@@ -23,7 +24,7 @@ pub fn from_map(mut options: BTreeMap<String, String>) -> Result<CompactionParam
     Ok(CompactionParams { class, options })
 }
 
-/// Reads and checks the options as written. What they mean, and what is wrong with them, is the engine's to say.
+/// Reads and validates the options of a statement. The engine defines and checks them.
 pub(crate) fn read(entries: &Entries) -> Result<CompactionParams> {
     let options = entries.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
     let params = from_map(options)?;

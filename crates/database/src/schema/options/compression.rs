@@ -1,4 +1,4 @@
-//! `compression = {…}`: reading and checking it.
+//! `compression = {…}`: reading and validation.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use crate::basics::error::{Result, bail_config};
 
 pub(crate) const PACKAGE: &str = "org.apache.cassandra.io.compress.";
 
-/// Reads and checks the options as written.
+/// Reads and validates the options of a statement.
 pub(crate) fn read(entries: &Entries) -> Result<CompressionParams> {
     from_map(entries.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect())
 }
 
-/// Reads and checks the options as stored or written.
+/// Reads and validates stored or specified options.
 pub(crate) fn from_map(mut options: BTreeMap<String, String>) -> Result<CompressionParams> {
     let was_empty = options.is_empty();
     let enabled = options.remove("enabled").is_none_or(|enabled| enabled.eq_ignore_ascii_case("true"));
@@ -74,7 +74,7 @@ fn chunk_length(kib: &str) -> Result<u32> {
     }
 }
 
-/// What a compressor may be told beside its class.
+/// Checks the options that a compressor accepts.
 fn validate_options(compressor: Compressor, options: &BTreeMap<String, String>) -> Result<()> {
     for (key, value) in options {
         match (compressor, key.as_str()) {

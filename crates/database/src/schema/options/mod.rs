@@ -1,4 +1,4 @@
-//! Options of tables and keyspaces: reading and checking them.
+//! Options of tables and keyspaces: reading and validation.
 
 pub(crate) mod compaction;
 pub(crate) mod compression;

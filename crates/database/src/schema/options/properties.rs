@@ -1,18 +1,18 @@
-//! Reading the options after WITH, as Cassandra reads them.
+//! Access to the options after WITH, with Cassandra's rules.
 
 use cassette_cql::ast::{Properties, PropertyValue};
 
 use crate::basics::error::{DatabaseError, Result};
 
-/// The entries of a map option, as written.
+/// The entries of a map option, as specified.
 pub(crate) type Entries = [(Box<str>, Box<str>)];
 
-/// Options of a statement, each asked for by name and kind.
+/// The options of a statement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attributes<'a>(pub &'a Properties);
 
 impl<'a> Attributes<'a> {
-    /// Refuses options that are not among `known`.
+    /// Rejects options that are not among `known`.
     pub fn refuse_unknown(&self, known: &[&str]) -> Result<()> {
         match self.0.iter().find(|(name, _)| !known.contains(&name.as_str())) {
             Some((name, _)) => Err(syntax(format!("Unknown property '{}'", name.as_str()))),
@@ -20,7 +20,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The option's text, if it is given.
+    /// Returns the option's text, if it is specified.
     pub fn string(&self, name: &str) -> Result<Option<&'a str>> {
         match self.0.get(name) {
             None => Ok(None),
@@ -31,7 +31,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The option's entries, if it is given.
+    /// Returns the option's entries, if it is specified.
     pub fn map(&self, name: &str) -> Result<Option<&'a Entries>> {
         match self.0.get(name) {
             None => Ok(None),
@@ -42,7 +42,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The option as a boolean, if it is given.
+    /// Returns the option as a boolean, if it is specified.
     pub fn boolean(&self, name: &str) -> Result<Option<bool>> {
         let Some(text) = self.string(name)? else { return Ok(None) };
         match text.to_lowercase().as_str() {
@@ -54,7 +54,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The option as an integer, if it is given.
+    /// Returns the option as an integer, if it is specified.
     pub fn int(&self, name: &str) -> Result<Option<i32>> {
         let Some(text) = self.string(name)? else { return Ok(None) };
         match text.parse() {
@@ -63,7 +63,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The option as a number, if it is given.
+    /// Returns the option as a number, if it is specified.
     pub fn double(&self, name: &str) -> Result<Option<f64>> {
         let Some(text) = self.string(name)? else { return Ok(None) };
         match text.parse() {

@@ -1,5 +1,5 @@
-//! Replication strategies: one machine holds one replica whatever they say, but they are stored, shown, and checked as
-//! Cassandra checks them, so that the schema moves to a cluster.
+//! Replication strategies. A node holds one replica regardless, but strategies are stored, shown
+//! and validated as in Cassandra, so the schema can be moved to a cluster.
 
 use std::collections::BTreeMap;
 
@@ -14,27 +14,28 @@ pub(crate) const LOCAL: &str = "org.apache.cassandra.locator.LocalStrategy";
 const FACTOR: &str = "replication_factor";
 /// `default_keyspace_rf`.
 const FACTOR_DEFAULT: &str = "1";
-/// Nodes in the cluster, and in its one data center.
+/// The number of nodes in the cluster and in its only data center.
 const NODES: u32 = 1;
 
 impl Replication {
-    /// `SimpleStrategy` of one replica.
+    /// Returns `SimpleStrategy` with this replication factor.
     pub(crate) fn simple(factor: u32) -> Self {
         Self { class: SIMPLE.into(), options: [(FACTOR.to_owned(), factor.to_string())].into() }
     }
 
-    /// What the database's own keyspaces have.
+    /// Returns the replication of local keyspaces.
     pub(crate) fn local() -> Self {
         Self { class: LOCAL.into(), options: BTreeMap::new() }
     }
 
-    /// The class without Cassandra's package, as DESCRIBE shows it.
+    /// Returns the class without Cassandra's package, as in DESCRIBE.
     pub(crate) fn short_class(&self) -> &str {
         self.class.strip_prefix(PACKAGE).unwrap_or(&self.class)
     }
 }
 
-/// Reads the map of `replication = {…}` and checks it. `previous` holds the options before an ALTER, which fill gaps.
+/// Reads and validates the map of `replication = {…}`. `previous` holds the options before an
+/// ALTER, which supply omitted ones.
 pub(crate) fn parse(
     keyspace: &str,
     entries: &Entries,
@@ -75,7 +76,7 @@ pub(crate) fn parse(
     Ok(Replication { class, options })
 }
 
-/// `replication_factor` stands for a factor in each data center; those with factor 0 are left out.
+/// Expands `replication_factor` to a factor for each data center, and removes those with factor 0.
 fn expand_data_centers(
     options: &mut BTreeMap<String, String>,
     previous: &BTreeMap<String, String>,
@@ -88,7 +89,7 @@ fn expand_data_centers(
     if let Some(factor) = factor
         && factor_of(&factor).is_ok()
     {
-        // Factors of data centers that were there before an ALTER stay.
+        // ALTER keeps the factors of existing data centers.
         for (key, value) in previous.iter().filter(|(key, _)| *key != FACTOR) {
             options.entry(key.clone()).or_insert_with(|| value.clone());
         }
@@ -111,7 +112,7 @@ fn refuse_others(
     }
 }
 
-/// How many full replicas `text` asks for.
+/// Returns the number of full replicas in `text`.
 fn factor_of(text: &str) -> Result<u32> {
     if text.contains('/') {
         bail_config!("Transient replication is not enabled on this node");
@@ -125,17 +126,17 @@ fn factor_of(text: &str) -> Result<u32> {
     }
 }
 
-/// The replicas that `replication` asks for, in each data center.
+/// Returns the replicas of `replication` in each data center.
 pub(crate) fn factors(replication: &Replication) -> impl Iterator<Item = i64> {
     replication.options.values().filter_map(|factor| factor_of(factor).ok()).map(i64::from)
 }
 
-/// The replicas that `replication` asks for in all.
+/// Returns the total number of replicas of `replication`.
 pub(crate) fn total_factor(replication: &Replication) -> u32 {
     replication.options.values().filter_map(|factor| factor_of(factor).ok()).sum()
 }
 
-/// What Cassandra warns of when there are fewer nodes than replicas.
+/// Returns Cassandra's warnings about fewer nodes than replicas.
 pub(crate) fn warnings(keyspace: &str, replication: &Replication) -> Vec<String> {
     let warning = |(key, factor): (&String, &String)| {
         let factor = factor_of(factor).ok().filter(|factor| *factor > NODES)?;

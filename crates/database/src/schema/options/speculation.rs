@@ -1,9 +1,9 @@
-//! `speculative_retry` and `additional_write_policy`: policies of a cluster, stored and shown for the day the schema
-//! moves to one. On one machine there is no other replica to ask.
+//! `speculative_retry` and `additional_write_policy`: policies of a cluster. They are stored and
+//! shown without effect, since there is no other replica to send requests to.
 
 use crate::basics::error::{DatabaseError, Result, bail_config};
 
-/// The policy in the form in which Cassandra stores it.
+/// Returns the policy in Cassandra's stored form.
 pub(crate) fn parse(text: &str) -> Result<String> {
     let lower = text.to_lowercase();
     match lower.as_str() {

@@ -1,4 +1,4 @@
-//! Tables from CREATE TABLE: those of users, and the database's own.
+//! Tables from CREATE TABLE: user tables and system tables.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,7 +10,8 @@ use super::table_params;
 use crate::basics::error::{Result, bail_config, bail_invalid};
 use crate::schema::catalog::{TypeUse, resolve_type};
 
-/// Refuses more columns than a table can have. `count` includes those of the key, and dropped ones that keep their ids.
+/// Rejects more columns than a table can have. `count` includes key columns, and dropped columns
+/// that keep their ids.
 pub(crate) fn check_column_count(table: &str, count: usize) -> Result<()> {
     if count > TableMetadata::COLUMNS_MAX {
         bail_invalid!(
@@ -21,10 +22,10 @@ pub(crate) fn check_column_count(table: &str, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// A table of the database's own, with the id that Cassandra gives it: a digest of its names.
+/// Returns a system table with Cassandra's id: a digest of its names.
 ///
 /// # Panics
-/// When `cql` is no CREATE TABLE that can be executed; it is ours.
+/// If `cql` is not a valid CREATE TABLE; it is a constant.
 pub(crate) fn own_table(keyspace: &str, cql: &str) -> TableMetadata {
     let parsed = cassette_cql::parse(cql).unwrap_or_else(|error| panic!("{cql}: {error}"));
     let ast::Statement::CreateTable(statement) = parsed.statement else { panic!("{cql}: no CREATE TABLE") };
@@ -49,7 +50,7 @@ fn own_table_id(keyspace: &str, table: &str) -> Uuid {
     uuid::Builder::from_md5_bytes(digest.finalize().into()).into_uuid()
 }
 
-/// The one primary key that is declared: partition key and clustering.
+/// Returns the declared primary key: partition key and clustering columns.
 pub(crate) fn primary_key(statement: &ast::CreateTable) -> Result<(&[ast::Identifier], &[ast::Identifier])> {
     let name = &statement.name;
     let columns = &statement.columns;
@@ -95,14 +96,15 @@ fn display_name(name: &ast::QualifiedName) -> String {
     }
 }
 
-/// The options of a table to build: those of the statement that count, before `defaults`.
+/// The options of a new table: those of the statement take precedence over `defaults`.
 #[derive(Clone, Copy)]
 pub(crate) struct Options<'a> {
     pub properties: &'a ast::Properties,
     pub defaults: &'a TableParams,
 }
 
-/// The table that `statement` declares, with `options`. Its id is `new_id` unless an option gives one.
+/// Returns the table that `statement` declares, with `options`. Its id is `new_id` unless an option
+/// specifies one.
 pub(crate) fn build(
     statement: &ast::CreateTable,
     partition_key: &[ast::Identifier],
@@ -115,7 +117,7 @@ pub(crate) fn build(
     if statement.columns.iter().any(|column| column.mask.is_some()) {
         bail_invalid!("Dynamic data masking is not supported by Cassette yet");
     }
-    // In the order of names, which decides whose error is told.
+    // Sorted by name, which determines whose error is returned.
     let mut declared: Vec<_> = statement.columns.iter().collect();
     declared.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
     let mut types = Vec::with_capacity(declared.len());
@@ -158,7 +160,7 @@ pub(crate) fn build(
             bail_invalid!("Cannot set default_time_to_live on a table with counters");
         }
     }
-    // One whose type is given by its class: only the type's name makes a counter table.
+    // The counter type is given by its class; only the type's name makes a counter table.
     else if let Some(index) = (0..declared.len()).find(|index| types[*index] == DataType::Counter) {
         bail_config!(
             "{}.{name}: Cannot have a counter column (\"{}\") in a non counter table",
@@ -191,7 +193,7 @@ fn is_counter(raw: &CqlType) -> bool {
     matches!(raw, CqlType::Native(NativeType::Counter))
 }
 
-/// A non-frozen UDT is one cell a field: a field cannot be several cells.
+/// Rejects non-frozen UDTs with non-frozen fields: each field is one cell, and cannot have several.
 pub(crate) fn refuse_nested_multi_cell(data_type: &DataType, suffix: &str) -> Result<()> {
     if let DataType::Udt { definition, frozen: false } = data_type
         && definition.fields.iter().any(|(_, field)| field.is_multi_cell())
@@ -205,7 +207,7 @@ fn validate_key_column(column: &ast::ColumnDefinition, data_type: &DataType) -> 
     let name = column.name.as_str();
     match data_type {
         DataType::Udt { frozen: false, definition } => {
-            // Cassandra takes the two names for one, which has to be quoted.
+            // Cassandra treats the two names as one, which has to be quoted.
             bail_invalid!(
                 "Invalid non-frozen user-defined type \"{}.{}\" for PRIMARY KEY column '{name}'",
                 definition.keyspace,
@@ -224,7 +226,8 @@ fn validate_key_column(column: &ast::ColumnDefinition, data_type: &DataType) -> 
     }
 }
 
-/// For each clustering column whether it descends. The directive names a prefix of them, in their order.
+/// Returns for each clustering column whether its order is descending. The directive names a prefix
+/// of them, in their order.
 fn clustering_directions(
     order: &[(ast::Identifier, Direction)],
     clustering: &[ast::Identifier],
@@ -254,7 +257,7 @@ fn clustering_directions(
         }
         bail_invalid!("Missing CLUSTERING ORDER for column {}", expected.as_str());
     }
-    // The directive is a prefix of the clustering by now.
+    // The directive was checked to be a prefix of the clustering columns.
     let descends = |at: usize| order.get(at).is_some_and(|(_, direction)| *direction == Direction::Desc);
     Ok((0..clustering.len()).map(descends).collect())
 }
@@ -265,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_duplicate_among_very_many_columns_is_found_in_one_pass() {
-        // Minutes, if each column were compared with all before it.
+        // Comparing each column with all previous ones would take minutes.
         let columns: Vec<String> = (0..150_000).map(|n| format!("c{n} int")).collect();
         let cql = format!("CREATE TABLE ks.t (k int PRIMARY KEY, {}, c7 int)", columns.join(", "));
         let parsed = cassette_cql::parse(&cql).unwrap();

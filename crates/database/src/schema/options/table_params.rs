@@ -1,4 +1,4 @@
-//! Table options: reading and checking them.
+//! Table options: reading and validation.
 
 use cassette_cql::ast::Properties;
 use cassette_cql::values::number::double_to_text;
@@ -22,7 +22,7 @@ pub(crate) const OPTIONS: [&str; 21] = [
     "compression",
     "crc_check_chance",
     "default_time_to_live",
-    // Taken and not kept, as in Cassandra, where nothing sets them either.
+    // Accepted and discarded, as in Cassandra, where it has no effect either.
     "extensions",
     "gc_grace_seconds",
     "id",
@@ -38,11 +38,11 @@ pub(crate) const OPTIONS: [&str; 21] = [
 /// Twenty years, `Attributes.MAX_TTL`.
 const TTL_MAX: i32 = 20 * 365 * 24 * 60 * 60;
 
-/// The smallest false-positive chance that Cassandra's table of bloom filter sizes reaches:
-/// 20 buckets an element, which gives 6.71e-5.
+/// The smallest false-positive chance in Cassandra's table of bloom filter sizes: 6.71e-5, with 20
+/// buckets for each element.
 const BLOOM_FILTER_FP_CHANCE_MIN: f64 = 6.71e-5;
 
-/// `WITH ID = …`, if it is given.
+/// Returns `WITH ID = …`, if it is specified.
 pub(crate) fn table_id(properties: &Properties) -> Result<Option<Uuid>> {
     let Some(text) = Attributes(properties).string("id")? else { return Ok(None) };
     match Uuid::parse_str(text) {
@@ -51,7 +51,8 @@ pub(crate) fn table_id(properties: &Properties) -> Result<Option<Uuid>> {
     }
 }
 
-/// Refuses values that cannot be read, before anybody looks which tables there are. Those that are out of range are refused later.
+/// Rejects values that cannot be parsed, before the existence of tables is checked. Values out of
+/// range are rejected later.
 pub(crate) fn check(properties: &Properties) -> Result<()> {
     let attributes = Attributes(properties);
     for name in ["allow_auto_snapshot", "cdc", "incremental_backups"] {
@@ -79,7 +80,7 @@ pub(crate) fn check(properties: &Properties) -> Result<()> {
     Ok(())
 }
 
-/// The options of `base` with those of `properties` in their place, all checked.
+/// Returns the options of `base`, replaced by those of `properties`, all validated.
 pub(crate) fn read(properties: &Properties, base: &TableParams) -> Result<TableParams> {
     let attributes = Attributes(properties);
     attributes.refuse_unknown(&OPTIONS)?;
@@ -160,15 +161,15 @@ pub(crate) fn read(properties: &Properties, base: &TableParams) -> Result<TableP
             double_to_text(chance)
         );
     }
-    // Decided once: a later change of the compaction strategy does not change it.
+    // Stored at creation: a later change of the compaction strategy does not change it.
     params.bloom_filter_fp_chance = Some(chance);
-    // On is the default, and not stored.
+    // `true` is the default, and not stored.
     params.allow_auto_snapshot = params.allow_auto_snapshot.filter(|on| !on);
     params.incremental_backups = params.incremental_backups.filter(|on| !on);
     Ok(params)
 }
 
-/// The name of a configuration of memtables: there is one.
+/// Returns the name of a memtable configuration; only the default one exists.
 fn read_memtable<'a>(attributes: Attributes<'a>) -> Result<Option<&'a str>> {
     match attributes.string("memtable")? {
         Some(value) if value != "default" => bail_config!("Memtable configuration \"{value}\" not found."),

@@ -1,14 +1,14 @@
-//! The tables of the database's own keyspaces, column by column as in Cassandra 5.0.8.
+//! The definitions of the system tables, column by column as in Cassandra 5.0.8.
 
-/// A table and what its declaration does not say.
+/// A table with the options that its CREATE TABLE omits.
 pub(crate) struct Definition {
-    /// Its CREATE TABLE.
+    /// The CREATE TABLE statement.
     pub cql: &'static str,
-    /// Its `comment`.
+    /// The `comment`.
     pub comment: &'static str,
-    /// Its `default_time_to_live`, seconds.
+    /// The `default_time_to_live`, seconds.
     pub default_time_to_live: u32,
-    /// Its `compaction`, where it is not the default: class and options.
+    /// The class and options of `compaction`, if not the default.
     pub compaction: Option<(&'static str, &'static [(&'static str, &'static str)])>,
 }
 

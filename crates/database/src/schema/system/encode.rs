@@ -1,4 +1,4 @@
-//! Writing and reading rows of the database's own tables, by column name.
+//! Encoding and decoding of rows of system tables, by column name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use cassette_rows::{
     RowBuilder, TableMetadata,
 };
 
-/// The value of a column, to be written.
+/// A column value to write.
 #[derive(Debug, Clone)]
 pub(crate) enum Value {
-    /// The bytes of one value: a scalar or a frozen collection.
+    /// The bytes of one value, which may be a frozen collection.
     Bytes(Vec<u8>),
-    /// The elements of a non-frozen set, which replace all earlier ones.
+    /// The elements of a non-frozen set, which replace all previous elements.
     Set(Vec<Vec<u8>>),
 }
 
@@ -84,15 +84,16 @@ impl From<&[String]> for Value {
     }
 }
 
-/// The partition of text `key`.
+/// Returns the partition key of text `key`.
 pub(crate) fn text_key(key: &str) -> DecoratedKey {
     DecoratedKey::new(Bytes::copy_from_slice(key.as_bytes()))
 }
 
-/// A row of `table` with these values, written at `timestamp` (microseconds) over whatever was there before.
+/// Returns a row of `table` with these values, written at `timestamp` (microseconds), which deletes
+/// all earlier values.
 ///
 /// # Panics
-/// When the table has no such column: tables and names are both ours.
+/// If the table has no such column: tables and names are constants.
 pub(crate) fn row(
     table: &TableMetadata,
     clustering: &[&str],
@@ -106,7 +107,7 @@ pub(crate) fn row(
     builder.finish()
 }
 
-/// The same row without a word on columns that are not given.
+/// Returns a row that leaves other columns unchanged.
 pub(crate) fn row_update(
     table: &TableMetadata,
     clustering: &[&str],
@@ -129,7 +130,7 @@ pub(crate) fn row_update_of(
     builder.finish()
 }
 
-/// The deletion of a row.
+/// Returns the deletion of a row.
 pub(crate) fn row_deletion(clustering: &[&str], timestamp: i64) -> Row {
     let mut builder = row_builder(clustering);
     builder.deletion(DeletionTime::new(timestamp, seconds(timestamp)));
@@ -177,12 +178,12 @@ fn put_values(builder: &mut RowBuilder, table: &TableMetadata, values: &[(&str, 
     }
 }
 
-/// Seconds since 1970 of microseconds.
+/// Converts microseconds to seconds since 1970.
 pub(crate) fn seconds(micros: i64) -> u32 {
     u32::try_from(micros.div_euclid(1_000_000)).unwrap_or(0)
 }
 
-/// A mutation of one partition of `table`.
+/// Returns a mutation of one partition of `table`.
 pub(crate) fn mutation(table: &Arc<TableMetadata>, key: &str, rows: Vec<Row>) -> Mutation {
     let mut update = PartitionUpdate::new(text_key(key));
     for row in rows {
@@ -191,7 +192,7 @@ pub(crate) fn mutation(table: &Arc<TableMetadata>, key: &str, rows: Vec<Row>) ->
     Mutation { table: table.clone(), update }
 }
 
-/// A row that was read, and its table.
+/// A row that was read, with its table.
 #[derive(Debug)]
 pub(crate) struct StoredRow<'a> {
     pub table: &'a TableMetadata,
@@ -200,13 +201,13 @@ pub(crate) struct StoredRow<'a> {
 }
 
 impl<'a> StoredRow<'a> {
-    /// The live value of a simple column.
+    /// Returns the live value of a simple column.
     pub fn bytes(&self, name: &str) -> Option<&'a [u8]> {
         let cell = self.row.cell(self.table.column(name)?.id)?;
         cell.is_live(self.now).then_some(cell.value)
     }
 
-    /// The value of clustering column `index` as text.
+    /// Returns the value of clustering column `index` as text.
     pub fn clustering_text(&self, index: usize) -> Option<&'a str> {
         std::str::from_utf8(self.row.clustering().value(index)?).ok()
     }
@@ -235,13 +236,13 @@ impl<'a> StoredRow<'a> {
         uuid::Uuid::from_slice(self.bytes(name)?).ok()
     }
 
-    /// A frozen map of texts.
+    /// Returns a frozen map of texts.
     pub fn text_map(&self, name: &str) -> Option<BTreeMap<String, String>> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         Some(collection::read_map(self.bytes(name)?).map(|(key, value)| (text(key), text(value))).collect())
     }
 
-    /// A frozen list or set of texts.
+    /// Returns a frozen list or set of texts.
     pub fn text_list(&self, name: &str) -> Option<Vec<String>> {
         let items = collection::read_list(self.bytes(name)?);
         Some(items.flatten().map(|item| String::from_utf8_lossy(item).into_owned()).collect())

@@ -1,11 +1,11 @@
-//! Rows of the database's own tables that are to go by themselves.
+//! Rows of system tables that expire.
 
 use cassette_rows::row::Cell;
 use cassette_rows::{Clustering, LivenessInfo, Row, RowBuilder, TableMetadata};
 
 use super::encode::{Value, seconds};
 
-/// A row whose cells all live for the same time.
+/// A row whose cells have one TTL.
 pub(crate) struct ExpiringRow<'t> {
     table: &'t TableMetadata,
     clustering: Clustering,
@@ -18,29 +18,29 @@ pub(crate) struct ExpiringRow<'t> {
 type NamedCell = (&'static str, Option<Vec<u8>>, Vec<u8>);
 
 impl<'t> ExpiringRow<'t> {
-    /// A row written at `timestamp` (microseconds) that lives for `ttl` seconds.
+    /// Returns a row written at `timestamp` (microseconds) with a TTL of `ttl` seconds.
     pub fn new(table: &'t TableMetadata, clustering: Clustering, timestamp: i64, ttl: u32) -> Self {
         Self { table, clustering, timestamp, ttl, cells: Vec::new() }
     }
 
-    /// Gives it the value of a column.
+    /// Sets the value of a column.
     pub fn put(&mut self, column: &'static str, value: Value) {
         if let Value::Bytes(bytes) = value {
             self.cells.push((column, None, bytes));
         }
     }
 
-    /// Gives it the entries of a map column, in the order of its keys.
+    /// Sets the entries of a map column, in the order of its keys.
     pub fn put_map(&mut self, column: &'static str, entries: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) {
         self.cells.extend(entries.into_iter().map(|(key, value)| (column, Some(key), value)));
     }
 
-    /// The row; columns that the table has not are left out.
+    /// Returns the row; columns that the table lacks are omitted.
     pub fn finish(mut self) -> Row {
         let expiration = seconds(self.timestamp).saturating_add(self.ttl);
         let mut row = RowBuilder::new(self.clustering);
         row.liveness(LivenessInfo::expiring(self.timestamp, self.ttl, expiration));
-        // Stable: a map's entries stay in the order of their keys.
+        // A stable sort keeps map entries in the order of their keys.
         self.cells.sort_by_key(|(column, ..)| self.table.column(column).map(|column| column.id));
         for (column, path, value) in &self.cells {
             let Some(column) = self.table.column(column) else { continue };

@@ -1,4 +1,4 @@
-//! `system.local`: what this node says of itself.
+//! `system.local`: the description of this node.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,18 +9,18 @@ use super::SYSTEM;
 use super::encode::{Value, mutation, row_update};
 use crate::schema::catalog::Catalog;
 
-/// The version of Cassandra whose behaviour this database has.
+/// The Cassandra version that this database implements.
 pub const RELEASE_VERSION: &str = "5.0.8";
-/// The version of CQL.
+/// The CQL version.
 pub(crate) const CQL_VERSION: &str = "3.4.7";
-/// The newest protocol version that is no beta.
+/// The newest protocol version that is not beta.
 pub(crate) const NATIVE_PROTOCOL_VERSION: &str = "5";
 /// The partitioner's class.
 pub const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
-/// The port between nodes. Nothing listens there; drivers and tools show it.
+/// The port between nodes, which drivers and tools show. Nothing listens on it.
 pub(crate) const STORAGE_PORT: i32 = 7000;
 
-/// What this node is called and where it is.
+/// The identity and address of this node.
 #[derive(Debug, Clone)]
 pub struct Node {
     /// `cluster_name`.
@@ -29,11 +29,11 @@ pub struct Node {
     pub data_center: String,
     /// The only rack.
     pub rack: String,
-    /// Where clients connect: `rpc_address`, and every other address.
+    /// The address for clients: `rpc_address` and all other addresses.
     pub address: IpAddr,
-    /// Where clients connect: `rpc_port`.
+    /// The port for clients: `rpc_port`.
     pub port: u16,
-    /// The node's identity; made at the first start and kept.
+    /// The host id, created at the first start and kept.
     pub host_id: Uuid,
 }
 
@@ -50,7 +50,7 @@ impl Default for Node {
     }
 }
 
-/// The row of `system.local` but for its `schema_version`.
+/// Returns the row of `system.local` without its `schema_version`.
 pub(crate) fn node_row(catalog: &Catalog, node: &Node, timestamp: i64) -> Option<Mutation> {
     let table = catalog.table(SYSTEM, "local")?;
     let values = [
@@ -76,10 +76,10 @@ pub(crate) fn node_row(catalog: &Catalog, node: &Node, timestamp: i64) -> Option
     Some(mutation(table, "local", vec![row_update(table, &[], &values, timestamp)]))
 }
 
-/// The one token of a node that owns the whole ring: any would do.
+/// The token of this node, which owns the whole ring; any value would do.
 pub const TOKEN: &str = "-9223372036854775808";
 
-/// The new `schema_version` of `system.local`.
+/// Returns the update of `schema_version` in `system.local`.
 pub(crate) fn schema_version(catalog: &Catalog, timestamp: i64) -> Option<Mutation> {
     let table = catalog.table(SYSTEM, "local")?;
     let values = [("schema_version", catalog.version().into())];

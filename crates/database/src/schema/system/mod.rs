@@ -1,8 +1,9 @@
-//! The database's own keyspaces: what they hold, and how the schema is kept in them.
+//! The database's own keyspaces: their tables, and the storage of the schema in them.
 //!
-//! `system.local`, `system_schema.*` and `system_traces.*` are stored as any other table, with Cassandra's columns and ids. The
-//! other tables of `system`, `system_auth` and `system_distributed` are there for those who ask for them, and empty: what they
-//! are about (peers, repairs, hints, roles) does not exist here.
+//! `system.local`, `system_schema.*` and `system_traces.*` are stored like any other table, with
+//! Cassandra's columns and ids. The other tables of `system`, `system_auth` and
+//! `system_distributed` exist for clients that query them, and are empty: peers, repairs, hints and
+//! roles are not supported.
 
 pub(crate) mod definitions;
 pub(crate) mod encode;
@@ -27,23 +28,23 @@ pub(crate) const SYSTEM: &str = "system";
 /// The keyspace of traces.
 pub(crate) const SYSTEM_TRACES: &str = "system_traces";
 
-/// The table of what was compacted.
+/// The table of completed compactions.
 pub(crate) const COMPACTION_HISTORY: &str = "compaction_history";
-/// The table of the views that are built.
+/// The table of views that are built.
 pub(crate) const BUILT_VIEWS: &str = "built_views";
-/// The table of the views that are being built.
+/// The table of views that are being built.
 pub(crate) const VIEW_BUILDS: &str = "view_builds_in_progress";
-/// The table of the indexes that are built.
+/// The table of indexes that are built.
 pub(crate) const INDEX_INFO: &str = "IndexInfo";
 
-/// Whether schema changes are in the rows of a table: the schema itself, and what is noted of indexes and views under their
-/// names, which others may have had before.
+/// Whether schema changes write to a table: those of the schema itself, and those with the build
+/// progress of indexes and views, whose names earlier ones may have had.
 pub(crate) fn is_schema(table: &TableMetadata) -> bool {
     let notes = [INDEX_INFO, BUILT_VIEWS, VIEW_BUILDS];
     table.keyspace == SCHEMA || (table.keyspace == SYSTEM && notes.contains(&table.name.as_str()))
 }
 
-/// Whether a keyspace comes with the database.
+/// Whether a keyspace is one of the database's own.
 pub(crate) fn is_system(keyspace: &str) -> bool {
     [SYSTEM, SCHEMA, SYSTEM_TRACES, "system_auth", "system_distributed"].contains(&keyspace)
 }
@@ -53,7 +54,7 @@ pub(crate) fn local_keyspaces() -> Vec<Keyspace> {
     let params = || KeyspaceParams { durable_writes: true, replication: Replication::local() };
     let seven_days = 7 * 24 * 60 * 60;
     let mut system = keyspace(SYSTEM, KeyspaceKind::Local, params(), definitions::SYSTEM, 0);
-    // These alone are stored.
+    // Only these tables are stored.
     system.virtual_tables.remove("local");
     for name in [INDEX_INFO, BUILT_VIEWS, VIEW_BUILDS, COMPACTION_HISTORY] {
         system.virtual_tables.remove(name);
@@ -63,7 +64,7 @@ pub(crate) fn local_keyspaces() -> Vec<Keyspace> {
     vec![system, schema]
 }
 
-/// `system_auth`, `system_distributed` and `system_traces`, as they are before anybody alters their replication.
+/// Returns `system_auth`, `system_distributed` and `system_traces` with their initial replication.
 pub(crate) fn replicated_keyspaces() -> Vec<Keyspace> {
     let make = |name, tables, factor, gc_grace_seconds| {
         let params = KeyspaceParams { durable_writes: true, replication: Replication::simple(factor) };

@@ -1,4 +1,4 @@
-//! The schema as rows of `system_schema`: what a change writes.
+//! The schema as rows of `system_schema`: the mutations of a schema change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,8 +17,9 @@ use crate::schema::indexes::Index;
 use crate::schema::options::{compaction, compression};
 use crate::schema::views::View;
 
-/// The rows that turn the stored form of a keyspace from what it is in `before` to what it is in `after`, written at
-/// `timestamp`. All are of the keyspace's partition, in several tables: to be applied as one.
+/// Returns the rows that change the stored form of a keyspace from `before` to `after`, written at
+/// `timestamp`. They are in the keyspace's partition of several tables, and must be applied
+/// together.
 pub(crate) fn changes(keyspace: &str, before: &Catalog, after: &Catalog, timestamp: i64) -> Vec<Mutation> {
     let tables = SchemaTables(after);
     match (before.keyspace(keyspace), after.keyspace(keyspace)) {
@@ -36,7 +37,7 @@ struct SchemaTables<'a>(&'a Catalog);
 
 impl SchemaTables<'_> {
     fn get(&self, name: &str) -> &Arc<TableMetadata> {
-        // They are built in; nothing removes them.
+        // The tables are built in; nothing removes them.
         self.0.table(SCHEMA, name).unwrap_or_else(|| panic!("no table {SCHEMA}.{name}"))
     }
 
@@ -138,7 +139,7 @@ impl Changes<'_> {
         self.put("types", &[&user_type.name], &values);
     }
 
-    /// Written at the time that tells the index from others of its name.
+    /// The write timestamp distinguishes the index from earlier ones of its name.
     fn index(&mut self, index: &Index) {
         let values = [("kind", index.kind.name().into()), ("options", Value::from(&index.options))];
         let clustering: [&str; 2] = [&index.base.name, &index.name];
@@ -154,7 +155,7 @@ impl Changes<'_> {
 
     fn view(&mut self, before: Option<&View>, view: &View) {
         let mut values = table_values(&view.table);
-        // Flags are a matter of tables.
+        // Only tables have flags.
         values.retain(|(name, _)| *name != "flags");
         values.push(("base_table_id", view.base.id.0.into()));
         values.push(("base_table_name", view.base.name.as_str().into()));
@@ -199,12 +200,12 @@ impl Changes<'_> {
     }
 }
 
-/// Whether two views are stored alike.
+/// Whether two views have the same stored form.
 fn same_view(a: &View, b: &View) -> bool {
     same_table(&a.table, &b.table) && a.base.id == b.base.id && a.where_clause == b.where_clause
 }
 
-/// Whether two tables are stored alike: versions and column ids are not stored.
+/// Whether two tables have the same stored form, which excludes versions and column ids.
 fn same_table(a: &TableMetadata, b: &TableMetadata) -> bool {
     a.params == b.params
         && a.dropped_columns == b.dropped_columns
@@ -218,15 +219,15 @@ fn same_column(a: &ColumnMetadata, b: &ColumnMetadata) -> bool {
         == (&b.name, b.kind, b.position, &b.data_type, b.reversed)
 }
 
-/// The values of a row of `keyspaces`.
+/// Returns the values of a row of `keyspaces`.
 pub(crate) fn keyspace_values(params: &KeyspaceParams) -> Vec<(&'static str, Value)> {
     let mut replication = params.replication.options.clone();
     replication.insert("class".into(), params.replication.class.clone());
     vec![("durable_writes", params.durable_writes.into()), ("replication", Value::from(&replication))]
 }
 
-/// The values of a row of `tables`. Options that newer versions added are written only where they are not at their
-/// default, as Cassandra does for the sake of older nodes.
+/// Returns the values of a row of `tables`. Options added in newer versions are written only if
+/// they differ from the default, as Cassandra does for older nodes.
 pub(crate) fn table_values(table: &TableMetadata) -> Vec<(&'static str, Value)> {
     let params = &table.params;
     let flags: &[String] = if table.is_counter {
@@ -271,7 +272,7 @@ fn int(value: u32) -> Value {
     i32::try_from(value).unwrap_or(i32::MAX).into()
 }
 
-/// `caching` as stored and shown.
+/// Returns `caching` as stored and shown.
 pub(crate) fn caching_map(caching: &CachingParams) -> TextMap {
     let rows = match caching.rows_per_partition {
         RowsPerPartition::None => "NONE".to_owned(),
@@ -282,7 +283,7 @@ pub(crate) fn caching_map(caching: &CachingParams) -> TextMap {
     [("keys".to_owned(), keys.to_owned()), ("rows_per_partition".to_owned(), rows)].into()
 }
 
-/// `compaction` as stored and shown.
+/// Returns `compaction` as stored and shown.
 pub(crate) fn compaction_map(params: &TableParams) -> TextMap {
     let mut map = params.compaction.options.clone();
     let class = &params.compaction.class;
@@ -291,7 +292,7 @@ pub(crate) fn compaction_map(params: &TableParams) -> TextMap {
     map
 }
 
-/// `compression` as stored and shown.
+/// Returns `compression` as stored and shown.
 pub(crate) fn compression_map(params: &TableParams) -> TextMap {
     let compression = &params.compression;
     let Some(compressor) = compression.compressor else {
@@ -306,7 +307,7 @@ pub(crate) fn compression_map(params: &TableParams) -> TextMap {
     map
 }
 
-/// The values of a row of `columns`.
+/// Returns the values of a row of `columns`.
 pub(crate) fn column_values(column: &ColumnMetadata) -> Vec<(&'static str, Value)> {
     let position = match column.kind {
         ColumnKind::PartitionKey | ColumnKind::Clustering => {
@@ -328,7 +329,7 @@ pub(crate) fn column_values(column: &ColumnMetadata) -> Vec<(&'static str, Value
     ]
 }
 
-/// How `kind` is stored.
+/// Returns the stored name of `kind`.
 pub(crate) fn kind_name(kind: ColumnKind) -> &'static str {
     match kind {
         ColumnKind::PartitionKey => "partition_key",
@@ -338,7 +339,8 @@ pub(crate) fn kind_name(kind: ColumnKind) -> &'static str {
     }
 }
 
-/// The values of a row of `dropped_columns`. Its user types may be dropped too, so it is stored with tuples for them.
+/// Returns the values of a row of `dropped_columns`. User-defined types are replaced by tuples,
+/// since they may be dropped, too.
 fn dropped_column_values(dropped: &DroppedColumn) -> Vec<(&'static str, Value)> {
     vec![
         ("dropped_time", dropped.dropped_at.div_euclid(1000).into()),
@@ -347,7 +349,7 @@ fn dropped_column_values(dropped: &DroppedColumn) -> Vec<(&'static str, Value)> 
     ]
 }
 
-/// `data_type` with every user type replaced by the tuple that is stored the same way.
+/// Returns `data_type` with each user-defined type replaced by the tuple of the same encoding.
 pub(crate) fn without_user_types(data_type: &DataType) -> DataType {
     let expand = |inner: &Arc<DataType>| Arc::new(without_user_types(inner));
     match data_type {

@@ -1,4 +1,4 @@
-//! `system."IndexInfo"`: how far indexes are built, for the next start.
+//! `system."IndexInfo"`: the progress of index builds, for the next start.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::store::Store;
 use crate::store::build_notes;
 use crate::store::build_state::BuildStates;
 
-/// Notes how far an index is: built, without `done`.
+/// Stores the progress of an index; without `done` it is built.
 pub(crate) fn note(store: &Store, index: &Index, done: Option<&DecoratedKey>) -> Result<()> {
     let catalog = store.catalog();
     let Some(table) = catalog.table(SYSTEM, INDEX_INFO) else { return Ok(()) };
@@ -30,13 +30,14 @@ pub(crate) fn note(store: &Store, index: &Index, done: Option<&DecoratedKey>) ->
         .map_err(|error| DatabaseError::storage_in(format_args!("cannot write {SYSTEM}.{INDEX_INFO}"), error))
 }
 
-/// What removes the notes on an index: when it is dropped, and before another of its name is built.
+/// Returns the mutation that removes the progress of an index: when it is dropped, and before
+/// another one of its name is built.
 pub(crate) fn forget(catalog: &Catalog, keyspace: &str, index: &str, timestamp: i64) -> Option<Mutation> {
     let table = catalog.table(SYSTEM, INDEX_INFO)?;
     Some(encode::mutation(table, keyspace, vec![encode::row_deletion(&[index], timestamp)]))
 }
 
-/// Reads what was noted at an earlier time, and gives the indexes that are still to be built.
+/// Reads the stored progress, and returns the indexes that are not completely built.
 pub(crate) fn load(
     engine: &Engine,
     catalog: &Catalog,
@@ -51,8 +52,8 @@ pub(crate) fn load(
         users.flat_map(|keyspace| keyspace.indexes.values().map(move |index| (keyspace, index)))
     {
         if !keyspace.params.durable_writes {
-            // Without a log, rows may have been flushed whose entries were not, and deletions of entries whose rows were not:
-            // what is built would not show under these.
+            // Without commit log, rows may have been flushed without their entries, and deletions
+            // of entries without those of their rows, which would hide entries built later.
             engine.truncate(index.storage.id).map_err(|error| {
                 DatabaseError::storage_after(format_args!("cannot empty index {}", index.name), error)
             })?;
@@ -78,8 +79,8 @@ pub(crate) fn load(
     Ok(unbuilt)
 }
 
-/// Takes the note that an index is built away, durably, before its entries are removed: should the process die in between, it
-/// is built again.
+/// Durably removes the note that an index is built, before its entries are removed: after a crash
+/// in between, it is built again.
 pub(crate) fn unbuild(store: &Store, index: &Index) -> Result<()> {
     let catalog = store.catalog();
     let timestamp = store.next_timestamp(store.clock().now_micros())?;
@@ -93,7 +94,7 @@ pub(crate) fn unbuild(store: &Store, index: &Index) -> Result<()> {
         .map_err(|error| DatabaseError::storage_in(format_args!("cannot write {SYSTEM}.{INDEX_INFO}"), error))
 }
 
-/// Notes that an index of an empty table is built.
+/// Stores that an index of an empty table is built.
 pub(crate) fn mark_built(store: &Store, index: &Index) -> Result<()> {
     note(store, index, None)
 }

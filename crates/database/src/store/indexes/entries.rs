@@ -1,4 +1,4 @@
-//! The entries of a row: pure.
+//! The index entries of a row. Pure functions.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
@@ -13,24 +13,24 @@ use smallvec::SmallVec;
 
 use crate::schema::indexes::{Index, Source};
 
-/// What leads to a row, or to a partition by its static row.
+/// An index entry, which refers to a row, or to a partition by its static row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry<'r> {
     /// The indexed value.
     pub value: Cow<'r, [u8]>,
-    /// Of which element, if several of the row may hold the value.
+    /// The path of its element, if several elements of the row may have the value.
     pub path: Option<&'r [u8]>,
-    /// When it was written, and how long it lives.
+    /// The write timestamp and the expiration.
     pub liveness: LivenessInfo,
 }
 
-/// Entries of one row: few have more than one in an index.
+/// The entries of one row in an index; mostly one.
 pub(crate) type Entries<'r> = SmallVec<[Entry<'r>; 1]>;
 
-/// In which partition of the hidden table an entry lies.
+/// The position of an entry in the hidden table.
 pub(crate) struct Place<'v> {
     pub key: DecoratedKey,
-    /// The value, where all values lie in one partition: the first of the clustering.
+    /// The value, if all values are in one partition: the first clustering value.
     pub value: Option<&'v [u8]>,
 }
 
@@ -43,14 +43,14 @@ impl<'v> Place<'v> {
     }
 }
 
-/// The partition of an index that lies in the order of values.
+/// Returns the partition key of an index that is sorted by value.
 pub(crate) fn ordered_key() -> DecoratedKey {
     static KEY: LazyLock<DecoratedKey> = LazyLock::new(|| DecoratedKey::new(Bytes::from_static(&[2])));
     KEY.clone()
 }
 
-/// The live entries of a row of partition `key` at `now` (seconds). None, where the row is not of the kind that the index
-/// is of: the static row in an index of rows, and the other way round.
+/// Returns the live entries of a row of partition `key` at `now` (seconds); none for the static row
+/// in an index of rows, and for rows in an index of a static column.
 pub(crate) fn entries<'r>(
     index: &Index,
     key: &'r DecoratedKey,
@@ -107,7 +107,7 @@ fn raw_entries<'r>(
     }
 }
 
-/// A map's entry as an indexed value: `u32 length of the key, key, value`.
+/// Serializes a map's entry as an indexed value: `u32 length of the key, key, value`.
 pub(crate) fn map_entry(key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(4 + key.len() + value.len());
     out.extend_from_slice(&(key.len() as u32).to_be_bytes());
@@ -120,15 +120,18 @@ fn component<'r>(index: &Index, key: &'r DecoratedKey, position: usize) -> Optio
     key::components(key.key(), index.base.partition_key.len())?.get(position).copied()
 }
 
-/// The path of the entry of what keeps a row for good.
+/// The path of the entry for the permanent part of a row.
 pub(crate) const LASTING: &[u8] = &[];
-/// The path of the entry of what keeps a row for a time.
+/// The path of the entry for the expiring part of a row.
 const EXPIRING: &[u8] = &[1];
 
-/// The entries of a row in an index of a key column: it is there as long as anything of it is, whichever write that came
-/// with. So what stays and what expires have an entry each. The time of the second is that of its expiration: of several
-/// the one that stays longest wins, and none has to be deleted. The time of the first is the latest write time; a deletion
-/// takes it away that covers it, and nothing else does, as a write of an earlier time may still bring the row back.
+/// Returns the entries of a row in an index of a key column. The row exists as long as any part of
+/// it does, whichever write it is from. So its permanent and its expiring part have an entry each.
+///
+/// The timestamp of the second entry is its expiration: of several, the last to expire wins, and
+/// none has to be deleted. The timestamp of the first entry is the latest write timestamp. Only a
+/// deletion that covers it removes it, since a write of an earlier timestamp may still make the row
+/// exist.
 fn of_row<'r>(value: Option<&'r [u8]>, row: &'r Row, now: u32) -> Entries<'r> {
     let Some(value) = value else { return Entries::new() };
     let (mut lasting, mut expiring) = (LivenessInfo::EMPTY, LivenessInfo::EMPTY);
@@ -154,7 +157,7 @@ fn liveness_of(cell: &Cell<'_>) -> LivenessInfo {
     }
 }
 
-/// The partition of a value in the hidden table.
+/// Returns the partition key of a value in the hidden table.
 pub(crate) fn entry_key(value: &[u8]) -> DecoratedKey {
     let mut key = Vec::with_capacity(1 + value.len());
     key.push(1);
@@ -162,7 +165,8 @@ pub(crate) fn entry_key(value: &[u8]) -> DecoratedKey {
     DecoratedKey::new(Bytes::from(key))
 }
 
-/// The clustering of an entry in the hidden table, behind the value if that is part of it. A static row has no values where rows have them.
+/// Returns the clustering of an entry in the hidden table, after the value if that is part of it.
+/// The clustering columns of the base row are null for a static row.
 pub(crate) fn entry_clustering(
     index: &Index,
     value: Option<&[u8]>,
@@ -178,33 +182,35 @@ pub(crate) fn entry_clustering(
     Clustering::new(values.chain(row.values().take(columns)).chain(nulls).chain(path.map(Some)))
 }
 
-/// What becomes of an entry.
+/// A change of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It is written, and lives so long.
+    /// Writes it with this TTL and write timestamp.
     Write(LivenessInfo),
-    /// What was written of it up to a timestamp is deleted, at a local time in seconds; nothing that is written later.
+    /// Deletes what was written up to the deletion's timestamp; later writes remain.
     Delete(DeletionTime),
 }
 
-/// Makes the mutations of the entries of one row.
+/// Creates the mutations of the entries of one row.
 ///
-/// An entry says nothing but which row it leads to. So what one statement makes of a row's entries is mostly one and the same row
-/// under several values in several indexes: it is made once, and the memtables of all share it.
+/// An entry contains only a reference to its row. Therefore one statement mostly writes the same
+/// row under several values into several indexes; it is created once and shared by their memtables.
 pub(crate) struct Changes<'a> {
     key: &'a DecoratedKey,
     row: &'a Clustering,
-    /// The last one that others can share, with the number of clustering columns that it has of the base table.
+    /// The last row that other entries can share, with its number of clustering columns of the base
+    /// table.
     last: Option<(usize, Change, Row)>,
 }
 
 impl<'a> Changes<'a> {
-    /// Of entries that lead to a row of partition `key`.
+    /// Creates mutations of entries for a row of partition `key`.
     pub fn new(key: &'a DecoratedKey, row: &'a Clustering) -> Self {
         Self { key, row, last: None }
     }
 
-    /// Does `change` to the entry of `value`, and of an element's `path` if it has one.
+    /// Returns the mutation that applies `change` to the entry of `value`, and of an element's
+    /// `path` if it has one.
     pub fn make(&mut self, index: &Index, value: &[u8], path: Option<&[u8]>, change: Change) -> Mutation {
         let place = Place::new(index, value);
         let columns = index.clustering_columns();
@@ -231,7 +237,7 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// The deletion of an entry of which only key and clustering are known.
+/// Returns the deletion of an entry by its key and clustering.
 pub(crate) fn deletion(
     index: &Index,
     entry_key: DecoratedKey,

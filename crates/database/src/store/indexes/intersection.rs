@@ -1,9 +1,10 @@
-//! Several indexes that could each find the rows: which one does, and how the others help.
+//! The choice between several indexes that could each find the rows, and their intersection.
 //!
-//! Nobody keeps count of the entries of a value. So the first few of each index are read side by side, more and more of them,
-//! until one comes to its end: it has the fewest, and finds the rows, for about as many entries read of each other one. Where
-//! none ends soon, the rows that one index leads to are looked for in the others, and not read where these know nothing of
-//! them: an entry may be stale, but never is one missing.
+//! The number of entries of a value is not recorded. So the first entries of each index are read in
+//! turn, in growing portions, until one index ends: it has the fewest entries and finds the rows,
+//! at the cost of about as many entries read from each other index. If none ends soon, the rows
+//! found by one index are looked up in the others, and not read if another has no entry for them:
+//! entries may be stale but never missing.
 
 use std::sync::Arc;
 
@@ -11,20 +12,21 @@ use cassette_rows::{Result, TableMetadata};
 
 use super::{Hit, Hits, Within};
 
-/// Entries of each index that are read before the next is looked at: at first, and at most. Few in tests, so that they see both.
+/// The number of entries read from each index in a turn: at first, and at most. Few in tests, to
+/// cover both.
 const FIRST_READ: usize = if cfg!(test) { 2 } else { 16 };
 const READ_MAX: usize = if cfg!(test) { 8 } else { 1024 };
 
-/// Where so few rows are left, they are read without asking others.
+/// With at most this many remaining rows, these are read without consulting other indexes.
 const FEW: usize = if cfg!(test) { 1 } else { 16 };
 
-/// Entries of another index that are passed over for one hit at most: about what reading the row would cost. Where there are
-/// more, that index is not asked again.
+/// The maximum number of skipped entries of another index for one hit, which cost about as much as
+/// reading the row. Beyond it, that index is not consulted again.
 const SKIPS_MAX: usize = if cfg!(test) { 3 } else { 32 };
 
-/// The hits of one index, without those that others know nothing of.
+/// The hits of one index, without those that have no entry in the others.
 pub(crate) struct Intersection {
-    /// Of the index that finds the rows.
+    /// The hits of the index that finds the rows.
     pub hits: Hits,
     others: Vec<Other>,
     base: Arc<TableMetadata>,
@@ -32,12 +34,13 @@ pub(crate) struct Intersection {
 
 struct Other {
     hits: Hits,
-    /// Read from `hits`, and not before the last hit that was asked for.
+    /// The next entry, at or after the last requested hit.
     next: Option<Hit>,
 }
 
 impl Intersection {
-    /// Of indexes of `base`, the more promising ones first. `None` if they find so much that looking at all rows is no worse.
+    /// Intersects indexes of `base`, the most selective ones first. Returns `None` if they find so
+    /// many rows that a scan is no slower.
     pub fn new(
         mut contenders: Vec<Hits>,
         within: &Within<'_>,
@@ -52,7 +55,7 @@ impl Intersection {
         if !hits.read_ahead(0, within)? || hits.ahead() > FEW {
             let alike = |other: &Hits| other.are_in_order() && other.is_of_rows() == hits.is_of_rows();
             for mut other in contenders.into_iter().filter(alike) {
-                // A range that was read to its end is in order but for being sorted.
+                // A range that was read to its end only has to be sorted.
                 if other.sort(within)? {
                     let next = other.next()?;
                     others.push(Other { hits: other, next });
@@ -62,7 +65,7 @@ impl Intersection {
         Ok(Some(Self { hits, others, base: base.clone() }))
     }
 
-    /// The next hit in the order of the table.
+    /// Returns the next hit in the order of the table.
     pub fn next(&mut self) -> Result<Option<Hit>> {
         'hits: while let Some(hit) = self.hits.next()? {
             let mut i = 0;
@@ -80,7 +83,8 @@ impl Intersection {
 }
 
 impl Other {
-    /// Whether there is an entry of the row of a hit, not before those asked for earlier; `None` if that takes too long to say.
+    /// Returns whether there is an entry for the row of a hit, which must not precede earlier ones;
+    /// `None` if finding out is too expensive.
     fn has(&mut self, hit: &Hit, base: &TableMetadata) -> Result<Option<bool>> {
         for _ in 0..=SKIPS_MAX {
             let Some(next) = &self.next else { return Ok(Some(false)) };
@@ -94,7 +98,8 @@ impl Other {
     }
 }
 
-/// Which has the fewest entries, as far as can be told at little cost; `None` if all have too many.
+/// Returns the index with the fewest entries, as far as can be determined cheaply; `None` if all
+/// have too many.
 fn fewest(contenders: &mut [Hits], within: &Within<'_>) -> Result<Option<usize>> {
     if contenders.len() < 2 {
         return Ok((!contenders.is_empty()).then_some(0));
@@ -108,7 +113,7 @@ fn fewest(contenders: &mut [Hits], within: &Within<'_>) -> Result<Option<usize>>
         }
         more *= 4;
     }
-    // Those of a range have to be sorted first.
+    // Entries of a range have to be sorted first.
     let in_order = contenders.iter().position(Hits::are_in_order);
     Ok(Some(in_order.unwrap_or(0)))
 }

@@ -1,13 +1,16 @@
-//! The mutations of indexes that go with those of their tables.
+//! The mutations of indexes that accompany those of their tables.
 //!
-//! What a write puts into an indexed column becomes an entry, unread. What it replaces or deletes is looked up, so that
-//! its entry goes in the same record: a read that finds nothing, as for a new row, costs a look into memtables and bloom
-//! filters. No lock is held between that read and the write. Two writers of one row may each miss the other's value;
-//! its entry is then stale, which readers notice. Likewise what a deletion of very many rows leaves.
+//! A value written to an indexed column becomes an entry without a read. A value that is replaced
+//! or deleted is read, so that its entry is deleted in the same commit log record. If there is
+//! none, as for a new row, the read costs a look-up in memtables and bloom filters. No lock is held
+//! between that read and the write. Two concurrent writers of one row may each miss the other's
+//! value, whose entry is then stale, which readers detect. Deletions of very many rows leave stale
+//! entries, too.
 //!
-//! No entry is taken away that is needed: a deletion of one carries the write time of the cell it was of, and is made when
-//! something else in the row was seen to win over that cell. The same value written later brings an entry of a later time.
-//! An entry of a row, in an index of a key column, is taken away by deletions of the row alone, and at their time.
+//! No valid entry is deleted: the deletion of an entry carries the write timestamp of its cell, and
+//! is made only when something else in the row supersedes that cell. The same value written later
+//! creates an entry with a later timestamp. In an index of a key column, only deletions of the row
+//! delete an entry, with their timestamp.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -26,17 +29,18 @@ use crate::planning::context::BindContext;
 use crate::schema::catalog::Catalog;
 use crate::schema::indexes::{Index, IndexKind, Source};
 
-/// How many rows a write looks up at most. What a deletion of more takes away leaves stale entries.
+/// The maximum number of rows that a write reads. Deletions of more rows leave stale entries.
 const OLD_ROWS_MAX: usize = 1000;
 
-/// The longest indexed value, in bytes: a partition key's length is 16 bits, and one byte stands before the value.
+/// The maximum length of an indexed value, in bytes: the length of a partition key has 16 bits, and
+/// a byte precedes the value.
 const VALUE_LENGTH_MAX: usize = u16::MAX as usize - 1;
 
-/// Adds to `mutations` those of the indexes of their tables.
+/// Adds the mutations of indexes to `mutations`.
 ///
 /// # Errors
-/// Invalid, with Cassandra's text, for values that are too long. WouldBlock, when old rows cannot be read without waiting for a
-/// disk, and this thread may not.
+/// Invalid, with Cassandra's text, for values that are too long. WouldBlock, if old rows cannot be
+/// read without waiting for a disk, and this thread must not wait.
 pub(crate) fn add_index_mutations(
     engine: &Engine,
     catalog: &Catalog,
@@ -59,7 +63,7 @@ pub(crate) fn add_index_mutations(
                     return Err(DatabaseError::WouldBlock);
                 }
                 Err(EngineError::Storage(StorageError::Interrupted(reason))) => return Err(reason.into()),
-                // Readers pass over what is stale; the write need not fail for it.
+                // The write succeeds: readers skip stale entries.
                 Err(error) => tracing::warn!(
                     table = table.qualified_name(),
                     %error,
@@ -72,7 +76,7 @@ pub(crate) fn add_index_mutations(
     Ok(())
 }
 
-/// All that the update writes into the indexed columns.
+/// Adds entries for all values that the update writes to indexed columns.
 fn add_insertions(
     indexes: &[Arc<Index>],
     update: &PartitionUpdate,
@@ -98,9 +102,9 @@ fn add_insertions(
                         u16::MAX
                     );
                 }
-                // Else, as in Cassandra, it is written and not found by this index.
+                // Longer values are stored, but this index does not find them, as in Cassandra.
             }
-            // The value of a key column is known without looking at the row.
+            // The value of a key column is known without reading the row.
             if index.is_of_key()
                 && !row.deletion().is_live()
                 && let Some(value) = key_value(index, &update.key, row)
@@ -113,7 +117,7 @@ fn add_insertions(
     Ok(())
 }
 
-/// Applies the guardrails to a value that a storage-attached index is to hold.
+/// Applies the guardrails to a value of a storage-attached index.
 fn guard_size(index: &Index, bytes: usize, cx: &BindContext<'_>) -> Result<()> {
     if index.kind != IndexKind::StorageAttached {
         return Ok(());
@@ -139,7 +143,7 @@ fn guard_size(index: &Index, bytes: usize, cx: &BindContext<'_>) -> Result<()> {
     }
 }
 
-/// What an index of a key column has of a row, without looking at it.
+/// Returns the indexed value of a key column, without reading the row.
 fn key_value<'r>(index: &Index, key: &'r DecoratedKey, row: &'r Row) -> Option<Cow<'r, [u8]>> {
     let value = match index.source {
         Source::Clustering(position) => row.clustering().value(position),
@@ -152,7 +156,7 @@ fn key_value<'r>(index: &Index, key: &'r DecoratedKey, row: &'r Row) -> Option<C
     Some(index.analyzed(value?.into()))
 }
 
-/// Which rows' old entries the update may make stale; `None` if it cannot.
+/// Returns the rows whose old entries the update may make stale; `None` if there are none.
 fn old_rows_wanted(
     indexes: &[Arc<Index>],
     update: &PartitionUpdate,
@@ -190,7 +194,7 @@ fn old_rows_wanted(
     selection(Slices::new(slices, &table.comparator))
 }
 
-/// Rows of a partition as they were before a write.
+/// The rows of a partition before a write.
 #[derive(Default)]
 struct Old {
     static_row: Option<Row>,
@@ -221,7 +225,7 @@ fn read_old(
     Ok(old)
 }
 
-/// The deletions of entries that rows had before the update and do not have after it.
+/// Adds the deletions of entries that rows had before the update and lose by it.
 fn add_deletions(
     indexes: &[Arc<Index>],
     update: &PartitionUpdate,
@@ -251,11 +255,11 @@ fn add_deletions(
 struct Replaced<'a> {
     key: &'a DecoratedKey,
     table: &'a TableMetadata,
-    /// As it was.
+    /// The row before the write.
     before: &'a Row,
-    /// What is written into it.
+    /// The row that is written.
     change: Option<&'a Row>,
-    /// What deletes it from around it.
+    /// The deletion by a partition or range deletion.
     active: DeletionTime,
     is_static: bool,
     now: u32,
@@ -273,7 +277,7 @@ impl Replaced<'_> {
             let had = |index| entries(index, self.key, self.before, self.is_static, self.now);
             match index.source {
                 Source::PartitionKey(_) | Source::Clustering(_) => {
-                    // That of a row that is named went with the insertions.
+                    // The entry of a named row was deleted with the insertions.
                     let is_deleted = |entry: &Entry<'_>| {
                         entry.path == Some(LASTING) && self.active.deletes(entry.liveness.timestamp)
                     };
@@ -313,8 +317,8 @@ impl Replaced<'_> {
         }
     }
 
-    /// Whether nothing but cells is written, so that of a simple column the later cell stays: a deletion that the row had
-    /// before is older than all that is left of it.
+    /// Whether only cells are written, so that the later cell of a simple column wins: an earlier
+    /// deletion of the row is older than all that remains of it.
     fn only_cells_change(&self) -> bool {
         self.active.is_live() && self.change.is_some_and(|change| change.deletion().is_live())
     }
@@ -328,7 +332,7 @@ impl Replaced<'_> {
     }
 }
 
-/// Whether the value is short enough to have an entry.
+/// Whether the value is short enough for an entry.
 fn is_indexed(entry: &Entry<'_>) -> bool {
     entry.value.len() <= VALUE_LENGTH_MAX
 }

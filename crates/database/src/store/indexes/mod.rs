@@ -1,16 +1,16 @@
-//! Secondary indexes: keeping and reading them.
+//! Secondary indexes: maintenance and searches.
 //!
-//! An index is a hidden table: a partition for each indexed value, a row in it for each row of the base table that holds
-//! the value, in the order of the base table. Entries are written with the write that makes them, as one record of the
-//! commit log, after the row that they lead to. Every reader checks them against that row: an entry may be stale, but a row
-//! never lacks its entry.
+//! An index is a hidden table with a partition for each indexed value. The partition has a row for
+//! each row of the base table with that value, in the order of the base table. Entries are written
+//! in the same commit log record as the row that they refer to, and applied after it. Every reader
+//! checks them against that row: an entry may be stale, but a row never lacks its entry.
 //!
 //! ```text
-//! entries      the entries of a row, and what a write changes in them
-//! maintenance  the mutations of indexes that go with those of their tables
+//! entries      the entries of a row, and how a write changes them
+//! maintenance  the mutations of indexes that accompany those of their tables
 //! search       the entries of a value, in the order of the base table
 //! intersection those of several indexes
-//! build_notes  how far indexes are built
+//! build_notes  the progress of builds
 //! search_metrics  metrics of queries by storage-attached indexes
 //! ```
 

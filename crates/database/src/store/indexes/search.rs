@@ -1,4 +1,4 @@
-//! Finding entries.
+//! Searches of entries.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -16,62 +16,61 @@ use cassette_rows::{
 use super::entries::{deletion, entries, entry_key, map_entry, ordered_key};
 use crate::schema::indexes::{Index, Source, Wanted};
 
-/// How many entries of a range of values are put into the order of the table. Where there are more, looking at the rows
-/// themselves is not much slower, and takes no memory.
+/// The maximum number of entries of a range of values that are sorted into the order of the table.
+/// With more, a scan of the table is not much slower, and takes no memory.
 const RANGE_HITS_MAX: usize = 50_000;
 
-/// Where to look.
+/// The searched part of the base table.
 pub(crate) enum Within<'w> {
-    /// In a range of partitions.
+    /// A range of partitions.
     Range(&'w KeyRange),
-    /// In a partition; of its rows, in these slices if entries are of rows.
+    /// A partition; if entries refer to rows, these slices of it.
     Partition(&'w DecoratedKey, &'w Slices),
 }
 
-/// What an entry leads to.
+/// The row or partition that an entry refers to.
 #[derive(Debug, Clone)]
 pub(crate) struct Hit {
-    /// The partition.
     pub key: DecoratedKey,
-    /// The row; empty if the entry is of a partition or leads to a static row.
+    /// The row; empty if the entry refers to a partition or a static row.
     pub clustering: Clustering,
-    /// The entry's own clustering in the hidden table.
+    /// The clustering of the entry in the hidden table.
     entry: Clustering,
     timestamp: i64,
 }
 
 impl Hit {
-    /// In the order of the base table.
+    /// Compares hits in the order of the base table.
     pub fn compare(&self, other: &Self, base: &TableMetadata) -> Ordering {
         let rows = || base.comparator.compare_rows(&self.clustering, &other.clustering);
         self.key.cmp(&other.key).then_with(rows)
     }
 }
 
-/// The entries of a value, or of several.
+/// The entries of a value, or of several values.
 pub(crate) struct Hits {
     index: Arc<Index>,
     /// The partition of the hidden table.
     partition: DecoratedKey,
-    /// What was read before it was asked for.
+    /// Entries that were read ahead.
     ahead: VecDeque<Hit>,
     entries: Entries,
-    /// How many SSTables have entries.
+    /// The number of SSTables with entries.
     sstables: u64,
     now: u32,
 }
 
-/// Those that were not read yet.
+/// The entries that have not been read yet.
 enum Entries {
     None,
-    /// Of one value: they lie in the order of the base table.
+    /// Entries of one value, in the order of the base table.
     OfValue(Box<dyn PartitionStream>),
-    /// Of several values, in the order of these.
+    /// Entries of several values, in the order of the values.
     OfRange(Box<dyn PartitionStream>),
 }
 
 impl Hits {
-    /// Begins to read.
+    /// Starts a search.
     pub fn new(
         engine: &Engine,
         index: &Arc<Index>,
@@ -108,7 +107,7 @@ impl Hits {
             return Ok(hits);
         }
         let selection = Selection { slices, reversed: false };
-        // Where indexes are read the row cache would be of no use: they are told not to have one.
+        // The row cache is disabled for hidden tables and would not help.
         let (mut stream, sstables) = engine.read_uncached(index.storage.id, &hits.partition, &selection)?;
         hits.sstables = sstables;
         if stream.next_partition()?.is_some() {
@@ -120,22 +119,22 @@ impl Hits {
         Ok(hits)
     }
 
-    /// Whether an entry is of a row; else of a partition, whose rows all answer.
+    /// Whether an entry refers to a row, rather than to all rows of a partition.
     pub fn is_of_rows(&self) -> bool {
         self.index.is_of_rows()
     }
 
-    /// How many SSTables of the index have entries.
+    /// Returns the number of SSTables of the index with entries.
     pub fn sstables(&self) -> u64 {
         self.sstables
     }
 
-    /// Whether they come in the order of the base table without being sorted.
+    /// Whether the entries are in the order of the base table without sorting.
     pub fn are_in_order(&self) -> bool {
         !matches!(self.entries, Entries::OfRange(_))
     }
 
-    /// Reads so many entries more, before they are asked for; whether there are no others.
+    /// Reads `more` further entries ahead. Returns whether the end was reached.
     pub fn read_ahead(&mut self, more: usize, within: &Within<'_>) -> StorageResult<bool> {
         for _ in 0..more {
             let is_within = !self.are_in_order();
@@ -147,7 +146,8 @@ impl Hits {
         Ok(matches!(self.entries, Entries::None))
     }
 
-    /// Puts what is left into the order of the base table; whether it is not too much for that.
+    /// Sorts the remaining entries into the order of the base table. Returns whether they were few
+    /// enough.
     pub fn sort(&mut self, within: &Within<'_>) -> StorageResult<bool> {
         while !self.are_in_order() && !self.read_ahead(RANGE_HITS_MAX / 64, within)? {
             if self.ahead.len() > RANGE_HITS_MAX {
@@ -159,7 +159,7 @@ impl Hits {
         Ok(true)
     }
 
-    /// How many were read ahead.
+    /// Returns the number of entries that were read ahead.
     pub fn ahead(&self) -> usize {
         self.ahead.len()
     }
@@ -175,7 +175,7 @@ impl Hits {
         }
     }
 
-    /// The next one in the order of the base table.
+    /// Returns the next hit in the order of the base table.
     pub fn next(&mut self) -> StorageResult<Option<Hit>> {
         match self.ahead.pop_front() {
             Some(hit) => Ok(Some(hit)),
@@ -183,7 +183,7 @@ impl Hits {
         }
     }
 
-    /// The next entry as they lie.
+    /// Reads the next entry in stored order.
     fn read(&mut self) -> StorageResult<Option<Hit>> {
         let stream = match &mut self.entries {
             Entries::None => return Ok(None),
@@ -201,12 +201,12 @@ impl Hits {
         Ok(None)
     }
 
-    /// Whether they lead to partitions by a value of their static rows.
+    /// Whether the entries refer to partitions by a value of their static rows.
     pub fn is_of_static_column(&self) -> bool {
         self.index.column.kind == ColumnKind::Static
     }
 
-    /// Whether the row that a hit leads to does not hold the value any more.
+    /// Whether the row of a hit no longer has the value.
     pub fn is_stale(&self, hit: &Hit, row: &Row, is_static: bool) -> bool {
         if self.index.is_of_key() {
             return entries(&self.index, &hit.key, row, is_static, self.now).is_empty();
@@ -217,15 +217,15 @@ impl Hits {
         };
         let value = match self.index.ordered_by {
             Some(_) => hit.entry.value(0).unwrap_or_default(),
-            // Behind the byte that each key begins with.
+            // The first byte of each key is a prefix.
             None => self.partition.key().get(1..).unwrap_or_default(),
         };
         let entries = entries(&self.index, &hit.key, row, is_static, self.now);
         !entries.iter().any(|entry| self.index.same_value(&entry.value, value) && entry.path == path)
     }
 
-    /// What removes the entry of a hit that was found stale; `None` in an index of a key column, where an earlier write may yet
-    /// bring the row back that it leads to.
+    /// Returns the deletion of a stale entry; `None` in an index of a key column, where an earlier
+    /// write may make the row exist again.
     pub fn removal(&self, hit: &Hit) -> Option<cassette_engine::Mutation> {
         let entry = || {
             deletion(
@@ -239,7 +239,7 @@ impl Hits {
     }
 }
 
-/// What is indexed in the place of a value.
+/// Returns the form of a value that is indexed.
 fn analyzed<'v>(index: &Index, value: &'v [u8]) -> Cow<'v, [u8]> {
     match &index.analyzer {
         Some(analyzer) => analyzer.analyze(Cow::Borrowed(value)),
@@ -247,7 +247,7 @@ fn analyzed<'v>(index: &Index, value: &'v [u8]) -> Cow<'v, [u8]> {
     }
 }
 
-/// What an entry says; `None` if it is none of ours.
+/// Decodes an entry; `None` if it is invalid.
 fn hit(index: &Index, row: &Row) -> Option<Hit> {
     let entry = row.clustering();
     let mut values = entry.values();
@@ -257,7 +257,7 @@ fn hit(index: &Index, row: &Row) -> Option<Hit> {
     let token = i64::from_be_bytes(values.next()??.try_into().ok()?);
     let key = bytes::Bytes::copy_from_slice(values.next()??);
     let rest = values.take(index.clustering_columns());
-    // A static row has nulls where rows have values.
+    // The clustering columns are null for a static row.
     let clustering =
         if rest.clone().all(|value| value.is_some()) { Clustering::new(rest) } else { Clustering::empty() };
     Some(Hit {
@@ -268,7 +268,8 @@ fn hit(index: &Index, row: &Row) -> Option<Hit> {
     })
 }
 
-/// Where the entries lie that lead into `within`, behind `value` if that is part of their clustering.
+/// Returns the slices of entries that refer to rows in `within`, after `value` if that is part of
+/// their clustering.
 fn slices_within(index: &Index, within: &Within<'_>, value: Option<&[u8]>) -> Vec<Slice> {
     let bound = |rest: &[&[u8]], side| {
         let values = value.iter().chain(rest).map(|value| Some(*value));

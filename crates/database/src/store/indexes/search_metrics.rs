@@ -1,20 +1,22 @@
-//! What queries by storage-attached indexes came to.
+//! Metrics of queries by storage-attached indexes.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use cassette_engine::metrics::Histogram;
 
-/// Figures of a table's queries by its storage-attached indexes, which answer together. Under each name, Cassandra's.
+/// Metrics of a table's queries by its storage-attached indexes, which are used together. With
+/// Cassandra's names.
 #[derive(Debug)]
 pub struct SearchMetrics {
-    /// `QueryLatency`: queries, to the end of their page; microseconds.
+    /// `QueryLatency`: queries, until their page is complete; microseconds.
     pub latency: Histogram,
-    /// `PostFilteringReadLatency`: reads of rows of one partition that were found, and looks at whether they answer; microseconds.
+    /// `PostFilteringReadLatency`: reads of the found rows of one partition, and filtering;
+    /// microseconds.
     pub filtering_latency: Histogram,
-    /// `SSTableIndexesHit`: SSTables of indexes in which a query came upon entries.
+    /// `SSTableIndexesHit`: SSTables of indexes in which a query found entries.
     pub sstables: Histogram,
-    /// `RowsFiltered`: live rows that a query looked at.
+    /// `RowsFiltered`: live rows that a query filtered.
     pub rows_filtered: Histogram,
 }
 
@@ -30,14 +32,14 @@ impl Default for SearchMetrics {
 }
 
 impl SearchMetrics {
-    /// Brings recent figures up to date. `now` is monotonic time.
+    /// Updates moving averages. `now` is monotonic time.
     pub(crate) fn tick(&self, now: Duration) {
         for histogram in [&self.latency, &self.filtering_latency, &self.sstables, &self.rows_filtered] {
             histogram.tick(now);
         }
     }
 
-    /// Counts a query that took `time`.
+    /// Records a query that took `time`.
     pub(crate) fn record(&self, tally: &SearchTally, time: Duration) {
         self.latency.record_latency(time);
         self.sstables.record(tally.sstables.get());
@@ -45,14 +47,14 @@ impl SearchMetrics {
     }
 }
 
-/// What one query came upon so far.
+/// The counts of one query.
 #[derive(Debug, Default)]
 pub(crate) struct SearchTally {
     /// SSTables of indexes that had entries.
     pub sstables: Cell<u64>,
-    /// Live rows that were looked at.
+    /// Live rows that were filtered.
     pub rows: Cell<u64>,
-    /// Tombstones that reads of them came across.
+    /// Tombstones that these reads encountered.
     pub tombstones: Cell<u64>,
 }
 

@@ -15,7 +15,7 @@ const BEFORE: [&str; 4] = [
     "INSERT INTO ks.old (k, v, w) VALUES (1, 2, 3)",
 ];
 
-/// What a schema change is, and whether a schema has it.
+/// A schema change, and a check that a schema contains it.
 type Step = (&'static str, fn(&Session) -> bool);
 
 fn has_table(session: &Session, table: &str) -> bool {
@@ -26,7 +26,7 @@ fn has_column(session: &Session, table: &str, column: &str) -> bool {
     session.database().catalog().table("ks", table).is_some_and(|table| table.column(column).is_some())
 }
 
-/// Changes that each hold whatever follows them.
+/// Changes that all remain visible after the later ones.
 const BURST: [Step; 7] = [
     ("CREATE TABLE ks.a (k int PRIMARY KEY, v int)", |s| has_table(s, "a")),
     ("ALTER TABLE ks.old DROP w", |s| !has_column(s, "old", "w")),
@@ -110,7 +110,7 @@ fn a_dropped_column_stays_dropped_for_older_rows_without_the_log() {
         rows.first().unwrap().get::<Option<i32>>(0).unwrap()
     };
     assert_eq!(value(&session), None);
-    // Later than the drop, whatever the clock and the lost ceiling say.
+    // Later than the drop, independent of the clock and the lost ceiling.
     run(&session, "INSERT INTO ks.old (k, w) VALUES (1, 9)");
     assert_eq!(value(&session), Some(9));
 }
@@ -139,7 +139,7 @@ fn a_full_disk_refuses_a_schema_change_as_a_whole() {
         format!("CREATE TABLE ks.t{n} (k int PRIMARY KEY{columns})")
     };
     run(&session, &create(0));
-    // The commit log has reserved space left; the journal has some.
+    // Space is reserved in the commit log, and some in the journal.
     fs.set_capacity(fs.used());
     let created = (1..1000).take_while(|n| session.execute(&create(*n), ()).is_ok()).count();
     assert!(created < 100, "{created}");
@@ -204,13 +204,13 @@ fn a_damaged_journal_and_a_lost_log_remove_no_file() {
     drop(session);
     let fs = fs.kill();
     let journal = (&fs as &dyn FileSystem).read(Path::new(JOURNAL)).unwrap();
-    // The rest is reserved.
+    // The rest is reserved space.
     let length = journal.iter().rposition(|byte| *byte != 0).unwrap() as u64;
     let files = files_below(&fs, Path::new("/data/data/ks"));
     for offset in (0..length).step_by(251) {
         let fs = fs.fork();
         fs.corrupt(Path::new(JOURNAL), offset, 0xff);
-        // With the log there is nothing lost.
+        // With the commit log, nothing is lost.
         let with_log = open(&fs.fork());
         assert!(has_table(&with_log, "b") && !has_column(&with_log, "old", "w"), "byte {offset}");
         lose_log(&fs);
@@ -227,7 +227,7 @@ fn a_damaged_journal_and_a_lost_log_remove_no_file() {
 fn a_create_table_in_a_burst_takes_four_syncs() {
     let fs = start();
     let session = open(&fs);
-    // Space in the journal is reserved by then.
+    // Space in the journal is reserved after this.
     run(&session, "CREATE TABLE ks.first (k int PRIMARY KEY)");
     let synced = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
     let seen = synced.clone();

@@ -1,11 +1,13 @@
-//! Opening: the schema is read back, and the engine recovers the tables it names.
+//! Opening a database: loading the schema, and recovering its tables.
 //!
-//! 1. The schema's own tables are opened, and the commit log and the schema journal are replayed for them: now the schema is
-//!    whole.
-//! 2. The tables it names are opened and the log is replayed for these. Directories and log records of other tables are
-//!    removed if a drop record names them, and otherwise kept and reported: the schema may have lost their rows. A start whose
-//!    schema is incomplete removes nothing.
-//! 3. What the program says of its own keyspaces and of this node is written where it differs from what is stored.
+//! 1. The schema tables are opened, and the commit log and the schema journal are replayed for
+//!    them. The schema is then complete.
+//! 2. The tables of the schema are opened, and the commit log is replayed for them. Directories and
+//!    log records of other tables are removed if a drop record names them, and otherwise kept and
+//!    reported: the schema may have lost their rows. A start with an incomplete schema removes
+//!    nothing.
+//! 3. The rows of the database's own keyspaces and of this node are written if they differ from the
+//!    stored ones.
 
 #[cfg(test)]
 mod journal_tests;
@@ -30,25 +32,26 @@ use crate::store::build_state::BuildStates;
 use crate::store::write_clock::{self, Ceilings, StoredCeiling};
 use crate::store::{indexes, views};
 
-/// What opening found.
+/// The result of opening.
 pub(crate) struct Opened {
     pub catalog: Arc<Catalog>,
     pub node: Node,
-    /// Indexes that are not wholly built.
+    /// Indexes that are not completely built.
     pub unbuilt: Vec<Arc<Index>>,
-    /// Materialized views that are not wholly built.
+    /// Materialized views that are not completely built.
     pub unbuilt_views: Vec<Arc<View>>,
-    /// The newest write time in use: new ones must be later, whatever the clock says.
+    /// The latest write timestamp in use: new ones must be later, regardless of the clock.
     pub newest_timestamp: i64,
-    /// Whether rows of the schema are missing that others refer to.
+    /// Whether rows of the schema that others refer to are missing.
     pub schema_is_incomplete: bool,
-    /// Where the ceiling of write times is stored.
+    /// The table that stores the ceiling of write timestamps.
     pub ceilings: Ceilings,
-    /// What is stored there.
+    /// The stored ceiling.
     pub ceiling: StoredCeiling,
 }
 
-/// Recovers `engine`'s tables, and the catalog from them, and sets the states of indexes and views.
+/// Recovers `engine`'s tables and loads the catalog from them, and sets the states of indexes and
+/// views.
 pub(crate) fn open(
     engine: &Engine,
     clock: &dyn Clock,
@@ -91,7 +94,7 @@ pub(crate) fn open(
     for keyspace in catalog.keyspaces() {
         set_durable_writes(engine, keyspace).map_err(|error| failed(&keyspace.name, error))?;
     }
-    // Which replays the log for the tables that have been created since.
+    // Replays the commit log for the tables that have been created since.
     engine.finish_recovery().map_err(|error| failed("the commit log", error))?;
     let unknown = engine.unknown_tables().map_err(|error| failed("the tables", error))?;
     if schema_is_empty && !unknown.is_empty() {
@@ -105,7 +108,7 @@ pub(crate) fn open(
     let unbuilt_views = views::load(engine, &catalog, build_states, now)?;
     node.host_id = identity(engine, &catalog, &node, now)?;
     let timestamp = newest_timestamp.saturating_add(1);
-    // In one record with the first writes of this run.
+    // Written in one record with the first writes of this run.
     let ceiling = ceiling.above(timestamp);
     let ceiling_row = ceilings.row(ceiling);
     write_own(engine, &stored, &catalog, &node, timestamp, &unknown, ceiling_row)?;
@@ -121,9 +124,9 @@ pub(crate) fn open(
     })
 }
 
-/// Logs what the schema lacks and what to do about it.
+/// Logs the problems of the schema and what to do about them.
 fn report_problems(problems: &[String]) {
-    /// More would fill the log: with a lost SSTable every table may have one.
+    /// With a lost SSTable, every table may have a problem.
     const SHOWN: usize = 20;
     if problems.is_empty() {
         return;
@@ -139,14 +142,14 @@ fn report_problems(problems: &[String]) {
     );
 }
 
-/// Tells the engine whether writes to the stored tables of a keyspace go to the commit log.
+/// Sets whether writes to the stored tables of a keyspace go to the commit log.
 pub(crate) fn set_durable_writes(engine: &Engine, keyspace: &Keyspace) -> Result<(), EngineError> {
     let is_stored = |table: &&Arc<TableMetadata>| !keyspace.virtual_tables.contains(&table.name);
     let mut stored = keyspace.stored_tables().filter(is_stored);
     stored.try_for_each(|table| engine.set_durable_writes(table.id, keyspace.params.durable_writes))
 }
 
-/// The keyspaces that come with the database.
+/// Returns the built-in keyspaces.
 fn built_in(virtual_keyspaces: Vec<Keyspace>) -> Catalog {
     let keyspaces = local_keyspaces().into_iter().chain(replicated_keyspaces());
     Catalog::new(keyspaces.chain(virtual_keyspaces).map(Arc::new))
@@ -156,8 +159,8 @@ fn failed(what: &str, error: EngineError) -> DatabaseError {
     DatabaseError::storage_in(format_args!("cannot open {what}"), error)
 }
 
-/// What users made as it is stored, and the database's own keyspaces as the program has them; only the replication of
-/// `system_auth` and its like is theirs to alter.
+/// Combines the stored user keyspaces with the built-in ones. Of the latter, only the replication
+/// of `system_auth` and similar keyspaces can be altered.
 fn merge(built_in: &Catalog, stored: &Catalog) -> Catalog {
     let own = built_in.keyspaces().map(|keyspace| match stored.keyspace(&keyspace.name) {
         Some(stored) if keyspace.kind == KeyspaceKind::Replicated => {
@@ -169,7 +172,7 @@ fn merge(built_in: &Catalog, stored: &Catalog) -> Catalog {
     Catalog::new(own.chain(users))
 }
 
-/// The host id that is stored, or a new one.
+/// Returns the stored host id, or a new one.
 fn identity(engine: &Engine, catalog: &Catalog, node: &Node, now: u32) -> Result<Uuid> {
     let table = catalog.require_table(SYSTEM, "local")?;
     match stored_identity(engine, table, now)? {
@@ -181,8 +184,8 @@ fn identity(engine: &Engine, catalog: &Catalog, node: &Node, now: u32) -> Result
     }
 }
 
-/// Writes what `stored` lacks of the own keyspaces in `catalog`, and this node's row. Removes the notes that indexes and views
-/// among the `unknown` tables are built.
+/// Writes the rows of built-in keyspaces in `catalog` that `stored` lacks, and the row of this
+/// node. Removes the build progress of indexes and views among the `unknown` tables.
 fn write_own(
     engine: &Engine,
     stored: &Catalog,
@@ -195,12 +198,12 @@ fn write_own(
     let own = catalog
         .keyspaces()
         .filter(|keyspace| matches!(keyspace.kind, KeyspaceKind::Local | KeyspaceKind::Replicated));
-    // Rows are written with the tables of `catalog`; `stored` has them as rows only.
+    // The rows are encoded with the tables of `catalog`; `stored` contains only their rows.
     let mut mutations: Vec<Mutation> =
         own.flat_map(|keyspace| schema_rows::changes(&keyspace.name, stored, catalog, timestamp)).collect();
     mutations.extend(local::node_row(catalog, node, timestamp));
     for lost in unknown {
-        // Should its row come back, it lacks what is written meanwhile: it has to be built again.
+        // If its row is restored, later writes are missing, so it has to be built again.
         mutations.extend(
             lost.index.iter().filter_map(|index| indexes::forget(catalog, &lost.keyspace, index, timestamp)),
         );
@@ -218,7 +221,7 @@ fn write_own(
     }
 }
 
-/// The host id and cluster name that are stored, if this directory was opened before.
+/// Returns the stored host id and cluster name, if this directory was opened before.
 fn stored_identity(engine: &Engine, table: &Arc<TableMetadata>, now: u32) -> Result<Option<(Uuid, String)>> {
     const ATTEMPTED: &str = "cannot read system.local";
     let stream = engine.read(table.id, &encode::text_key("local"), &Selection::all());

@@ -1,7 +1,8 @@
-//! Reading the schema back from `system_schema`.
+//! Loads the schema from `system_schema`.
 //!
-//! Rows that are missing while others refer to them are reported, and what cannot be built without them is left out: its
-//! data stays on disk, as that of an unknown table. A row that exists and cannot be understood is an error.
+//! Missing rows that others refer to are reported, and definitions that depend on them are omitted:
+//! their data stays on disk, like that of an unknown table. A row that exists and cannot be parsed
+//! is an error.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -24,18 +25,19 @@ use crate::schema::system::encode::{self, StoredRow};
 use crate::schema::system::{SCHEMA, TextMap};
 use crate::schema::views::View;
 
-/// The stored keyspaces, tables and types, and the newest write time among their rows.
+/// The stored keyspaces, tables and types, and the latest write timestamp of their rows.
 pub(crate) struct StoredSchema {
     pub keyspaces: Vec<Keyspace>,
     pub newest_timestamp: i64,
-    /// What is missing, one description for each place; empty if the schema is complete as far as that can be determined.
+    /// The missing rows, one description for each place; empty if the schema is complete as far as
+    /// can be determined.
     pub problems: Vec<String>,
 }
 
-/// Reads all of `system_schema`, whose tables `built_in` has.
+/// Reads all of `system_schema`, whose tables are in `built_in`.
 ///
 /// # Errors
-/// Server, naming the row that cannot be understood.
+/// SchemaCorrupt, with the row that cannot be parsed.
 pub(crate) fn load(engine: &Engine, built_in: &Catalog, now: u32) -> Result<StoredSchema> {
     let mut loader = Loader::new(engine, built_in, now);
     let mut keyspaces = BTreeMap::new();
@@ -55,7 +57,7 @@ pub(crate) fn load(engine: &Engine, built_in: &Catalog, now: u32) -> Result<Stor
     load_types(&mut loader, &mut keyspaces)?;
     load_tables(&mut loader, &mut keyspaces)?;
     load_indexes(&mut loader, &mut keyspaces)?;
-    // The first start writes these before any other row.
+    // The first start writes these rows before any others.
     let own = keyspaces.get(SCHEMA).is_some_and(|own| own.tables.contains_key("tables"));
     if !keyspaces.is_empty() && !own {
         loader.problems.push(format!("the rows of {SCHEMA} itself are missing"));
@@ -67,7 +69,8 @@ pub(crate) fn load(engine: &Engine, built_in: &Catalog, now: u32) -> Result<Stor
     })
 }
 
-/// Opens keyspaces whose row is missing while tables, views or types have theirs, so that these stay in use.
+/// Adds keyspaces whose row is missing although tables, views or types have theirs, so these remain
+/// usable.
 fn add_missing_keyspaces(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspace>) -> Result<()> {
     let mut missing = BTreeSet::new();
     for table in ["tables", "views", "types"] {
@@ -96,8 +99,8 @@ fn add_missing_keyspaces(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<Strin
     Ok(())
 }
 
-/// Returns the mutations that delete rows which lost schema left under the name of a new table, and which would become part
-/// of it at the next start.
+/// Returns the mutations that delete leftover rows of a lost table with the name of a new table,
+/// which would become part of it at the next start.
 pub(crate) fn delete_leftovers(
     engine: &Engine,
     catalog: &Catalog,
@@ -194,7 +197,8 @@ fn unreadable_in(what: impl std::fmt::Display, error: impl Into<DatabaseError>) 
     DatabaseError::schema_corrupt_in(definition, error)
 }
 
-/// A user type as stored: its fields' types are text until the types they name are known.
+/// A stored user-defined type; the types of its fields are texts until the types that they refer to
+/// are resolved.
 struct RawType {
     name: String,
     fields: Vec<(String, String)>,
@@ -215,7 +219,7 @@ fn load_types(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspace
     })?;
     for (name, mut pending) in raw {
         let Some(keyspace) = keyspaces.get_mut(&name) else { continue };
-        // A type may name others: each round resolves those whose names are all known.
+        // A type may refer to others: each round resolves those whose references are resolved.
         while !pending.is_empty() {
             let before = pending.len();
             let mut left = Vec::new();
@@ -232,7 +236,7 @@ fn load_types(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspace
                 }
             }
             if left.len() == before {
-                // Types that it names are missing.
+                // Types that it refers to are missing.
                 let error = last_error.map(|error| error.to_string()).unwrap_or_default();
                 let problem = |raw: RawType| format!("type {name}.{}: {error}", raw.name);
                 loader.problems.extend(left.into_iter().map(problem));
@@ -265,7 +269,7 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
     loader.rows("columns", |keyspace, row| {
         let table = row.clustering_text(0).ok_or_else(|| unreadable("a column without table"))?;
         let key = (keyspace.to_owned(), table.to_owned());
-        // Reported once its table is missed.
+        // Reported when its table is found to be missing.
         let Some(keyspace) = keyspaces.get(keyspace) else {
             columns.entry(key).or_insert_with(|| Ok(Vec::new()));
             return Ok(());
@@ -295,7 +299,7 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
         Ok(())
     })?;
     let mut problems = Vec::new();
-    // Takes the columns of a table or view; without them it is left out.
+    // Takes the columns of a table or view; without them it is omitted.
     let mut take_columns = |key: &(String, String), problems: &mut Vec<String>| {
         let name = format!("{}.{}", key.0, key.1);
         match (columns.remove(key), unresolved.remove(key)) {
@@ -325,7 +329,7 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
         }
         let params = load_params(&row).map_err(|error| unreadable_in(&table, error))?;
         let dropped: BTreeMap<_, _> = dropped.remove(&key).unwrap_or_default().into_iter().collect();
-        // Dropped columns need ids too, unless their names are in use again.
+        // Dropped columns need ids, too, unless their names are in use again.
         let in_use: HashSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         let count = columns.len() + dropped.keys().filter(|name| !in_use.contains(name.as_str())).count();
         if count > TableMetadata::COLUMNS_MAX {
@@ -333,7 +337,7 @@ fn load_tables(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspac
             return Ok(());
         }
         let mut table = TableMetadata::new(TableId(id), keyspace, name, columns, params);
-        // Also when its last counter has been dropped.
+        // Also if its last counter was dropped.
         table.is_counter |= has_flag("counter");
         table.set_dropped_columns(dropped);
         tables.push(table);

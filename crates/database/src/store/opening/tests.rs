@@ -1,4 +1,4 @@
-//! A damaged or incomplete schema loses no table, and an interrupted DROP leaves no half of one.
+//! A damaged or incomplete schema loses no table, and an interrupted DROP leaves no partial table.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub(crate) fn files_below(fs: &FakeFileSystem, path: &Path) -> Vec<PathBuf> {
     entries.into_iter().flat_map(below).collect()
 }
 
-/// The directories of tables in a keyspace whose names begin with `prefix`.
+/// The table directories of a keyspace whose names begin with `prefix`.
 pub(crate) fn directories(fs: &FakeFileSystem, keyspace: &str, prefix: &str) -> Vec<PathBuf> {
     let keyspace = Path::new("/data/data").join(keyspace);
     let entries = fs.read_dir(&keyspace).unwrap_or_default();
@@ -79,7 +79,7 @@ pub(crate) fn directories(fs: &FakeFileSystem, keyspace: &str, prefix: &str) -> 
     named.map(|entry| keyspace.join(entry.name)).collect()
 }
 
-/// Checks that every table is either whole or gone with its files.
+/// Checks that every table is either complete or removed with its files.
 fn check_tables(session: &Session, fs: &FakeFileSystem, what: &str) {
     let catalog = session.database().catalog();
     for name in ["ks.t", "ks.s", "other.t", "ks.by_v"] {
@@ -159,7 +159,7 @@ fn a_crash_at_any_operation_of_drop_keyspace_leaves_it_whole_or_gone() {
 fn a_drop_that_fails_leaves_its_table_in_use() {
     let fs = filled();
     let session = open(&fs);
-    // The commit log takes no more, and goes on afterwards.
+    // The commit log accepts no more, and continues afterwards.
     let used = fs.used();
     fs.set_capacity(used);
     let refused =
@@ -178,8 +178,8 @@ fn user_files(fs: &FakeFileSystem) -> Vec<PathBuf> {
     ["ks", "other"].iter().flat_map(|name| files_below(fs, &Path::new("/data/data").join(name))).collect()
 }
 
-/// Removes what `lost` names after a clean stop, and checks that a start removes no file of a user's table and that
-/// everything is back once the directory is restored.
+/// Removes the files `lost` after a clean shutdown, and checks that a start removes no file of a
+/// user table, and that everything is restored with the directory.
 fn lose_and_restore(lost: impl Fn(&FakeFileSystem) -> Vec<PathBuf>) -> Session {
     let fs = filled();
     let session = open(&fs);
@@ -231,7 +231,8 @@ fn lose_and_restore(lost: impl Fn(&FakeFileSystem) -> Vec<PathBuf>) -> Session {
 #[test]
 fn a_start_without_system_schema_keeps_all_tables_and_a_restored_one_has_them() {
     let damaged = lose_and_restore(|_| vec!["/data/data/system_schema".into()]);
-    // Three tables, a view, and the log records of the index's hidden table, which no directory names.
+    // Three tables, a view, and the log records of the index's hidden table, which has no
+    // directory.
     let unknown = damaged.database().engine().unknown_tables().unwrap();
     assert_eq!(unknown.iter().filter(|unknown| unknown.directory.is_some()).count(), 4);
     assert_eq!(unknown.len(), 5);
@@ -358,14 +359,14 @@ fn schema_changes_are_flushed_with_each_but_at_most_once_a_second() {
         assert_eq!(sstables(), n);
     }
     drop(session);
-    // What was created since the last flush is in the schema journal.
+    // The schema journal contains all changes since the last flush.
     fs.remove_dir_all(Path::new("/data/commitlog")).unwrap();
     let catalog = open(&fs).database().catalog();
     assert!(catalog.table("ks", "b3").is_some() && catalog.table("ks", "c3").is_some());
 }
 
-/// A database that lost the rows of `ks.t`, whose rows lie in an SSTable and in the log; column `u` in both, or in the log
-/// alone.
+/// A database that lost the schema of `ks.t`, whose rows are in an SSTable and in the log; column
+/// `u` in both, or only in the log.
 fn without_t(fs: &FakeFileSystem, in_sstables: bool) -> (Session, uuid::Uuid) {
     let session = open(fs);
     let id = session.database().catalog().table("ks", "t").unwrap().id.0;

@@ -1,4 +1,5 @@
-//! `system.built_views` and `system.view_builds_in_progress`: how far views are built, for the next start.
+//! `system.built_views` and `system.view_builds_in_progress`: the progress of view builds, for the
+//! next start.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::store::Store;
 use crate::store::build_notes;
 use crate::store::build_state::BuildStates;
 
-/// Cassandra's least token, which stands before the first and behind the last.
+/// Cassandra's minimum token: both ends of the whole ring.
 const RING: &str = "-9223372036854775808";
 
 pub(crate) fn progress(store: &Store, view: &View, last: Option<Token>, count: i64) -> Result<Vec<Mutation>> {
@@ -45,7 +46,8 @@ pub(crate) fn built(store: &Store, view: &View) -> Result<Vec<Mutation>> {
     Ok(mutations)
 }
 
-/// What removes the notes on a view: when it comes, and when it goes.
+/// Returns the mutations that remove the progress of a view: when it is created and when it is
+/// dropped.
 pub(crate) fn forget(catalog: &Catalog, keyspace: &str, view: &str, timestamp: i64) -> Vec<Mutation> {
     let notes = [(BUILT_VIEWS, vec![view]), (VIEW_BUILDS, vec![view, RING, RING])];
     let mutation = |(table, clustering): (&str, Vec<&str>)| {
@@ -55,8 +57,8 @@ pub(crate) fn forget(catalog: &Catalog, keyspace: &str, view: &str, timestamp: i
     notes.into_iter().filter_map(mutation).collect()
 }
 
-/// Takes the notes on a view away, durably, before its base is truncated: should the process die in between, it is emptied
-/// and built again.
+/// Durably removes the progress of a view before its base table is truncated: after a crash in
+/// between, it is truncated and built again.
 pub(crate) fn unbuild(store: &Store, view: &View) -> Result<()> {
     let timestamp = store.next_timestamp(store.clock().now_micros())?;
     let notes = forget(&store.catalog(), &view.base.keyspace, view.name(), timestamp);
@@ -66,7 +68,7 @@ pub(crate) fn unbuild(store: &Store, view: &View) -> Result<()> {
     })
 }
 
-/// Notes that a view of a truncated base, truncated itself, is built.
+/// Stores that a truncated view of a truncated base table is built.
 pub(crate) fn truncated(store: &Store, view: &View) -> Result<()> {
     let notes = built(store, view)?;
     store.engine().apply(&notes).map_err(|error| {
@@ -74,8 +76,8 @@ pub(crate) fn truncated(store: &Store, view: &View) -> Result<()> {
     })
 }
 
-/// Reads what was noted at an earlier time, and gives the views that are still to be built; those of which nothing was noted are
-/// empty then.
+/// Reads the stored progress, and returns the views that are not completely built. Views without
+/// progress are truncated.
 pub(crate) fn load(
     engine: &Engine,
     catalog: &Catalog,
@@ -90,7 +92,7 @@ pub(crate) fn load(
     for keyspace in catalog.keyspaces().filter(|keyspace| keyspace.kind == KeyspaceKind::User) {
         for view in keyspace.views.values() {
             let name = (keyspace.name.clone(), view.name().to_owned());
-            // Without a log, rows may have been flushed whose entries were not.
+            // Without commit log, rows may have been flushed without their entries.
             if built.contains_key(&name) && keyspace.params.durable_writes {
                 states.view(view).set_built();
                 continue;

@@ -1,8 +1,9 @@
 //! The memory of view rows between their computation and the memtable.
 //!
-//! A write brings its view rows in its own commit log record, so all of them are in memory at once: the row, once for each view. A
-//! statement of a few bytes can move rows of many megabytes, and one that deletes a partition ends the view rows of all its
-//! rows. So one write at a time may hold more than a small share, and none more than memtables may hold.
+//! The view rows of a write are in its commit log record, so all of them are in memory at once:
+//! each row once for each view. A statement of a few bytes can change the keys of rows of many
+//! megabytes, and a partition deletion deletes the view rows of all its rows. So only one write at
+//! a time may hold more than a small share, and none may hold more than memtables can.
 
 use cassette_engine::commitlog::AppendError;
 use cassette_engine::{EngineError, Mutation};
@@ -14,21 +15,21 @@ use crate::basics::error::{DatabaseError, WriteType};
 use crate::basics::request::Consistency;
 use crate::store::admission::{Admission, Need, Unapplied};
 
-/// Bytes of view rows that each write may hold beside others.
+/// The bytes of view rows that each write may hold concurrently.
 const SHARE: usize = 1 << 20;
 
-/// Held by the one write that may take much memory: view rows of more than [`SHARE`] bytes until they
-/// are in memtables, where [`admission`](crate::store::admission) gives the order of locks, or the
-/// plans of a batch of many texts.
+/// The lock of the one write that may hold much memory: view rows of more than [`SHARE`] bytes
+/// until they are in memtables (see [`admission`](crate::store::admission) for the order of locks),
+/// or the plans of a batch of many texts.
 #[derive(Debug, Default)]
 pub(crate) struct LargeWrites {
     held: Mutex<()>,
-    /// How many writes have begun to wait for it.
+    /// The number of writes that have waited for it.
     #[cfg(test)]
     pub waits: std::sync::atomic::AtomicUsize,
 }
 
-/// Counts the view rows of one write.
+/// Counts the memory of one write's view rows.
 pub(crate) struct EntryBudget<'b, 's> {
     large: &'s LargeWrites,
     admission: &'b mut Admission<'s>,
@@ -38,17 +39,18 @@ pub(crate) struct EntryBudget<'b, 's> {
     write_type: WriteType,
 }
 
-/// Why a write changes an entry.
+/// The reason why a write changes an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// It names the row.
+    /// The write names the row.
     Row,
-    /// It deletes the row's partition, or a range with the row.
+    /// The write deletes the partition, or a range that contains the row.
     Deletion,
 }
 
 impl<'b, 's> EntryBudget<'b, 's> {
-    /// A budget of `limit` bytes. The rest is for the error of a write that exceeds it.
+    /// Returns a budget of `limit` bytes. The other arguments are for the error of a write that
+    /// exceeds it.
     pub fn new(
         large: &'s LargeWrites,
         admission: &'b mut Admission<'s>,
@@ -59,11 +61,11 @@ impl<'b, 's> EntryBudget<'b, 's> {
         Self { large, admission, used: 0, limit, consistency, write_type }
     }
 
-    /// Adds an entry with its memory.
+    /// Adds the memory of an entry.
     ///
     /// # Errors
-    /// MustWait, if the write becomes a large one while another is under way. WriteFailure above the
-    /// limit; Invalid, if a deletion takes it there.
+    /// MustWait, if the write becomes a large one while another is in progress. WriteFailure above
+    /// the limit, or Invalid if a deletion exceeds it.
     pub fn charge(&mut self, entry: &PartitionUpdate, reason: Reason) -> Result<(), Unapplied> {
         self.used += heap_size(entry);
         if self.used > self.limit as usize {
@@ -93,16 +95,17 @@ impl<'b, 's> EntryBudget<'b, 's> {
     }
 }
 
-/// The heap bytes of an entry until it is in a memtable.
+/// Returns the heap bytes of an entry until it is in a memtable.
 fn heap_size(entry: &PartitionUpdate) -> usize {
     size_of::<Mutation>() + entry.key.key().len() + entry.rows.iter().map(Row::heap_size).sum::<usize>()
 }
 
 impl LargeWrites {
-    /// Waits until no other large write is under way. No partition is locked.
+    /// Waits until no other large write is in progress. The caller must not hold a lock of a
+    /// partition.
     ///
     /// # Errors
-    /// If the request of this thread is interrupted first.
+    /// Interrupted, if the request of this thread is interrupted first.
     pub fn lock(&self) -> Result<MutexGuard<'_, ()>, Interrupted> {
         #[cfg(test)]
         self.waits.fetch_add(1, std::sync::atomic::Ordering::SeqCst);

@@ -1,7 +1,7 @@
-//! The mutations of views that go with those of their tables.
+//! The mutations of views that accompany those of their tables.
 //!
-//! A thread takes the locks of all partitions that it writes before anything else, in one order, so that nobody changes a
-//! row between its being read and its being written.
+//! A thread locks all partitions that it writes before it acquires other locks, in one order, so no
+//! row changes between its read and its write.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use crate::schema::catalog::Catalog;
 use crate::schema::views::View;
 use crate::store::admission::Unapplied;
 
-/// What an old row counts for, in steps of [`interrupt`].
+/// The cost of an old row, in steps of [`interrupt`].
 const ROW_STEPS: u32 = 8;
 
 /// Locks the partitions of tables with views.
 ///
 /// # Errors
-/// WouldBlock, when one of them is locked and this thread may not wait.
+/// WouldBlock, if one of them is locked and this thread must not wait.
 pub(crate) fn lock_partitions<'e>(
     engine: &'e Engine,
     catalog: &Catalog,
@@ -42,11 +42,11 @@ pub(crate) fn lock_partitions<'e>(
     }
 }
 
-/// Adds to `mutations` those of the views of their tables. The partitions of tables with views are locked.
+/// Adds the mutations of views to `mutations`. The partitions of tables with views must be locked.
 ///
 /// # Errors
-/// ReadFailure, when a row cannot be read: without knowing what it was its entries cannot be kept. WouldBlock, when it cannot be
-/// read without waiting, and this thread may not. Those of the budget.
+/// ReadFailure, if a row cannot be read, because its entries depend on it. WouldBlock, if it cannot
+/// be read without waiting, and this thread must not wait. Those of the budget.
 pub(crate) fn add_view_mutations(
     engine: &Engine,
     catalog: &Catalog,
@@ -65,8 +65,8 @@ pub(crate) fn add_view_mutations(
     Ok(())
 }
 
-/// Adds the entries of one partition. The old rows are read one by one, since a deletion may cover
-/// more of them than memory holds.
+/// Adds the entries of one partition. Old rows are read one at a time, since a deletion may cover
+/// more than memory can hold.
 fn add_entries(
     engine: &Engine,
     views: &[Arc<View>],
@@ -75,7 +75,7 @@ fn add_entries(
     budget: &mut EntryBudget<'_, '_>,
     out: &mut Vec<Mutation>,
 ) -> Result<(), Unapplied> {
-    // As the view has it: a writer may have planned with an older version.
+    // The view's version of the table: a writer may have planned with an older one.
     let Some(table) = views.first().map(|view| &view.base) else { return Ok(()) };
     let Some(selection) = touched(update, table) else { return Ok(()) };
     let header = PartitionHeader { key: update.key.clone(), deletion: DeletionTime::LIVE, static_row: None };
@@ -88,8 +88,8 @@ fn add_entries(
     let mut old = read.map_err(|error| DatabaseError::of_read(cx.options.consistency, error))?;
     let failed = |error| DatabaseError::read_failure(cx.options.consistency, error);
     let found = old.next_partition().map_err(failed)?;
-    // The stored deletions at the present position of `old`. An entry that comes back must not show
-    // cells from before a deletion that its row has had since.
+    // The stored deletions at the current position of `old`. An entry that is created again must
+    // not show cells older than a later deletion of its row.
     let of_partition = found.as_ref().map_or(DeletionTime::LIVE, |header| header.deletion);
     let mut of_range = DeletionTime::LIVE;
     let mut new_rows = update.rows.iter().peekable();
@@ -125,7 +125,7 @@ fn add_entries(
     }
 }
 
-/// Makes the entries of rows of one partition.
+/// Creates the entries of rows of one partition.
 pub(crate) struct EntryWriter<'a> {
     views: Vec<(&'a Arc<View>, Vec<BoundFilter<'a>>)>,
     header: &'a PartitionHeader,
@@ -134,7 +134,7 @@ pub(crate) struct EntryWriter<'a> {
 }
 
 impl<'a> EntryWriter<'a> {
-    /// `None`, if the partition's key is none of the table.
+    /// Returns `None` if the partition's key is not a key of the table.
     ///
     /// # Errors
     /// Those of binding the WHERE of a view.
@@ -182,7 +182,7 @@ impl<'a> EntryWriter<'a> {
     }
 }
 
-/// The row after a write, with the deletion that covers it as its own.
+/// Returns the row after a write, with the deletion that covers it as a row deletion.
 fn after(before: Option<&Row>, change: Option<&Row>, deletion: DeletionTime, table: &TableMetadata) -> Row {
     let versions: Vec<Row> = before.into_iter().chain(change).cloned().collect();
     let clustering = versions[0].clustering().clone();
@@ -202,7 +202,7 @@ fn after(before: Option<&Row>, change: Option<&Row>, deletion: DeletionTime, tab
     row.finish()
 }
 
-/// The rows that an update changes; `None` if it changes none.
+/// Returns the selection of rows that an update changes; `None` if it changes none.
 fn touched(update: &PartitionUpdate, table: &TableMetadata) -> Option<Selection> {
     let slices = if !update.deletion.is_live() {
         Slices::all()

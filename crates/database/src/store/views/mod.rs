@@ -1,14 +1,14 @@
-//! Materialized views: tables that hold the rows of another one under another key.
+//! Materialized views: tables with the rows of another table under another key.
 //!
-//! A view's table is stored as any other. Each write of the base table reads what the rows were, under the locks of their
-//! partitions, and brings with it, in the same commit log record, what becomes of their entries in the views. So an entry is
-//! there when its row is, after any crash.
+//! A view's table is stored like any other. Each write of the base table reads the previous rows,
+//! under the locks of their partitions, and adds the changes of their entries in the views to its
+//! commit log record. So an entry exists if and only if its row does, after any crash.
 //!
 //! ```text
-//! updates      from a row before and after a write to the changes of its entries; Cassandra's rules
-//! maintenance  the mutations of views that go with those of their tables
+//! updates      the changes of entries, from a row before and after a write; Cassandra's rules
+//! maintenance  the mutations of views that accompany those of their tables
 //! entry_budget the memory of view rows until they are written
-//! build_notes  how far views are built
+//! build_notes  the progress of builds
 //! ```
 
 pub(crate) mod build_notes;

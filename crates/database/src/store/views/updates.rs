@@ -1,12 +1,14 @@
 //! From a base row before and after a write to the changes of its entry in a view.
 //!
-//! The rules are Cassandra's (`ViewUpdateGenerator`). A row has one entry at most. Where the view's key has a column that the
-//! base's has not, the row's cell in it decides: without it there is no entry, with another value the entry is another one.
-//! Then the entry lives and dies with that cell: its liveness has the cell's time, and only the liveness makes it exist
-//! (strict liveness). Else it lives as long as the row.
+//! The rules are Cassandra's (`ViewUpdateGenerator`). A row has at most one entry. If the view's
+//! key has a column that the base table's key lacks, the row's cell in it decides: without it there
+//! is no entry, and another value means another entry. The entry then exists exactly as long as
+//! that cell: its liveness has the cell's timestamp, and only the liveness makes it exist (strict
+//! liveness). Otherwise it exists as long as the row.
 //!
-//! An entry is deleted by a liveness that has run out, at the time of what made it exist, not by a row deletion: should the
-//! same value be written again, later, its cells, which may be older, are to be seen again.
+//! An entry is deleted by an expired liveness with the timestamp of what made it exist, and not by
+//! a row deletion: if the same value is written again, its cells, which may be older, become
+//! visible again.
 
 use cassette_rows::deletion::EXPIRED_TTL;
 use cassette_rows::{
@@ -16,14 +18,14 @@ use cassette_rows::{
 
 use crate::schema::views::View;
 
-/// What a write makes of a row.
+/// A row before and after a write.
 pub(crate) struct Change<'a> {
     pub view: &'a View,
-    /// The partition key's values.
+    /// The values of the partition key.
     pub key: &'a [&'a [u8]],
-    /// The row as it was; `None` if it was not there.
+    /// The row before; `None` if it did not exist.
     pub before: Option<&'a Row>,
-    /// The row as it is then, with what deletes it.
+    /// The row after the write, with its deletion.
     pub after: &'a Row,
     /// Whether the WHERE held before, and holds after.
     pub shown_before: bool,
@@ -33,7 +35,7 @@ pub(crate) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// The changes of entries: none, one, or one that goes and one that comes.
+    /// Returns the changes of entries: none, one, or a deleted and a new one.
     pub fn entries(&self) -> Vec<PartitionUpdate> {
         let mut out = Vec::new();
         let live = |row: Option<&Row>| row.is_some_and(|row| self.has_entry(row));
@@ -57,7 +59,7 @@ impl Change<'_> {
         out
     }
 
-    /// Whether a row has an entry, but for the WHERE.
+    /// Whether a row has an entry, apart from the WHERE.
     fn has_entry(&self, row: &Row) -> bool {
         match &self.view.extra_key {
             Some(column) => row.cell(column.id).is_some_and(|cell| cell.is_live(self.now)),
@@ -84,7 +86,8 @@ impl Change<'_> {
         let Some(before) = self.before.filter(|_| self.shown_before) else { return };
         let deletion = self.after.deletion();
         let timestamp = self.deletion_timestamp(before, deletion);
-        // A row without liveness and without deletion ends by its cells alone: there is no time to end it at.
+        // A row without liveness and without deletion ends when its cells do: there is no timestamp
+        // to delete it at.
         let of_deletion = if deletion.is_live() { i64::MIN } else { deletion.timestamp };
         let liveness = if timestamp > of_deletion {
             LivenessInfo::expiring(timestamp, EXPIRED_TTL, self.now)
@@ -94,7 +97,7 @@ impl Change<'_> {
         out.extend(self.entry(before, liveness, Cells::Changed));
     }
 
-    /// When the entry was made to exist: what ends it has that time.
+    /// Returns the timestamp of what made the entry exist, which its deletion uses.
     fn deletion_timestamp(&self, before: &Row, deletion: DeletionTime) -> i64 {
         let of_deletion = if deletion.is_live() { i64::MIN } else { deletion.timestamp };
         if let Some(column) = &self.view.extra_key {
@@ -102,12 +105,13 @@ impl Change<'_> {
             return if deletion.deletes(cell.timestamp) { deletion.timestamp } else { cell.timestamp };
         }
         let of_liveness = if before.liveness().is_empty() { i64::MIN } else { before.liveness().timestamp };
-        // Columns that are not shown may have made the row exist, whether they still do or not.
+        // Columns that are not shown may have made the row exist, whether or not they still do.
         let hidden = before.cells().filter(|cell| !self.view.selects(cell.column)).map(|cell| cell.timestamp);
         hidden.fold(of_deletion.max(of_liveness), i64::max)
     }
 
-    /// The liveness that makes the entry exist as long as its row, or the cell of its key, does.
+    /// Returns the liveness that makes the entry exist as long as its row, or the cell of its key,
+    /// does.
     fn liveness(&self, row: &Row) -> LivenessInfo {
         let of_cell = |cell: &Cell<'_>, timestamp: i64| {
             if cell.is_expiring() {
@@ -126,7 +130,7 @@ impl Change<'_> {
         if self.view.include_all {
             return own;
         }
-        // Columns that are not shown make the row exist as well.
+        // Columns that are not shown make the row exist, too.
         let hidden = row.cells().filter(|cell| !self.view.selects(cell.column) && cell.is_live(self.now));
         let hidden: Vec<Cell<'_>> = hidden.collect();
         let timestamp = hidden.iter().map(|cell| cell.timestamp).fold(own.timestamp, i64::max);
@@ -141,7 +145,7 @@ impl Change<'_> {
         }
     }
 
-    /// The change of the entry whose key `of` has.
+    /// Returns the change of the entry with the key of `of`.
     fn entry(&self, of: &Row, liveness: LivenessInfo, cells: Cells) -> Option<PartitionUpdate> {
         let (key, clustering) = self.entry_key(of)?;
         let after = self.after;
@@ -195,15 +199,15 @@ impl Change<'_> {
     }
 }
 
-/// Which cells an entry gets.
+/// The cells of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cells {
     All,
-    /// Those that the entry cannot have yet.
+    /// Cells that the entry lacks.
     Changed,
 }
 
-/// Whether a row has just this cell.
+/// Whether a row has exactly this cell.
 fn has_cell(row: &Row, cell: &Cell<'_>) -> bool {
     row.cells_of(cell.column).any(|other| other == *cell)
 }

@@ -1,15 +1,18 @@
-//! Write timestamps that never go back, not even across a restart with the clock set back.
+//! Write timestamps that are monotonic, also across a restart with the clock set back.
 //!
-//! A timestamp below one that was issued before would hide an acknowledged write behind an older one. So a stored row
-//! holds a ceiling, and no timestamp is issued above it before a higher one is recorded. After an unclean end,
-//! timestamps start above the ceiling; a clean close records the highest one issued.
+//! A timestamp lower than an earlier one would hide an acknowledged write behind an older one. So a
+//! stored row contains a ceiling, and no timestamp above it is issued before a higher ceiling is
+//! recorded. After an unclean shutdown, timestamps start above the ceiling; a clean shutdown
+//! records the highest timestamp issued.
 //!
-//! The ceiling is a row that is written ahead of use, through the commit log, and not a separate file: the log has no
-//! gaps, so the ceiling survives whenever a write below it does, in every sync mode and without an fsync. SSTables
-//! count only once the log is durable up to them. Nothing is recorded while no timestamps are issued.
+//! The ceiling is a row that is written ahead of use through the commit log, and not a separate
+//! file: the log has no gaps, so the ceiling survives whenever a write with a lower timestamp does,
+//! in every sync mode and without an fsync. SSTables count only once the log is durable up to them.
+//! Nothing is recorded while no timestamps are issued.
 //!
-//! The ceiling is at most [`LEAD`] ahead of the clock, or [`STEP`] ahead of the last timestamp where the clock is
-//! behind that: so long may timestamps that clients choose lose after an unclean end. They do not raise the ceiling.
+//! The ceiling is at most [`LEAD`] ahead of the clock, or [`STEP`] ahead of the last timestamp if
+//! the clock is behind that. For that long after an unclean shutdown, writes with timestamps chosen
+//! by clients may lose. Client timestamps do not raise the ceiling.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -31,13 +34,13 @@ use crate::store::Store;
 #[cfg(test)]
 mod tests;
 
-/// How far ahead of the clock the ceiling is, microseconds.
+/// The distance of the ceiling from the clock, microseconds.
 const LEAD: i64 = 1_000_000;
-/// How far ahead of the last timestamp the ceiling is at least, microseconds.
+/// The minimum distance of the ceiling from the last timestamp, microseconds.
 const STEP: i64 = 50_000;
-/// By how much the clock may be behind before that is worth a warning, microseconds.
+/// The difference to the clock that is tolerated without a warning, microseconds.
 const TOLERANCE: i64 = 2_000_000;
-/// How often to warn that the clock is behind.
+/// The interval of warnings about the clock.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// The key of the only row.
 const KEY: &str = "local";
@@ -45,32 +48,34 @@ const KEY: &str = "local";
 /// The row of the ceiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StoredCeiling {
-    /// No timestamp above was issued; microseconds.
+    /// The highest timestamp that may have been issued; microseconds.
     pub ceiling: i64,
-    /// The write timestamp of the row itself: a counter, for a clean close lowers the ceiling.
+    /// The write timestamp of the row itself: a counter, because a clean shutdown lowers the
+    /// ceiling.
     version: i64,
 }
 
 impl StoredCeiling {
-    /// Returns the next one, above `timestamp`.
+    /// Returns the next version, with a ceiling above `timestamp`.
     pub fn above(self, timestamp: i64) -> Self {
         Self { ceiling: timestamp.saturating_add(STEP), version: self.version + 1 }
     }
 }
 
-/// Issues write timestamps, each once and in ascending order.
+/// Issues unique, ascending write timestamps.
 pub(crate) struct WriteClock {
     ceilings: Ceilings,
     last: AtomicI64,
     ceiling: AtomicI64,
-    /// The version of the stored row. Held while the ceiling changes.
+    /// The version of the stored row. Locked while the ceiling changes.
     version: Mutex<i64>,
-    /// When the last warning was given, by the monotonic clock.
+    /// The time of the last warning, monotonic.
     warned_at: Mutex<Option<Duration>>,
 }
 
 impl WriteClock {
-    /// A clock that issues timestamps above `last`, up to the stored ceiling without recording another one.
+    /// Returns a clock that issues timestamps above `last`, up to the stored ceiling without
+    /// recording another one.
     pub fn new(ceilings: Ceilings, last: i64, stored: StoredCeiling) -> Self {
         Self {
             ceilings,
@@ -89,8 +94,8 @@ impl WriteClock {
     /// Issues a timestamp: `now_micros`, or a microsecond after the last one.
     ///
     /// # Errors
-    /// WouldBlock if this thread may not wait and would have to; WriteFailure if the ceiling cannot be recorded, since
-    /// the timestamp could then be issued twice.
+    /// WouldBlock, if this thread must not wait and would have to; WriteFailure, if the ceiling
+    /// cannot be recorded, since the timestamp could then be issued twice.
     pub fn issue(&self, store: &Store, now_micros: i64) -> Result<i64> {
         let next = |last: i64| now_micros.max(last.saturating_add(1));
         let last = self.last.fetch_update(Ordering::SeqCst, Ordering::Relaxed, |last| Some(next(last)));
@@ -102,7 +107,7 @@ impl WriteClock {
         Ok(issued)
     }
 
-    /// Counts a time that was used by other means, as in a time UUID, among the timestamps issued.
+    /// Accounts for a timestamp that was used elsewhere, as in a time UUID.
     ///
     /// # Errors
     /// See [`issue`](Self::issue).
@@ -127,7 +132,8 @@ impl WriteClock {
         }
         let ahead = store.clock().now_micros().saturating_add(LEAD);
         let ceiling = ahead.max(issued.saturating_add(STEP));
-        // Where each record is synced by itself, the write that this is for is: its sync covers this one, too.
+        // In the other modes, the sync of the write that needs the timestamp covers this record,
+        // too.
         let durability = match store.engine().options().commitlog_sync {
             SyncMode::Periodic { .. } => Durability::Configured,
             SyncMode::Group { .. } | SyncMode::Batch => Durability::WithLater,
@@ -138,7 +144,7 @@ impl WriteClock {
         Ok(())
     }
 
-    /// Who holds the version may wait for admission.
+    /// The holder of the lock may be waiting for admission.
     fn lock_version(&self) -> Result<MutexGuard<'_, i64>> {
         if !may_wait() {
             return self.version.try_lock().ok_or(DatabaseError::WouldBlock);
@@ -150,16 +156,17 @@ impl WriteClock {
         }
     }
 
-    /// Records exactly what was issued. Whatever is issued after that raises the ceiling again.
+    /// Records the highest timestamp issued as the ceiling. Later timestamps raise the ceiling
+    /// again.
     ///
     /// # Errors
-    /// See [`issue`](Self::issue); the ceiling that was recorded before holds then.
+    /// See [`issue`](Self::issue); the previous ceiling remains valid.
     pub fn settle(&self, store: &Store) -> Result<()> {
         let mut version = self.version.lock();
         if self.ceiling.swap(i64::MIN, Ordering::SeqCst) == i64::MIN {
             return Ok(());
         }
-        // In this order: who issues a timestamp after this finds no ceiling, and waits for the lock.
+        // In this order: later callers find no ceiling, and wait for the lock.
         let ceiling = self.last();
         self.ceilings.record(
             store,
@@ -201,8 +208,8 @@ fn warn_behind(issued: i64, now_micros: i64) {
     );
 }
 
-/// The table of the ceiling. It is no table of the catalog: Cassandra's `system` has none like it, and nobody is to
-/// write to it.
+/// The table of the ceiling. The catalog does not contain it: Cassandra's `system` has no such
+/// table, and clients must not write to it.
 pub(crate) struct Ceilings(Arc<TableMetadata>);
 
 impl Ceilings {
@@ -223,7 +230,7 @@ impl Ceilings {
     }
 
     fn record(&self, store: &Store, stored: StoredCeiling, durability: Durability) -> Result<()> {
-        // All writers need it: it does not wait behind the writes of the one who issues a timestamp.
+        // All writers depend on it, so it is not attributed to the owner of the current request.
         let row = [self.row(stored)];
         let recorded = owner::on_behalf_of(Owner::default(), || store.engine().apply_with(&row, durability));
         recorded.map_err(|error| {
@@ -231,7 +238,7 @@ impl Ceilings {
         })
     }
 
-    /// Returns what is stored; in a new data directory the least time.
+    /// Returns the stored ceiling; in a new data directory the minimum.
     ///
     /// # Errors
     /// Storage, if the table cannot be read.

@@ -1,4 +1,4 @@
-//! The clock is set back by years across restarts, clean ones, kills and crashes.
+//! The clock is set back by years across clean restarts, kills and crashes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,10 +65,12 @@ fn newest(session: &Session) -> i64 {
     rows.iter().next().unwrap().get::<i64>(0).unwrap()
 }
 
-/// One life writes until the file system fails at operation `at`; the next one begins with the clock years behind.
+/// One run writes until the file system fails at operation `at`; the next one begins with the clock
+/// years behind.
 fn overwrites_win(sync: SyncMode, at: u64, dies: impl Fn(&FakeFileSystem, u64) -> FakeFileSystem) {
     let mut world = World::new(sync);
-    // What each key may hold: the last acknowledged value, and those since whose writes failed.
+    // The values that each key may have: the last acknowledged value, and later ones whose writes
+    // failed.
     let mut possible: BTreeMap<i32, Vec<Option<i32>>> = (0..4).map(|k| (k, vec![None])).collect();
     let mut counter = 0;
     for life in 0..3_i32 {
@@ -153,7 +155,7 @@ fn the_ceiling_is_about_a_second_ahead_and_client_timestamps_do_not_raise_it() {
     world.fs = world.fs.kill();
     drop((session, database));
     for _ in 0..8 {
-        // Lives without a clean end do not add up.
+        // The leads of unclean shutdowns do not accumulate.
         let (database, session) = world.open();
         let next = newest(&session);
         assert!(next > last && next < last + 4_000_000, "{last}, then {next}");
@@ -206,7 +208,7 @@ fn time_uuids_and_list_elements_ascend_across_a_clock_set_back() {
 fn a_column_dropped_and_added_again_keeps_later_writes_across_a_kill() {
     let world = World::new(SyncMode::Batch);
     let (database, session) = world.open();
-    // The clock stands still: timestamps are a microsecond apart.
+    // The clock does not advance: timestamps are a microsecond apart.
     for cql in [
         "ALTER TABLE ks.t ADD d int",
         "UPDATE ks.t SET d = 1 WHERE k = 1",

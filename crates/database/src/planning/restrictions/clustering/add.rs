@@ -1,4 +1,4 @@
-//! Adding relations: which may stand beside which.
+//! Adding relations: which combinations are valid.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::planning::restrictions::{ClusteringRestrictions, named_receiver, rece
 use crate::schema::conditions::{ColumnRestriction, Term};
 
 impl ClusteringRestrictions {
-    /// With `allow_gaps`, it may stand behind a range of another column: by ALLOW FILTERING, or by an index of this one.
+    /// Adds a restriction. With `allow_gaps`, it may follow a range of another column, due to ALLOW
+    /// FILTERING or an index on its column.
     pub(in crate::planning::restrictions) fn add(
         &mut self,
         column: &ColumnMetadata,

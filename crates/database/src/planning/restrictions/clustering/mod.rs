@@ -1,8 +1,8 @@
-//! Restrictions of clustering columns: slices, or rows one by one.
+//! Restrictions of clustering columns: slices, or individual rows.
 //!
 //! ```text
-//! relations --add--> segments of neighbouring columns --validate--> what slices do, and filters for the rest
-//! segments + values --ranges--> slices of rows, or rows one by one
+//! relations --add--> segments of adjacent columns --validate--> slices, and filters for the rest
+//! segments + values --ranges--> slices of rows, or individual rows
 //! ```
 
 pub(crate) mod add;
@@ -19,7 +19,7 @@ use crate::basics::error::{Result, bail_invalid};
 use crate::schema::conditions::{ColumnRestriction, Filter, InTerms, SliceTerms, Term};
 use crate::schema::indexes::Analyzers;
 
-/// What a WHERE says of the clustering columns.
+/// The restrictions of the clustering columns in a WHERE.
 #[derive(Debug)]
 pub(crate) struct ClusteringRestrictions {
     /// Ascending by first column; they do not overlap.
@@ -27,7 +27,7 @@ pub(crate) struct ClusteringRestrictions {
     columns: Vec<Arc<ColumnMetadata>>,
     comparator: ClusteringComparator,
     table: Arc<TableMetadata>,
-    /// Why what is left to filter cannot be filtered.
+    /// The reason why the remaining restrictions cannot be filters.
     refusal: Option<&'static str>,
 }
 
@@ -35,30 +35,30 @@ pub(crate) const NO_TUPLE_IN_FILTERS: &str = "Multicolumn IN filters are not sup
 pub(crate) const NO_TUPLE_SLICE_FILTERS: &str =
     "Multi-column slice restrictions cannot be used for filtering.";
 
-/// A restriction of neighbouring columns.
+/// A restriction of adjacent columns.
 #[derive(Debug)]
 struct Segment {
-    /// Position of its first column.
+    /// The index of its first column.
     first: usize,
     what: SegmentKind,
 }
 
 #[derive(Debug)]
 enum SegmentKind {
-    /// Of one column.
+    /// A restriction of one column.
     Single(ColumnRestriction),
     /// `(a, b) = (…)`
     TupleEq(Tuple),
     /// `(a, b) IN (…)`, with the number of columns.
     TupleIn(TupleIn, usize),
-    /// `(a, b) > (…)`, and how many columns the longer bound has.
+    /// `(a, b) > (…)`, with the number of columns of the longer bound.
     TupleSlice { lower: Option<(Tuple, bool)>, upper: Option<(Tuple, bool)>, width: usize },
 }
 
-/// What a restriction of neighbouring columns is like.
+/// The form of a restriction of adjacent columns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Shape<'a> {
-    /// Of one column.
+    /// A restriction of one column.
     Column(&'a ColumnRestriction),
     TupleEq,
     TupleIn,
@@ -69,19 +69,19 @@ pub(crate) enum Shape<'a> {
 #[derive(Debug)]
 enum Tuple {
     Terms(Vec<Term>),
-    /// Bound whole.
+    /// A tuple that is bound to one marker.
     Marker(Term, usize),
 }
 
 #[derive(Debug)]
 enum TupleIn {
     Tuples(Vec<Tuple>),
-    /// A list of tuples, bound whole.
+    /// A list of tuples that is bound to one marker.
     Marker(Term),
 }
 
 impl SegmentKind {
-    /// A slice of one column, as one of a tuple.
+    /// Converts a slice of one column to a slice of a tuple.
     fn of_slice(slice: SliceTerms) -> Self {
         let bound =
             |side: Option<(Term, bool)>| side.map(|(term, inclusive)| (Tuple::Terms(vec![term]), inclusive));
@@ -103,7 +103,7 @@ impl Segment {
         matches!(self.what, SegmentKind::TupleSlice { .. } | SegmentKind::Single(ColumnRestriction::Slice(_)))
     }
 
-    /// Whether it lists values that rows can be looked up by.
+    /// Whether it lists the values that rows can be found by.
     fn lists_values(&self) -> bool {
         match &self.what {
             SegmentKind::Single(restriction) => restriction.lists_values(),
@@ -124,19 +124,19 @@ impl ClusteringRestrictions {
         }
     }
 
-    /// Whether nothing is said of the clustering columns.
+    /// Whether no clustering column is restricted.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 
-    /// Whether some column has an IN.
+    /// Whether any column has an IN.
     pub fn has_in(&self) -> bool {
         self.segments.iter().any(|segment| {
             matches!(segment.what, SegmentKind::TupleIn(..) | SegmentKind::Single(ColumnRestriction::In(_)))
         })
     }
 
-    /// Whether the column at `position` is given one value.
+    /// Whether the column at `position` is restricted to one value.
     pub fn is_equal(&self, position: usize) -> bool {
         self.segments.iter().any(|segment| {
             let within = (segment.first..segment.first + segment.width()).contains(&position);
@@ -148,14 +148,14 @@ impl ClusteringRestrictions {
         })
     }
 
-    /// Whether every clustering column is given values, so that rows are named one by one. True when the table has
-    /// no clustering columns.
+    /// Whether every clustering column is restricted to listed values, so that individual rows are
+    /// named. True if the table has no clustering columns.
     pub fn names_rows(&self) -> bool {
         self.segments.iter().map(Segment::width).sum::<usize>() == self.columns.len()
             && self.segments.iter().all(Segment::lists_values)
     }
 
-    /// The restrictions of single columns, and the equalities of tuples, column by column.
+    /// Returns the restrictions of single columns, and the equalities of tuples, column by column.
     pub(crate) fn single_columns(&self) -> Vec<(Arc<ColumnMetadata>, ColumnRestriction)> {
         let mut all = Vec::new();
         for segment in &self.segments {
@@ -175,7 +175,7 @@ impl ClusteringRestrictions {
         all
     }
 
-    /// What each restriction is like, with its columns, in their order.
+    /// Returns the form of each restriction with its columns, in their order.
     pub(crate) fn shapes(&self) -> impl Iterator<Item = (&[Arc<ColumnMetadata>], Shape<'_>)> {
         self.segments.iter().filter_map(|segment| {
             let columns = self.columns.get(segment.first..segment.first + segment.width())?;
@@ -189,20 +189,21 @@ impl ClusteringRestrictions {
         })
     }
 
-    /// Whether [`single_columns`](Self::single_columns) say all that is restricted, but for ranges of tuples.
+    /// Whether [`single_columns`](Self::single_columns) contain all restrictions except ranges of
+    /// tuples.
     pub(crate) fn is_of_single_columns_and_slices(&self) -> bool {
         self.segments.iter().all(|segment| {
             !matches!(segment.what, SegmentKind::TupleIn(..) | SegmentKind::TupleEq(Tuple::Marker(..)))
         })
     }
 
-    /// Why what is left to filter cannot be filtered.
+    /// Returns the reason why the remaining restrictions cannot be filters.
     pub(crate) fn refusal(&self) -> Option<&'static str> {
         self.refusal
     }
 
-    /// Checks what the statement can do with it; what must be filtered comes back. `has_index`: some restriction of the
-    /// statement can be answered by an index.
+    /// Checks that the statement supports the restrictions, and returns the filters. `has_index`:
+    /// an index supports some restriction of the statement.
     pub(crate) fn validate(&mut self, rules: Rules, has_index: bool) -> Result<Vec<Filter>> {
         let has_slice = self.segments.iter().any(Segment::is_slice);
         if !rules.allow_clustering_slices {
@@ -223,7 +224,7 @@ impl ClusteringRestrictions {
             if !rules.only_static_columns && !missing.is_empty() {
                 bail_invalid!("Some clustering keys are missing: {}", missing.join(", "));
             }
-            // An INSERT of static columns that names some clustering columns must name all.
+            // An INSERT of static columns that names one clustering column must name all.
             if rules.only_static_columns && !self.segments.is_empty() && !missing.is_empty() {
                 bail_invalid!("Some clustering keys are missing: {}", missing.join(", "));
             }
@@ -240,7 +241,8 @@ impl ClusteringRestrictions {
                 "Clustering columns can only be restricted with CONTAINS with a secondary index or filtering"
             );
         }
-        // From the first gap, or the first slice that something follows, the rest can only be filtered.
+        // After a gap, or after a slice that is followed by another restriction, only filtering is
+        // possible.
         let mut position = 0;
         let mut usable = 0;
         for segment in &self.segments {
@@ -303,7 +305,7 @@ impl ClusteringRestrictions {
     }
 }
 
-/// The values of `(c) IN ((1), (2))`: those of `c IN (1, 2)`.
+/// Converts `(c) IN ((1), (2))` to `c IN (1, 2)`.
 fn only_items(values: TupleIn) -> InTerms {
     let item = |tuple: Tuple| match tuple {
         Tuple::Terms(terms) => terms.into_iter().next().unwrap_or(Term::Null),

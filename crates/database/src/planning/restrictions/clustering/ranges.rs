@@ -1,4 +1,4 @@
-//! From restrictions and the values of one cx to slices and rows.
+//! From restrictions and the values of one execution to slices and rows.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::planning::terms::Bound;
 use crate::schema::conditions::{ColumnRestriction, SliceTerms, Term};
 
 impl ClusteringRestrictions {
-    /// The slices of one cx, in the table's order.
+    /// Returns the slices of one execution, in the table's order.
     ///
     /// # Errors
     /// Invalid, for null and unset values.
@@ -36,7 +36,7 @@ impl ClusteringRestrictions {
         Ok(Slices::new(slices, &self.comparator))
     }
 
-    /// The rows of one cx, when rows are named: ascending in the table's order, none twice.
+    /// Returns the named rows of one execution, ascending in the table's order without repetitions.
     pub fn clusterings(&self, cx: &BindContext<'_>) -> Result<Vec<Clustering>> {
         let mut prefixes: Vec<Vec<Cow<'_, [u8]>>> = vec![Vec::new()];
         for segment in &self.segments {
@@ -48,14 +48,14 @@ impl ClusteringRestrictions {
         Ok(rows)
     }
 
-    /// Each prefix with each of the segment's values behind it.
+    /// Appends each of the segment's values to each prefix.
     fn extend<'a>(
         &'a self,
         mut prefixes: Vec<Vec<Cow<'a, [u8]>>>,
         segment: &'a Segment,
         cx: &BindContext<'a>,
     ) -> Result<Vec<Vec<Cow<'a, [u8]>>>> {
-        // Nearly always: one value behind the only prefix.
+        // The common case: one value and one prefix.
         if let (SegmentKind::Single(ColumnRestriction::Eq(term)), [prefix]) =
             (&segment.what, &mut prefixes[..])
         {
@@ -104,7 +104,7 @@ impl ClusteringRestrictions {
         if let ([prefix], [tail]) = (&prefixes[..], &tails[..]) {
             return Ok(vec![[&prefix[..], &tail[..]].concat()]);
         }
-        // As in Cassandra, where rows are named by values of all columns.
+        // As in Cassandra, if individual rows are named by values of all columns.
         if self.has_in() && self.names_rows() {
             cx.guard().product("clustering key", prefixes.len().saturating_mul(tails.len()))?;
         }
@@ -119,7 +119,7 @@ impl ClusteringRestrictions {
         Ok(combinations)
     }
 
-    /// The values of a tuple in IN, none of which may be null.
+    /// Returns the values of a tuple in IN, none of which may be null.
     fn all_present<'a>(
         &self,
         values: Vec<Option<Cow<'a, [u8]>>>,
@@ -135,7 +135,7 @@ impl ClusteringRestrictions {
         }
     }
 
-    /// The values of a tuple that begins at column `first`.
+    /// Returns the values of a tuple that begins at column `first`.
     fn values<'a>(
         &self,
         tuple: &'a Tuple,
@@ -174,7 +174,7 @@ impl ClusteringRestrictions {
             None => Ok(None),
             Some((term, inclusive)) => match term.bind(cx)? {
                 Bound::Value(value) => Ok(Some((Some(value.into_owned()), *inclusive))),
-                // As in Cassandra, null comes before all values.
+                // As in Cassandra, null sorts before all values.
                 Bound::Null => Ok(Some((None, *inclusive))),
                 Bound::Unset => bail_invalid!("Invalid unset value for column {name}"),
             },
@@ -191,7 +191,8 @@ impl ClusteringRestrictions {
         Ok(Slices::new(slices, &self.comparator))
     }
 
-    /// The rows that begin with `prefix` and whose next column lies between two values, in the order of its type.
+    /// Returns the slice of rows that begin with `prefix` and whose next column is between two
+    /// values, in the order of its type.
     fn range(
         &self,
         prefix: &[Cow<'_, [u8]>],
@@ -251,9 +252,10 @@ impl ClusteringRestrictions {
         Ok(Slices::new(all, &self.comparator))
     }
 
-    /// The rows that begin with `prefix` and whose next columns are above (or below) `values`, compared one after the
-    /// other in the order of their types: `(a, b) > (1, 2)` is `a = 1 AND b > 2` or `a > 1`. With columns of both
-    /// orders these are no neighbours.
+    /// Returns the rows that begin with `prefix` and whose next columns are above (or below)
+    /// `values`, compared column by column in the order of their types: `(a, b) > (1, 2)` is
+    /// `a = 1 AND b > 2` or `a > 1`. If the columns have different orders, these are separate
+    /// slices.
     fn beyond(
         &self,
         prefix: &[Cow<'_, [u8]>],
@@ -271,7 +273,7 @@ impl ClusteringRestrictions {
     }
 }
 
-/// The first `width` items of a tuple that was bound whole.
+/// Returns the first `width` items of a tuple bound to one marker.
 fn items(bytes: &[u8], width: usize) -> Vec<Option<Cow<'static, [u8]>>> {
     let items = collection::read_tuple(bytes).chain(std::iter::repeat(None));
     items.take(width).map(|item| item.map(|value| Cow::Owned(value.to_vec()))).collect()

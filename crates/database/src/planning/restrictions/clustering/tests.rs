@@ -1,4 +1,4 @@
-//! From WHERE to slices, as text.
+//! Slices of WHERE clauses, as text.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,8 +28,8 @@ fn database() -> Database {
     database
 }
 
-/// `[1,2 .. 1]` is all from just before the rows that begin with 1,2 to just after those that begin with 1; round brackets
-/// lie on the other side of their rows.
+/// `[1,2 .. 1]` is the range from just before the rows that begin with 1,2 to just after those that
+/// begin with 1. A round bracket is on the other side of its rows.
 fn slices(database: &Database, clause: &str, values: &[BoundValue<'_>]) -> Result<String, String> {
     let filtering = if clause.ends_with("FILTERING") { "" } else { " " };
     let cql = format!("SELECT * FROM ks.t WHERE k = 0 AND {clause}{filtering}");
@@ -63,7 +63,7 @@ fn clauses_become_slices_in_the_order_of_the_table() {
         ("a > 1", "(1 .. ]"),
         ("a >= 1 AND a < 3", "[1 .. 3)"),
         ("a = 1 AND b = 2", "[1,2 .. 1,2]"),
-        // Greater values of b come first.
+        // Greater values of b sort first.
         ("a = 1 AND b > 2", "[1 .. 1,2)"),
         ("a = 1 AND b <= 2", "[1,2 .. 1]"),
         ("a = 1 AND b > 2 AND b < 5", "(1,5 .. 1,2)"),
@@ -71,7 +71,7 @@ fn clauses_become_slices_in_the_order_of_the_table() {
         ("a IN (1, 1)", "[1 .. 1]"),
         ("(a, b) = (1, 2)", "[1,2 .. 1,2]"),
         ("(a, b) IN ((3, 4), (1, 2))", "[1,2 .. 1,2] [3,4 .. 3,4]"),
-        // a = 1 and b above 2, or a above 1: no neighbours, as b runs down.
+        // a = 1 and b above 2, or a above 1: separate slices, since b is descending.
         ("(a, b) > (1, 2)", "[1 .. 1,2) (1 .. ]"),
         ("(a, b) >= (1, 2)", "[1 .. 1,2] (1 .. ]"),
         ("(a, b) < (1, 2)", "[ .. 1) (1,2 .. 1]"),
@@ -136,7 +136,7 @@ fn a_tuple_bound_whole_restricts_and_filters_item_by_item() {
     let found: Vec<i32> = filtered.iter().map(|row| row.get(0).unwrap()).collect();
     assert_eq!(found, [1, 5]);
 
-    // A tuple of one in an IN is its value.
+    // A one-item tuple in IN is equivalent to its item.
     let list = [&[0, 0, 0, 1][..], &8_i32.to_be_bytes(), &4_i32.to_be_bytes(), &2_i32.to_be_bytes()].concat();
     for (clause, bound) in [
         ("(b) IN ((2), (7))", &[][..]),
@@ -171,7 +171,7 @@ fn ranges_of_tuples_that_an_index_answers_are_refused_as_in_cassandra() {
             ),
         ),
         ("b = 1 AND c = 1", Err(crate::planning::restrictions::ALLOW_FILTERING_MESSAGE)),
-        // Reasons are told in the order of Cassandra's checks.
+        // Reasons are reported in the order of Cassandra's checks.
         (
             "b = 1 AND c = 1 PER PARTITION LIMIT 1",
             Err("PER PARTITION LIMIT is not allowed with aggregate queries."),
@@ -218,11 +218,11 @@ fn a_huge_product_of_in_lists_is_refused_before_it_is_built() {
     }
     let smaller = format!("SELECT * FROM ks.t WHERE k = 0 AND {}", lists(40));
     assert_eq!(query(&database, &smaller), Ok(1));
-    // Repeated values are one.
+    // Repeated values count once.
     let repeated = vec!["7"; 5000].join(", ");
     let repeated = format!("SELECT * FROM ks.t WHERE k = 0 AND a IN ({repeated}) AND b IN ({repeated})");
     assert_eq!(query(&database, &repeated), Ok(1));
-    // One list alone is as long as the request.
+    // A single list is limited only by the size of the request.
     let alone = format!("SELECT * FROM ks.t WHERE k = 0 AND a IN ({})", list(110_000));
     assert_eq!(query(&database, &alone), Ok(1));
 }

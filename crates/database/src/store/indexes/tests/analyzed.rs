@@ -1,8 +1,9 @@
-//! Indexes that make values alike before they hold them.
+//! Indexes with analyzers.
 
 use super::{Files, ints, run};
 
-/// Several elements of one collection may be one value to the index: its entry stays as long as any of them.
+/// Several elements of a collection may be analyzed into one value: its entry exists as long as any
+/// of them.
 #[test]
 fn elements_that_an_analyzer_makes_alike_are_found_until_the_last_of_them_goes() {
     let files = Files::new();
@@ -25,7 +26,7 @@ fn elements_that_an_analyzer_makes_alike_are_found_until_the_last_of_them_goes()
     for flushed in [false, true] {
         for condition in conditions {
             assert_eq!(ints(&session, &format!("SELECT k FROM t WHERE {condition}")), [1], "{condition}");
-            // Beside an index that finds others, the values of rows are compared in the same way.
+            // If another index finds the rows, values are compared in the same way.
             let both = format!("SELECT k FROM t WHERE {condition} AND st CONTAINS 'RED'");
             assert_eq!(ints(&session, &both), [1], "{condition}");
         }

@@ -1,4 +1,4 @@
-//! Writers, readers and builds at the same time.
+//! Concurrent writers, readers and builds.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn seen(rows: &Rows) -> Vec<Seen> {
     rows.iter().map(row).collect()
 }
 
-/// Whether a row holds what a query with the condition of this number asks for.
+/// Whether a row matches the query condition of this number.
 fn holds(condition: usize, x: i32, (_, c, v, s, st): &Seen) -> bool {
     match condition {
         0 => *v == Some(x),
@@ -129,7 +129,7 @@ fn readers_see_nothing_stale_while_others_write_flush_and_build_and_miss_nothing
     }
 }
 
-/// Numbers all over the place, the same for each seed: xorshift.
+/// Pseudorandom numbers, determined by the seed: xorshift.
 fn rand_of(seed: u64) -> impl FnMut() -> u64 {
     let mut state = 0x9e37_79b9_7f4a_7c15 ^ (seed + 1);
     move || {

@@ -1,4 +1,4 @@
-//! Crashes at every step of what keeps rows and entries together.
+//! Crashes at every step of the maintenance of entries.
 
 use cassette_engine::{ImportOptions, SnapshotOptions};
 
@@ -66,7 +66,8 @@ fn crash_at_many_places(indexes: &[&str; 12]) {
     }
 }
 
-/// What was written without a log is flushed table by table; afterwards indexes and views are believed to have kept step.
+/// Writes without commit log are flushed table by table; afterwards indexes and views must be
+/// consistent.
 #[test]
 fn once_writes_are_durable_a_crash_loses_neither_rows_nor_their_entries() {
     for at in (0..260).step_by(13) {
@@ -122,7 +123,7 @@ fn once_writes_are_durable_a_crash_loses_neither_rows_nor_their_entries() {
     }
 }
 
-/// The rows that hold the value, by looking at all of them.
+/// The rows with the value, found by a scan.
 fn filtered(session: &Session, x: i32, by_v: bool) -> Vec<Vec<Option<Bytes>>> {
     let (column, value) =
         if by_v { (2, Bytes::copy_from_slice(&x.to_be_bytes())) } else { (3, Bytes::from(format!("w{x}"))) };
@@ -158,7 +159,7 @@ fn a_build_that_ended_half_way_goes_on_where_it_was() {
     assert!(went_on > 0, "no build was interrupted half way");
 }
 
-/// What comes as files is found once it is there, and at the next start if the process dies while the indexes are built anew.
+/// Imported rows are found by indexes, also after a crash while the indexes are rebuilt.
 #[test]
 fn sstables_that_are_taken_in_are_found_by_indexes_after_any_crash() {
     let mut taken_in = 0;
@@ -192,7 +193,7 @@ fn sstables_that_are_taken_in_are_found_by_indexes_after_any_crash() {
             let snapshot = database.snapshot(&["ks.t".to_owned()], &options).unwrap().remove(0);
             files.clock.advance(std::time::Duration::from_millis(1));
             run(&session, "TRUNCATE t");
-            // Older rows than these come, and ones that are not there.
+            // Imports rows that are older than these, and new ones.
             (20..40).for_each(|n| insert(n, 3));
             run(&session, "DELETE FROM t WHERE k = 5");
             database.engine().flush(None).unwrap();

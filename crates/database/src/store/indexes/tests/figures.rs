@@ -1,4 +1,4 @@
-//! What queries by storage-attached indexes are counted as.
+//! Metrics of queries by storage-attached indexes.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{Files, run};
 use crate::api::database::Database;
 use crate::schema::indexes::Index;
 
-/// Queries, SSTables of indexes that had entries for them, rows that they looked at, and reads of these.
+/// Queries, SSTables of indexes with entries for them, filtered rows, and reads of these.
 fn figures(database: &Database) -> (u64, u64, u64, u64) {
     let catalog = database.catalog();
     let table = catalog.table("ks", "t").unwrap();
@@ -42,7 +42,7 @@ fn queries_by_storage_attached_indexes_are_counted_with_what_they_came_upon() {
         }
     };
     (0..4).for_each(insert);
-    // In memory alone: two partitions of three rows each, read by partition.
+    // In memory only: two partitions of three rows each, read by partition.
     assert_eq!(run(&session, "SELECT * FROM t WHERE v = 1").len(), 6);
     assert_eq!(figures(&database), (1, 0, 6, 2));
     flush_indexes(&database);
@@ -51,11 +51,11 @@ fn queries_by_storage_attached_indexes_are_counted_with_what_they_came_upon() {
     (6..8).for_each(insert);
     assert_eq!(run(&session, "SELECT * FROM t WHERE v = 1").len(), 12);
     assert_eq!(figures(&database), (2, 2, 18, 6));
-    // What another index finds, or the key, is no query of these.
+    // Queries by another index or by key are not counted.
     run(&session, "SELECT * FROM t WHERE x = 1");
     run(&session, "SELECT * FROM t WHERE k = 1");
     assert_eq!(figures(&database), (2, 2, 18, 6));
-    // To the table a search is one scan, or one read within a partition, however many it reads.
+    // For the table, a search is one scan, or one read within a partition, regardless of its reads.
     let reads = || {
         let table = database.catalog().table("ks", "t").unwrap().id;
         let metrics = database.engine().table_metrics(table).unwrap();
@@ -65,7 +65,8 @@ fn queries_by_storage_attached_indexes_are_counted_with_what_they_came_upon() {
     assert_eq!(reads(), (1, 3, 6 + 12 + 8 + 3));
     run(&session, "SELECT * FROM t WHERE k = 1 AND x = 1");
     assert_eq!(reads(), (2, 3, 30));
-    // Both take part: two SSTables of each have entries. The other's entries may spare reads of rows, or not be worth a look.
+    // Both indexes are used: two SSTables of each have entries. The entries of the second may save
+    // reads of rows, or not be consulted.
     assert_eq!(run(&session, "SELECT * FROM t WHERE v > 0 AND w = 'w1'").len(), 4);
     let (queries, sstables, rows, reads) = figures(&database);
     assert_eq!((queries, sstables), (3, 6));

@@ -14,7 +14,7 @@ use crate::api::embedded::{Rows, Session};
 use crate::basics::error::DatabaseError;
 use crate::basics::request::StatementOptions;
 
-/// A database whose files outlive it.
+/// A database whose files survive it.
 struct Files {
     fs: FakeFileSystem,
     clock: Arc<ManualClock>,
@@ -52,7 +52,7 @@ fn run(session: &Session, cql: &str) -> Rows {
     session.execute(cql, ()).unwrap_or_else(|error| panic!("{cql}: {error}"))
 }
 
-/// The values of each row, read in pages of `size`.
+/// The values of each row, read in pages of `size` rows.
 fn pages(session: &Session, cql: &str, size: i32) -> Result<Vec<Vec<Option<Bytes>>>, DatabaseError> {
     let mut all = Vec::new();
     let mut state = None;
@@ -109,7 +109,7 @@ const ATTACHED: [&str; 12] = [
     "CREATE INDEX i_f ON indexed (FULL(f)) USING 'sai'",
 ];
 
-/// Of storage-attached indexes alone.
+/// Queries that only storage-attached indexes support.
 fn attached_queries(x: i32) -> Vec<String> {
     let y = x + 1;
     vec![
@@ -136,7 +136,7 @@ fn attached_queries(x: i32) -> Vec<String> {
     ]
 }
 
-/// What follows WHERE; the plain table answers with ALLOW FILTERING.
+/// The conditions after WHERE; the table without indexes is filtered.
 fn queries(x: i32) -> Vec<String> {
     let y = x + 1;
     vec![
@@ -177,7 +177,7 @@ fn create_tables(session: &Session) {
     }
 }
 
-/// Every query gives by index what it gives by looking at all rows.
+/// Every query returns the same rows by index and by filtering.
 #[track_caller]
 fn assert_alike(session: &Session, queries: impl Iterator<Item = String>, size: i32) {
     for query in queries {
@@ -187,7 +187,7 @@ fn assert_alike(session: &Session, queries: impl Iterator<Item = String>, size: 
         };
         let found = pages(session, &format!("SELECT * FROM indexed WHERE {condition}{filtering}"), size);
         let found = match found {
-            // The index is not there yet.
+            // The index does not exist yet.
             Err(DatabaseError::Invalid(_)) => continue,
             found => found.unwrap(),
         };
@@ -293,7 +293,7 @@ proptest! {
 
 type Queries = Box<dyn Iterator<Item = String>>;
 
-/// Takes the steps with some of `indexes`, and asks all queries then.
+/// Executes the steps with some of `indexes`, and then all queries.
 fn check(steps: &[Step], indexes: &[&str; 12], first: usize, queries: &dyn Fn() -> Queries, size: i32) {
     let files = Files::new();
     let (mut database, mut session) = files.open();
@@ -329,14 +329,14 @@ fn check(steps: &[Step], indexes: &[&str; 12], first: usize, queries: &dyn Fn() 
                 (database, session) = files.open();
             }
             Step::Truncate => {
-                // A snapshot has the millisecond in its name.
+                // The name of a snapshot contains the millisecond.
                 files.clock.advance(std::time::Duration::from_millis(1));
                 TABLES.iter().for_each(|table| drop(run(&session, &format!("TRUNCATE {table}"))))
             }
         }
     }
     assert_alike(&session, queries(), size);
-    // Stale entries were removed by now.
+    // The queries have removed stale entries.
     assert_alike(&session, queries(), 5000);
 }
 
@@ -376,7 +376,7 @@ fn a_write_takes_the_entry_of_what_it_replaces_with_it() {
     assert_eq!(live_entries(&database), 0);
 }
 
-/// Whichever of several indexed columns a write changes, and however: an index has no more entries than rows have values.
+/// Whichever indexed columns a write changes, an index has no more entries than rows have values.
 #[test]
 fn what_a_write_leaves_alone_keeps_its_entry_and_what_it_changes_does_not() {
     for using in ["", "USING 'sai'"] {
@@ -394,7 +394,8 @@ fn what_a_write_leaves_alone_keeps_its_entry_and_what_it_changes_does_not() {
             ("INSERT INTO t (k, c, v, w, s, f) VALUES (1, 1, 1, 'a', 1, [1]) USING TIMESTAMP 20", 4),
             ("INSERT INTO t (k, c, v, w, s, f) VALUES (1, 1, 2, 'b', 2, [2]) USING TIMESTAMP 30", 4),
             ("UPDATE t USING TIMESTAMP 40 SET w = 'c' WHERE k = 1 AND c = 1", 4),
-            // The value of an earlier time is written and soon passed over: nobody reads the row again for it.
+            // The earlier value is superseded without being read: its entry stays until a reader
+            // removes it.
             ("UPDATE t USING TIMESTAMP 5 SET w = 'd' WHERE k = 1 AND c = 1", 5),
             ("UPDATE t USING TIMESTAMP 50 SET w = 'd' WHERE k = 1 AND c = 1", 4),
             ("UPDATE t USING TIMESTAMP 60 SET v = null WHERE k = 1 AND c = 1", 3),
@@ -446,7 +447,7 @@ fn rows_that_a_refresh_brings_are_found_by_indexes() {
     assert_eq!(found("SELECT k FROM t WHERE st CONTAINS 3"), [7, 11, 15, 19]);
 }
 
-/// How many partitions of `ks.t` a query reads.
+/// The number of rows that a query returns, and of partitions of `ks.t` that it reads.
 fn reads_of(database: &Database, session: &Session, cql: &str) -> (usize, u64) {
     let table = database.catalog().table("ks", "t").unwrap().id;
     let metrics = database.engine().table_metrics(table).unwrap();
@@ -474,7 +475,7 @@ fn of_several_indexes_the_one_with_the_fewest_entries_finds_the_rows() {
         assert_eq!(asked("many = 1 AND few = 7"), (3, 3), "{using}");
         assert_eq!(asked("few = 7 AND many = 1"), (3, 3), "{using}");
         assert_eq!(asked("many = 1 AND few = 1000"), (0, 0), "{using}");
-        // None has few entries: rows that one of them does not lead to are not read.
+        // No index has few entries: rows without an entry in one of them are not read.
         assert_eq!(asked("many = 1 AND half = 1"), (100, 100), "{using}");
         assert_eq!(asked("half = 1 AND many = 1"), (100, 100), "{using}");
         if !using.is_empty() {
@@ -489,7 +490,7 @@ fn of_several_indexes_the_one_with_the_fewest_entries_finds_the_rows() {
 fn a_reader_removes_stale_entries() {
     let (_files, database, session) = prepared_table();
     run(&session, "INSERT INTO t (k, v) VALUES (1, 7)");
-    // An earlier write of a value that was never seen.
+    // An earlier write of a value that was never visible.
     run(&session, "INSERT INTO t (k, v) VALUES (1, 5) USING TIMESTAMP 10");
     assert_eq!(live_entries(&database), 2);
     assert_eq!(ints(&session, "SELECT k FROM t WHERE v = 5"), [0i32; 0]);
@@ -557,7 +558,7 @@ fn an_index_that_is_not_built_answers_no_query() {
     let error = session.execute("SELECT k FROM t WHERE v = 1", ()).unwrap_err();
     assert!(matches!(error, DatabaseError::ReadFailure { .. }), "{error}");
     assert_eq!(error.to_string(), "The secondary index 't_v_idx' is not yet available");
-    // What is written meanwhile is in it all the same.
+    // The build includes concurrent writes.
     run(&session, "INSERT INTO t (k, v) VALUES (3, 1)");
     crate::statements::builds::build_index(database.store(), index);
     assert_eq!(ints(&session, "SELECT k FROM t WHERE v = 1"), [3]);
@@ -606,7 +607,7 @@ fn an_earlier_write_that_brings_a_row_back_is_found() {
     assert_eq!(found(&session), [1]);
     run(&session, "DELETE FROM t USING TIMESTAMP 6 WHERE k = 1 AND c = 1");
     assert_eq!(found(&session), [0i32; 0]);
-    // What expires later keeps the row, whatever was written last.
+    // The part that expires last keeps the row, regardless of later writes.
     run(&session, "UPDATE t USING TIMESTAMP 20 AND TTL 100 SET v = 1 WHERE k = 1 AND c = 1");
     run(&session, "INSERT INTO t (k, c) VALUES (1, 1) USING TIMESTAMP 30 AND TTL 5");
     files.clock.advance(std::time::Duration::from_secs(50));

@@ -1,4 +1,5 @@
-//! Writes whose view rows make their commit log record larger than half a segment, or than a whole one.
+//! Writes whose view rows make their commit log record larger than half a segment, or than a whole
+//! one.
 
 use std::sync::atomic::Ordering;
 
@@ -15,7 +16,7 @@ const VIEWS: [&str; 2] = [
     "CREATE MATERIALIZED VIEW ks.by_w AS SELECT * FROM ks.t WHERE w IS NOT NULL AND k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (w, k, c)",
 ];
 
-/// Mutations of 16 KiB, and 1 MiB with their view rows.
+/// Limits mutations to 16 KiB, and to 1 MiB with their view rows.
 fn small(options: &mut Options) {
     options.engine.commitlog_segment_size = 32 << 10;
     options.engine.memtable_heap_space = 1 << 20;
@@ -31,7 +32,7 @@ fn with_views(world: &World, change: fn(&mut Options)) -> Database {
     database
 }
 
-/// Key columns and the lengths of blobs, in table and views alike.
+/// Key columns and the lengths of blobs, equal in table and views.
 fn rows(database: &Database) -> Vec<(i32, i32, i32, i32, usize, usize)> {
     let session = database.session();
     let rows_of = |table: &str| {
@@ -68,7 +69,7 @@ fn with_default_settings_a_row_of_22_mb_reaches_all_views_and_is_replayed() {
     session.execute(GROW, (vec![8u8; growth], 1, 1)).unwrap();
     assert_eq!(rows(&database), [(1, 1, 10, 20, length, growth)]);
     world.clock.advance(Duration::from_micros(10));
-    // A few bytes that bring two entries of the whole row with them.
+    // A few bytes that move two entries of the whole row.
     session.execute("UPDATE ks.t SET v = 11, w = 21 WHERE k = 1 AND c = 1", ()).unwrap();
     let moved = [(1, 1, 11, 21, length, growth)];
     assert_eq!(rows(&database), moved);
@@ -154,7 +155,7 @@ fn a_mutation_larger_than_half_a_segment_is_refused_in_cassandras_words() {
             "{text}"
         );
     }
-    // The changes of one partition are one mutation, in however many statements.
+    // All changes of one partition are one mutation, regardless of the number of statements.
     let batch = "BEGIN BATCH INSERT INTO ks.t (k, c, v, w, a) VALUES (1, 1, 10, 20, ?); \
                  INSERT INTO ks.t (k, c, v, w, a) VALUES (1, 2, 10, 20, ?); APPLY BATCH";
     let error = session.execute(batch, (vec![7u8; 9000], vec![7u8; 9000])).unwrap_err();
@@ -199,7 +200,8 @@ fn a_view_is_built_over_a_partition_larger_than_any_commit_log_record() {
     assert_eq!(rows(&world.open_with(small)).len(), 150);
 }
 
-/// Large writes wait for locks of partitions, for each other's view rows, and for the engine to admit them, in this order.
+/// Large writes wait for partition locks, for each other's view rows, and for admission by the
+/// engine, in this order.
 #[test]
 fn large_writes_of_many_threads_all_reach_their_views() {
     let world = World::new();
@@ -216,7 +218,8 @@ fn large_writes_of_many_threads_all_reach_their_views() {
             let (session, value) = (database.session(), &value);
             scope.spawn(move || {
                 for turn in 0..8 {
-                    // Two threads write each partition; a write brings 700 kB to the table and to each view.
+                    // Two threads write each partition; a write adds 700 kB to the table and to
+                    // each view.
                     let values = (thread % 3, thread, thread * 10 + turn, turn, value.clone());
                     session.execute(INSERT, values).unwrap();
                     match thread {
@@ -251,8 +254,8 @@ fn periodic_with_threads(options: &mut Options) {
     options.engine.background_threads = true;
 }
 
-/// Executes `statement` in a thread while another large write is under way. Calls `meanwhile` once it
-/// waits for that. Returns whether it was applied.
+/// Executes `statement` in a thread while another large write is in progress. Calls `meanwhile`
+/// once it waits for that. Returns whether it was applied.
 fn while_stalled(database: &Database, statement: &str, meanwhile: impl FnOnce(&Session)) -> bool {
     let large = &database.store().large_view_writes;
     let other = large.lock().unwrap();
@@ -273,7 +276,7 @@ fn while_stalled(database: &Database, statement: &str, meanwhile: impl FnOnce(&S
     })
 }
 
-/// Executes a statement that finds nothing to wait for.
+/// Executes a statement that must not have to wait.
 fn at_once(session: &Session, statement: &str) {
     let result = crate::without_waiting(|| session.execute(statement, ()));
     result.unwrap_or_else(|error| panic!("{statement}: {error}"));
@@ -290,7 +293,7 @@ fn a_large_write_that_waits_for_another_one_blocks_no_write_of_its_partition() {
     assert!(while_stalled(&database, moved, |session| {
         at_once(session, "INSERT INTO ks.t (k, c, v, w) VALUES (1, 2, 5, 6)");
         at_once(session, "UPDATE ks.t SET v = 8 WHERE k = 1 AND c = 2 IF w = 6");
-        // The row that is moved: it is read again.
+        // The row that is moved is read again.
         at_once(session, "UPDATE ks.t SET b = 0x0102 WHERE k = 1 AND c = 1");
     }));
     assert_eq!(rows(&database), [(1, 1, 11, 21, length, 2), (1, 2, 8, 6, 0, 0)]);
@@ -318,8 +321,8 @@ fn a_large_conditional_write_that_waits_decides_again_afterwards() {
     assert_eq!(rows(&database), [(1, 1, 11, 20, length, 2)]);
 }
 
-/// Executes a large write in a thread while the engine is busy with that of another. Calls `meanwhile`
-/// once it waits.
+/// Executes a large write in a thread while the engine is busy with that of another. Calls
+/// `meanwhile` once it waits.
 fn while_engine_is_busy<T: Send>(
     database: &Database,
     write: impl FnOnce(Session) -> T + Send,
@@ -385,7 +388,7 @@ fn a_write_that_waits_for_the_engine_ends_with_a_write_timeout() {
         },
         |_| {
             world.clock.advance(Duration::from_secs(3));
-            // The other write is under way until this one has ended.
+            // The other write is in progress until this one has ended.
             ended.wait();
         },
     );

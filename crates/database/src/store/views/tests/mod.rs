@@ -1,4 +1,5 @@
-//! A view shows its base's rows under another key, whatever is written, deleted, flushed or lost.
+//! A view shows its base table's rows under another key after all writes, deletions, flushes and
+//! losses.
 
 mod large;
 
@@ -46,11 +47,11 @@ const TABLE: [&str; 3] = [
     "USE ks",
     "CREATE TABLE t (k int, c int, v int, w int, x int, m map<int, int>, PRIMARY KEY (k, c))",
 ];
-/// Rows of a table without collections are read another way.
+/// Tables without collections take another path in reads.
 const FLAT_TABLE: [&str; 3] =
     [TABLE[0], TABLE[1], "CREATE TABLE t (k int, c int, v int, w int, x int, m int, PRIMARY KEY (k, c))"];
 
-/// `part` leaves out columns and has the base's key alone; see [`check_part`].
+/// `part` omits columns and has only the base table's key columns; see [`check_part`].
 const VIEWS: [&str; 4] = [
     "CREATE MATERIALIZED VIEW by_v AS SELECT * FROM t WHERE v IS NOT NULL AND k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (v, k, c)",
     "CREATE MATERIALIZED VIEW by_c AS SELECT * FROM t WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k) WITH CLUSTERING ORDER BY (k DESC)",
@@ -66,7 +67,7 @@ fn execute(session: &Session, statements: &[&str]) {
 
 type Found = BTreeMap<Vec<Option<Vec<u8>>>, usize>;
 
-/// The rows of a query, in no order.
+/// The rows of a query, sorted.
 fn found(session: &Session, cql: &str) -> Found {
     let rows = session.execute(cql, ()).unwrap_or_else(|error| panic!("{cql}: {error}"));
     let mut found = Found::new();
@@ -77,7 +78,7 @@ fn found(session: &Session, cql: &str) -> Found {
     found
 }
 
-/// Holds each view against the query that it stands for.
+/// Compares each view with the query that it represents.
 fn check(session: &Session, when: &str) {
     for (columns, view, base) in [
         ("v, k, c, w, x, m", "by_v", "v > -1000"),
@@ -91,10 +92,11 @@ fn check(session: &Session, when: &str) {
     check_part(session, when);
 }
 
-/// Cassandra's rule, which is followed: of the columns that such a view leaves out, those that live make the entry exist as its liveness,
-/// and when the last of them is deleted while a shown cell keeps the row alive, that liveness is not taken back. Should the cell
-/// expire or be deleted then, the row is gone and its entry stays, without cells, until it is written or deleted again (CASSANDRA-11500). No row
-/// is missing, and none shows what it has not.
+/// Checks Cassandra's rule: of the columns that such a view omits, the live ones make the entry
+/// exist by its liveness. When the last of them is deleted while a shown cell keeps the row alive,
+/// that liveness is not removed. If the cell then expires or is deleted, the row no longer exists,
+/// but its entry does, without cells, until it is written or deleted again (CASSANDRA-11500). No
+/// row is missing, and none shows a value that it does not have.
 fn check_part(session: &Session, when: &str) {
     let expected = found(session, "SELECT k, c, w FROM t");
     let found = found(session, "SELECT k, c, w FROM part");
@@ -155,7 +157,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn run(steps: &[Step], views_after: usize) {
     run_on(&TABLE, steps, views_after);
-    // Without what only a map can be given.
+    // Without steps that only maps support.
     let is_flat = |step: &&Step| !matches!(step, Step::Write(cql) if cql.contains("m[") || cql.contains("{"));
     let flat: Vec<_> = steps.iter().filter(is_flat).cloned().collect();
     run_on(&FLAT_TABLE, &flat, views_after);
@@ -171,7 +173,7 @@ fn run_on(table: &[&str], steps: &[Step], views_after: usize) {
             execute(&session, &VIEWS);
         }
         match step {
-            // Values put into the key's place by null are refused by no one: they delete.
+            // Null as a value of the key is accepted: it deletes.
             Step::Write(cql) => {
                 drop(session.execute(cql, ()).unwrap_or_else(|error| panic!("{cql}: {error}")))
             }
@@ -228,7 +230,7 @@ fn an_entry_that_comes_back_after_its_partition_was_deleted_shows_nothing_from_b
 
 #[test]
 fn a_write_older_than_a_deletion_of_its_range_makes_no_entry() {
-    // The clock stands at 1,000,000,000,000.
+    // The clock is at 1,000,000,000,000.
     run(
         &writes(&[
             "DELETE FROM t USING TIMESTAMP 1000000000020 WHERE k = 0 AND c > 0",
@@ -297,7 +299,7 @@ fn a_view_of_many_partitions_is_built_over_what_is_there_and_goes_on_after_a_cra
     check(&session, "after it was built");
     let built = "SELECT view_name FROM system.built_views WHERE keyspace_name = 'ks'";
     assert_eq!(session.execute(built, ()).unwrap().len(), 4);
-    // As if the process had died before anything was noted: the view is emptied and built again.
+    // As after a crash before any progress was stored: the view is truncated and built again.
     for view in database.catalog().keyspace("ks").unwrap().views.values() {
         crate::store::views::unbuild(database.store(), view).unwrap();
     }
@@ -428,8 +430,8 @@ fn an_entry_that_ended_stays_gone_when_the_clock_is_set_back() {
     assert_eq!((entries(4), entries(3)), (0, 1));
 }
 
-/// Found by the simulation (seed 24470): views were emptied before the truncation of the base
-/// failed, and stayed empty.
+/// Found by the simulation (seed 24470): views were truncated before the truncation of the base
+/// table failed, and stayed empty.
 #[test]
 fn a_view_shows_its_base_after_a_truncation_that_failed() {
     let world = World::new();
