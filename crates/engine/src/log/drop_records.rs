@@ -141,8 +141,8 @@ impl DropRecords {
         Ok(())
     }
 
-    /// Notes that the files of a table are removed. Becomes durable with the next change: until
-    /// then the next start finds nothing to remove.
+    /// Records that the files of a table are removed. Durable with the next change: until then the
+    /// next start finds nothing to remove.
     pub fn removed(&self, table: TableId) {
         if let Some(record) = self.records.lock().get_mut(&table) {
             record.state = DropState::Removed;
@@ -165,8 +165,8 @@ impl DropRecords {
     }
 }
 
-/// Whether a path leads from the directory of all tables to one of a table or of an index's hidden
-/// table.
+/// Whether a path is that of a table or of an index's hidden table, below the directory of all
+/// tables.
 fn is_valid(path: &str) -> bool {
     let parts: Vec<_> = Path::new(path).components().collect();
     matches!(parts.len(), 2 | 3) && parts.iter().all(|part| matches!(part, Component::Normal(_)))

@@ -1,4 +1,4 @@
-//! What makes changes durable before SSTables hold them: the commit log, its mutations, the schema
+//! Durability of changes before SSTables contain them: the commit log, its mutations, the schema
 //! journal, and the records of replay positions and drops.
 
 pub mod commitlog;

@@ -1,9 +1,9 @@
-//! Up to where each table's log records are in its SSTables, so that replay leaves them out.
+//! The positions up to which SSTables contain each table's log records, which replay skips.
 //!
-//! Applying a record twice would do no harm by itself: versions merge. But a segment can outlive a
-//! later one: a write that came back without the deletion that followed it, long flushed, purged
-//! and forgotten, would be a write that returned from the dead. So each flush notes the place in
-//! the log where its memtable ended, before the log discards anything.
+//! Applying a record twice is harmless by itself: versions merge. But a segment can outlive a later
+//! one. Replaying a write without the deletion that followed it, which was flushed and purged long
+//! ago, would resurrect the write. So each flush records the position in the log where its memtable
+//! ended, before the log discards anything.
 //!
 //! One file for all tables, replaced atomically:
 //!
@@ -36,19 +36,19 @@ pub(crate) struct ReplayPositions {
     state: Mutex<State>,
 }
 
-/// Why records were not discarded.
+/// The reason why records were not discarded.
 #[derive(Debug)]
 pub(crate) enum Discard {
-    /// A replay finds them.
+    /// Replay will find them.
     Undone(StorageError),
-    /// A replay may or may not find them, until the file is written again.
+    /// Replay may or may not find them, until the file is written again.
     Unknown(StorageError),
 }
 
 struct State {
-    /// Ordered, so that the same positions are the same bytes.
+    /// Ordered, so that equal positions are written as equal bytes.
     positions: BTreeMap<TableId, Position>,
-    /// Whether the file holds all of `positions`.
+    /// Whether the file contains all of `positions`.
     is_saved: bool,
 }
 
@@ -65,18 +65,18 @@ impl ReplayPositions {
         Ok(Self { fs, path, state: Mutex::new(State { positions, is_saved: true }) })
     }
 
-    /// Where the table's records that are not in its SSTables begin.
+    /// Returns the position from which the table's records are not in its SSTables.
     pub fn get(&self, table: TableId) -> Position {
         self.state.lock().positions.get(&table).copied().unwrap_or(Position::ZERO)
     }
 
-    /// The highest segment that any position names.
+    /// Returns the highest segment of all positions.
     pub fn last_segment(&self) -> u64 {
         self.state.lock().positions.values().map(|position| position.segment).max().unwrap_or(0)
     }
 
-    /// Notes, durably, that the table's records up to `position` are in its SSTables or not wanted
-    /// any more. On error it is noted in memory, and becomes durable with the next change.
+    /// Durably records that the table's records up to `position` are in its SSTables or not needed.
+    /// On error it is recorded in memory, and becomes durable with the next change.
     pub fn advance(&self, table: TableId, position: Position) -> Result<()> {
         let mut state = self.state.lock();
         let noted = state.positions.entry(table).or_default();
@@ -84,9 +84,9 @@ impl ReplayPositions {
         self.write(&mut state)
     }
 
-    /// [`advance`](Self::advance) for records whose effect is only in memory and not wanted any
-    /// more. On error nothing is noted: later writes of the file must not hide records that are
-    /// still read.
+    /// [`advance`](Self::advance) for records whose effect is only in memory and not needed. On
+    /// error nothing is recorded: later writes of the file must not hide records that are still
+    /// read.
     pub fn discard_up_to(&self, table: TableId, position: Position) -> Result<(), Discard> {
         let mut state = self.state.lock();
         let before = state.positions.get(&table).copied().unwrap_or_default();
@@ -111,7 +111,7 @@ impl ReplayPositions {
         if state.is_saved { Ok(()) } else { self.write(&mut state) }
     }
 
-    /// Forgets tables that are gone.
+    /// Removes the positions of dropped tables.
     pub fn retain(&self, is_known: impl Fn(TableId) -> bool) -> Result<()> {
         let mut state = self.state.lock();
         let before = state.positions.len();
@@ -119,7 +119,7 @@ impl ReplayPositions {
         if state.positions.len() == before { Ok(()) } else { self.write(&mut state) }
     }
 
-    /// Called with the lock held, so that a later state never is overwritten by an earlier one.
+    /// Called with the lock held, so that an earlier state never overwrites a later one.
     fn write(&self, state: &mut State) -> Result<()> {
         let content = encode(&state.positions);
         let written = self.fs.write_atomically(&self.path, &content);

@@ -1,21 +1,21 @@
-//! The counter cache: what this node has counted, so that an increment need not read before it
-//! writes.
+//! The counter cache: the counts of this node, so that an increment need not read before it writes.
 //!
-//! An entry is this node's clock and count in one counter. What makes it what a read would give:
+//! An entry is this node's clock and count in one counter. These rules make it equivalent to a
+//! read:
 //!
-//! 1. A thread that looks up or puts an entry holds the partition's lock, as every write of
-//!    counters does, from before the look-up until its write is done or has failed. After a
-//!    failure, and after a deletion, everything of the partition is forgotten.
-//! 2. What is not a write (truncation, import, scrub, ALTER TABLE, an SSTable quarantined) changes
-//!    the view's [`contents`](crate::store::table::View::contents): an entry is good for those that
-//!    were taken before it was read, or written.
-//! 3. An entry knows the newest deletion of what was read for it, and is for increments that are
-//!    newer: an older one would be counted on although the deletion hides it. A deleted counter, as
-//!    opposed to its row, stays so whatever comes later: of that there is no entry.
+//! 1. A thread that looks up or inserts an entry holds the partition's lock, like every counter
+//!    write, from before the look-up until its write is complete or has failed. After a failure,
+//!    and after a deletion, all entries of the partition are invalidated.
+//! 2. Changes other than writes (truncation, import, scrub, ALTER TABLE, a quarantined SSTable)
+//!    change the view's [`contents`](crate::store::table::View::contents): an entry is valid for
+//!    the contents taken before it was read or written.
+//! 3. An entry contains the latest deletion of the data read for it, and is valid only for later
+//!    increments: an older one would be counted although the deletion covers it. A deleted counter,
+//!    as opposed to its row, remains deleted after later writes, so it has no entry.
 //!
-//! To forget a partition is to take a later epoch: there is a fixed number of them, each for the
-//! partitions whose tokens fall on it, so that nothing has to be searched for. The others' entries
-//! are read once more.
+//! A partition is invalidated by incrementing its epoch. There is a fixed number of epochs, each
+//! shared by the partitions whose tokens map to it, so no search is necessary. The other
+//! partitions' entries are read again.
 
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,12 +32,12 @@ use crate::memory::cache_usage::{Lookups, most_accessed};
 /// This node's part of a counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counted {
-    /// Later with each write.
+    /// Increases with each write.
     pub clock: i64,
-    /// What was counted.
+    /// The count.
     pub count: i64,
-    /// The write timestamp of the newest deletion that may cover it, microseconds; the least number
-    /// if there is none. It counts what is newer.
+    /// The write timestamp of the latest deletion that may cover it, microseconds; the minimum if
+    /// there is none. Only later increments count.
     pub deleted: i64,
 }
 
@@ -49,7 +49,7 @@ struct Key {
     column: ColumnId,
 }
 
-/// A key that is looked for.
+/// A key for look-ups.
 struct KeyRef<'a> {
     table: TableId,
     key: &'a DecoratedKey,
@@ -95,10 +95,10 @@ impl Weighter<Key, Slot> for ByteWeight {
     }
 }
 
-/// 32 KiB of them: two partitions share one with a probability of 1 in 4096.
+/// 32 KiB; two partitions share an epoch with a probability of 1 in 4096.
 const EPOCHS: usize = 4096;
 
-/// Counts of this node, bounded by bytes.
+/// The counts of this node, bounded by bytes.
 pub(crate) struct CounterCache {
     cache: Cache<Key, Slot, ByteWeight>,
     epochs: Box<[AtomicU64]>,
@@ -106,9 +106,9 @@ pub(crate) struct CounterCache {
 }
 
 impl CounterCache {
-    /// A cache of up to `capacity` bytes; 0 for none.
+    /// Returns a cache of up to `capacity` bytes; 0 disables it.
     pub fn new(capacity: u64) -> Self {
-        // The estimate only sizes the first tables.
+        // The estimate determines only the initial size of the tables.
         let items = (capacity / 256).clamp(16, 1 << 14) as usize;
         Self {
             cache: Cache::with_weighter(items, capacity, ByteWeight),
@@ -117,12 +117,12 @@ impl CounterCache {
         }
     }
 
-    /// Whether it may hold anything.
+    /// Whether the cache has a capacity.
     pub fn is_enabled(&self) -> bool {
         self.cache.capacity() > 0
     }
 
-    /// Whether there is room for little more.
+    /// Whether there is almost no space left.
     pub fn is_full(&self) -> bool {
         self.cache.weight() + 2 * ENTRY_BYTES > self.cache.capacity()
     }
@@ -131,18 +131,18 @@ impl CounterCache {
         &self.epochs[key.token().0.unsigned_abs() as usize % EPOCHS]
     }
 
-    /// Forgets everything.
+    /// Removes all entries.
     pub fn clear(&self) {
         self.cache.clear();
     }
 
-    /// Sets how many bytes it may hold, and forgets what is beyond.
+    /// Sets the capacity in bytes, and evicts what exceeds it.
     pub fn set_capacity(&self, capacity: u64) {
         self.cache.set_capacity(capacity);
     }
 
-    /// The rows of which it holds something, by table; of more than `most` counters those asked for
-    /// most often.
+    /// Returns the rows with cached counters, by table; those of the `most` most frequently
+    /// accessed counters if there are more.
     pub fn rows(&self, most: usize) -> Vec<(TableId, DecoratedKey, Clustering)> {
         let counters = most_accessed(&self.cache, most).into_iter();
         let rows: HashSet<_> = counters.map(|key| (key.table, key.key, key.clustering)).collect();
@@ -151,13 +151,13 @@ impl CounterCache {
         rows
     }
 
-    /// What it holds and how often it helped.
+    /// Returns the statistics of the cache.
     pub fn stats(&self) -> CacheStats {
         self.lookups.stats(&self.cache)
     }
 }
 
-/// The counter cache, for a write of one partition, whose lock the writer holds.
+/// The counter cache for a write of one partition, whose lock the writer holds.
 pub struct PartitionCounters<'a> {
     cache: &'a CounterCache,
     table: TableId,
@@ -167,7 +167,7 @@ pub struct PartitionCounters<'a> {
 }
 
 impl<'a> PartitionCounters<'a> {
-    /// Before the partition is read: `contents` are those of the table's view.
+    /// Called before the partition is read; `contents` are those of the table's view.
     pub(crate) fn new(cache: &'a CounterCache, table: TableId, key: &'a DecoratedKey, contents: u64) -> Self {
         Self { cache, table, key, contents, epoch: cache.epoch(key).load(Ordering::Acquire) }
     }
@@ -179,8 +179,8 @@ impl<'a> PartitionCounters<'a> {
         KeyRef { table: self.table, key: self.key, clustering, column }
     }
 
-    /// What this node has in a counter, for an increment with this write timestamp; static counters
-    /// are at the empty clustering.
+    /// Returns this node's count of a counter, for an increment with this write timestamp; static
+    /// counters have the empty clustering.
     pub fn get(&self, clustering: &Clustering, column: ColumnId, timestamp: i64) -> Option<Counted> {
         let slot = self.cache.cache.get(&self.key_ref(clustering, column));
         let found = slot
@@ -191,7 +191,7 @@ impl<'a> PartitionCounters<'a> {
         found
     }
 
-    /// Notes what was written, or read.
+    /// Records a count that was written or read.
     pub fn put(&self, clustering: &Clustering, column: ColumnId, counted: Counted) {
         let slot = Slot { counted, contents: self.contents, epoch: self.epoch };
         // Copies: the key may share a buffer much larger than itself.
@@ -205,8 +205,8 @@ impl<'a> PartitionCounters<'a> {
         self.cache.cache.insert(key, slot);
     }
 
-    /// Forgets everything of the partition: it was deleted in part, or a write failed that may
-    /// count all the same.
+    /// Invalidates all entries of the partition: it was partly deleted, or a write failed that may
+    /// still take effect.
     pub fn forget(&self) {
         self.cache.epoch(self.key).fetch_add(1, Ordering::AcqRel);
     }

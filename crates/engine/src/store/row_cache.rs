@@ -1,24 +1,24 @@
-//! The row cache: partitions, or the first rows of them, as they are after merging, ready to be
-//! sent.
+//! The row cache: merged partitions, or their first rows.
 //!
-//! An entry holds what a read of the whole partition would give, in the structure that memtables
-//! have: a read takes a snapshot of it in constant time. A write is applied to the entry as it is
-//! to the memtable. What makes it answer as a read without it would:
+//! An entry holds the result of a read of the whole partition, in the structure of memtables: a
+//! reader takes a snapshot of it in constant time. Writes are applied to the entry as to the
+//! memtable. These rules make the entry equivalent to a read without it:
 //!
-//! 1. A reader that misses puts an entry in its place first, *loading*, and takes the view that it
-//!    reads from after that.
+//! 1. A reader that misses first inserts an entry in state *loading*, and then takes the view that
+//!    it reads from.
 //! 2. A writer changes the memtable and the entry under one lock, that of the memtable's shard. If
-//!    the entry is loading, the change is noted there: the reader may have read before it. Applying
-//!    it twice changes nothing.
-//! 3. The reader publishes what it read with what was noted, for the view that it read from. An
-//!    entry is good for views with the same [`contents`](crate::store::table::View::contents):
-//!    flushes and compactions keep that, all other changes of SSTables or of the schema do not.
-//! 4. A compaction may purge tombstones, so that an older write that comes later counts. An entry
-//!    with deletions is good only for the [`purges`](crate::store::table::View::purges) that it was
-//!    read at.
+//!    the entry is loading, the change is recorded in it: the reader may have read before the
+//!    change. Applying it twice has no further effect.
+//! 3. The reader publishes what it read, merged with the recorded changes, for the view that it
+//!    read from. An entry is valid for views with the same
+//!    [`contents`](crate::store::table::View::contents): flushes and compactions preserve that, all
+//!    other changes of SSTables or of the schema do not.
+//! 4. A compaction may purge tombstones, so that an older write that arrives later becomes visible.
+//!    An entry with deletions is valid only for the [`purges`](crate::store::table::View::purges)
+//!    of its view.
 //!
-//! Lock order: memtable shard, a shard of the cache for the length of a look-up, entry. No entry is
-//! locked under a lock of the cache.
+//! Lock order: memtable shard, a shard of the cache for the duration of a look-up, entry. No entry
+//! is locked while a lock of the cache is held.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub(crate) struct Key {
     pub key: DecoratedKey,
 }
 
-/// An entry, and the bytes that it was last found to hold.
+/// An entry, and its weight in bytes at the last weighing.
 #[derive(Clone)]
 struct Slot {
     entry: Arc<Entry>,
@@ -59,8 +59,8 @@ impl Weighter<Key, Slot> for ByteWeight {
     }
 }
 
-/// What evictions leave to be dropped once the cache's lock is released: a partition may have many
-/// rows.
+/// Collects evicted entries, which are dropped after the cache's lock is released: a partition may
+/// have many rows.
 #[derive(Clone)]
 struct DropLater;
 
@@ -75,33 +75,33 @@ impl Lifecycle<Key, Slot> for DropLater {
 /// Key, slot, the cache's links, count and hash slot; the entry with its counts.
 const ENTRY_BYTES: u64 = (size_of::<Key>() + size_of::<Slot>() + 32 + size_of::<Entry>() + 16) as u64;
 
-/// Updates noted for an entry that is loading. More come only if reading the partition takes long;
-/// then it is read again.
+/// The maximum number of updates recorded in a loading entry. More arrive only if reading the
+/// partition takes long; the entry is then discarded.
 const PENDING_MAX: usize = 64;
 
 pub(crate) struct Entry(RwLock<State>);
 
 enum State {
-    /// Being read. What was written since that began.
+    /// The partition is being read. Contains the updates since the read began.
     Loading(Vec<PartitionUpdate>),
     Ready(Cached),
-    /// It takes too much of the cache, for views of these contents.
+    /// The partition is too large for the cache, for views with these contents.
     TooLarge {
         contents: u64,
     },
-    /// Not to be used any more.
+    /// The entry was discarded.
     Gone,
 }
 
-/// What an entry knows of its partition.
+/// A cached partition.
 struct Cached {
     partition: Partition,
-    /// Whether there is such a partition at all.
+    /// Whether the partition exists.
     exists: bool,
     reach: Reach,
-    /// The rows it should have; some more may be known for a while.
+    /// The number of rows to cache; the entry may have more temporarily.
     rows_max: usize,
-    /// Something in it is or was deleted, or expires.
+    /// Whether it contains or contained deletions or expiring data.
     has_deletions: bool,
     /// Heap bytes of the partition.
     bytes: usize,
@@ -109,45 +109,45 @@ struct Cached {
     purges: u64,
 }
 
-/// How far into the partition rows are known.
+/// The extent of the cached rows.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Reach {
-    /// To its end.
+    /// The whole partition.
     All,
-    /// Up to the row with this clustering, which is included.
+    /// Up to and including the row with this clustering.
     UpTo(Clustering),
 }
 
-/// What a look-up found.
+/// The result of a look-up.
 pub(crate) enum Found {
-    /// The partition as it is now; `None` if there is none.
+    /// The current partition; `None` if it does not exist.
     Hit(Option<Partition>),
-    /// Nothing that can answer, and no room for what could.
+    /// There is an entry, which cannot answer the read and cannot be replaced now.
     Unusable,
-    /// Nothing. What is read may be [published](Loading::publish), after
+    /// There is no entry. The result of a read can be [published](Loading::publish) after
     /// [`begin`](RowCache::begin).
     Nothing,
 }
 
-/// A place in the cache that is reserved for the thread that reads the partition.
+/// The entry of a partition that a thread is reading.
 pub(crate) struct Loading {
     cache: Arc<RowCache>,
     key: Key,
     entry: Arc<Entry>,
 }
 
-/// Partitions in memory, bounded by bytes.
+/// Cached partitions, bounded by bytes.
 pub(crate) struct RowCache {
     cache: Cache<Key, Slot, ByteWeight, DefaultHashBuilder, DropLater>,
-    /// Held while the capacity is set.
+    /// Locked while the capacity is set.
     resizing: Mutex<()>,
     lookups: Lookups,
 }
 
 impl RowCache {
-    /// A cache of up to `capacity` bytes; 0 for none.
+    /// Returns a cache of up to `capacity` bytes; 0 disables it.
     pub fn new(capacity: u64) -> Arc<Self> {
-        // The estimate only sizes the first tables.
+        // The estimate determines only the initial size of the tables.
         let items = (capacity / 1024).clamp(16, 1 << 14) as usize;
         let hasher = DefaultHashBuilder::default();
         Arc::new(Self {
@@ -157,26 +157,26 @@ impl RowCache {
         })
     }
 
-    /// Whether it may hold anything.
+    /// Whether the cache has a capacity.
     pub fn is_enabled(&self) -> bool {
         self.cache.capacity() > 0
     }
 
-    /// Whether it takes partitions of the table, as `caching` says. It does not take counters: they
-    /// are changed by reading and writing, which gains nothing.
+    /// Whether partitions of the table are cached according to `caching`. Counters are never
+    /// cached: each increment reads and writes, so caching gains nothing.
     pub fn takes(&self, table: &TableMetadata) -> bool {
         table.params.caching.rows_per_partition != RowsPerPartition::None && !table.is_counter
     }
 
-    /// Looks for a partition under `selection`, of which the reader wants no more than `wanted`
-    /// live rows if that is said.
+    /// Looks up a partition under `selection`, of which the reader needs at most `wanted` live rows
+    /// if that is known.
     pub fn find(&self, view: &View, key: &DecoratedKey, selection: &Selection, wanted: Option<u32>) -> Found {
         let found = self.look(view, key, selection, wanted);
         self.lookups.record(matches!(found, Found::Hit(_)));
         found
     }
 
-    /// [`Self::find`] without counting.
+    /// [`Self::find`] without recording a hit or miss.
     pub fn look(&self, view: &View, key: &DecoratedKey, selection: &Selection, wanted: Option<u32>) -> Found {
         let key = Key { table: view.table.id, key: key.clone() };
         let Some(slot) = self.cache.get(&key) else { return Found::Nothing };
@@ -198,7 +198,7 @@ impl RowCache {
         Found::Nothing
     }
 
-    /// Takes the place of a partition; `None` if there is something by now.
+    /// Inserts a loading entry for a partition; `None` if there is an entry already.
     pub fn begin(self: &Arc<Self>, table: TableId, key: &DecoratedKey) -> Option<Loading> {
         // A copy: the key may share a buffer much larger than itself.
         let bytes = bytes::Bytes::copy_from_slice(key.key());
@@ -206,7 +206,7 @@ impl RowCache {
         let entry = Arc::new(Entry(RwLock::new(State::Loading(Vec::new()))));
         match self.cache.entry(&key, None, |_, _| EntryAction::Retain(())) {
             EntryResult::Vacant(guard) => {
-                // Without its place in the cache the entry would miss writes.
+                // An entry that is not in the cache would miss writes.
                 guard.insert(Slot { entry: entry.clone(), bytes: 0 }).ok()?;
                 Some(Loading { cache: self.clone(), key, entry })
             }
@@ -214,8 +214,8 @@ impl RowCache {
         }
     }
 
-    /// Applies updates to what is held of their partition. Called with the lock held under which
-    /// they are applied to the memtable.
+    /// Applies updates to the entry of their partition. The caller holds the lock under which they
+    /// are applied to the memtable.
     pub fn apply<'a>(
         &self,
         table: TableId,
@@ -236,26 +236,26 @@ impl RowCache {
         let State::Ready(cached) = &*state else { return };
         let bytes = cached.bytes as u64;
         drop(state);
-        // Each weighing takes the lock of a shard; small changes wait for the next one.
+        // Each weighing takes the lock of a shard; small changes are included in the next one.
         if bytes.abs_diff(slot.bytes) > slot.bytes / 16 {
             self.weigh(&key, &slot.entry, bytes);
         }
     }
 
-    /// Notes how many bytes the entry holds, if it is still in its place.
+    /// Updates the weight of the entry, if it is still in the cache.
     fn weigh(&self, key: &Key, entry: &Arc<Entry>, bytes: u64) {
         self.change(key, entry, |slot| {
             slot.bytes = bytes;
             EntryAction::Retain(())
         });
-        // Entries are pushed out when others come. When these grow instead, that is made up for.
+        // Inserts evict entries, but growing entries do not. Setting the capacity does.
         if self.cache.weight() > self.cache.capacity() {
             let _alone = self.resizing.lock();
             self.cache.set_capacity(self.cache.capacity());
         }
     }
 
-    /// Takes the entry out of its place, if it is there.
+    /// Removes the entry from the cache, if it is still there.
     fn remove(&self, key: &Key, entry: &Arc<Entry>) {
         self.change(key, entry, |_| EntryAction::Remove);
     }
@@ -264,28 +264,28 @@ impl RowCache {
         let result = self.cache.entry(key, None, |_, slot| {
             if Arc::ptr_eq(&slot.entry, entry) { change(slot) } else { EntryAction::Retain(()) }
         });
-        // Dropping the guard of an empty place leaves it empty.
+        // Dropping the guard of a vacant entry inserts nothing.
         drop(result);
     }
 
-    /// Forgets a table's partitions.
+    /// Removes a table's partitions.
     pub fn forget(&self, table: TableId) {
         self.cache.retain(|key, _| key.table != table);
     }
 
-    /// Forgets everything.
+    /// Removes all partitions.
     pub fn clear(&self) {
         self.cache.clear();
     }
 
-    /// Sets how many bytes it may hold, and forgets what is beyond.
+    /// Sets the capacity in bytes, and evicts what exceeds it.
     pub fn set_capacity(&self, capacity: u64) {
         let _alone = self.resizing.lock();
         self.cache.set_capacity(capacity);
     }
 
-    /// The partitions that it holds, by table and token; of more than `most` those asked for most
-    /// often.
+    /// Returns the cached partitions, by table and token; the `most` most frequently accessed ones
+    /// if there are more.
     pub fn keys(&self, most: usize) -> Vec<(TableId, DecoratedKey)> {
         let keys = most_accessed(&self.cache, most).into_iter();
         let mut keys: Vec<_> = keys.map(|key| (key.table, key.key)).collect();
@@ -293,21 +293,21 @@ impl RowCache {
         keys
     }
 
-    /// Whether there is room for little more.
+    /// Whether there is almost no space left.
     pub fn is_full(&self) -> bool {
         self.cache.weight() + 2 * ENTRY_BYTES > self.cache.capacity()
     }
 
-    /// What it holds and how often it helped.
+    /// Returns the statistics of the cache.
     pub fn stats(&self) -> CacheStats {
         self.lookups.stats(&self.cache)
     }
 }
 
 impl Loading {
-    /// Reads the partition from `stream`, which must be of the view that was taken after the place
-    /// was, under no selection; keeps of it what `rows` says, and no more than a share of the
-    /// cache.
+    /// Reads the partition from `stream` and publishes it. The stream must be of `view`, which was
+    /// taken after [`begin`](RowCache::begin), without a selection. Caches the rows selected by
+    /// `rows`, and at most a share of the cache.
     pub fn publish(
         self,
         stream: &mut dyn PartitionStream,
@@ -315,8 +315,7 @@ impl Loading {
         rows: RowsPerPartition,
         now: u32,
     ) -> Result<()> {
-        /// A partition that takes more than this share of a shard of the cache would push out too
-        /// many others.
+        /// Larger partitions than this fraction of a shard would evict too many others.
         const SHARE: u64 = 4;
         let bytes_max = self.cache.cache.shard_capacity() / SHARE;
         let Some(mut cached) = Cached::read(stream, &self.key.key, view, rows, now, bytes_max)? else {
@@ -337,7 +336,7 @@ impl Loading {
 }
 
 impl Drop for Loading {
-    /// What was not published leaves its place.
+    /// Removes an entry that was not published.
     fn drop(&mut self) {
         let mut state = self.entry.0.write();
         if matches!(*state, State::Loading(_) | State::Gone) {
@@ -349,8 +348,7 @@ impl Drop for Loading {
 }
 
 impl Cached {
-    /// Takes a partition from a stream, or as much of its head as is wanted. `None` if that is more
-    /// than `bytes_max`.
+    /// Reads a partition from a stream, or its first rows. `None` if it exceeds `bytes_max`.
     fn read(
         stream: &mut dyn PartitionStream,
         key: &DecoratedKey,
@@ -401,7 +399,7 @@ impl Cached {
                     return Ok(None);
                 }
             }
-            // Cut off: what is open there goes on beyond what is known.
+            // A range deletion that is open after the last cached row is closed there.
             if let (Some((start, deletion)), Reach::UpTo(last)) = (opened, &reach) {
                 let tombstone = RangeTombstone { start, end: Bound::after(last.clone()), deletion };
                 update.range_tombstones.add(tombstone, &table.comparator);
@@ -421,7 +419,7 @@ impl Cached {
         }))
     }
 
-    /// Whether it is what a read from `view` would give.
+    /// Whether it equals the result of a read from `view`.
     fn is_good_for(&self, view: &View) -> bool {
         self.contents == view.contents && (self.purges == view.purges || !self.has_deletions)
     }
@@ -449,8 +447,7 @@ impl Cached {
         }
     }
 
-    /// Forgets rows beyond as many as there should be: new ones come at the head of a partition as
-    /// well.
+    /// Removes rows beyond `rows_max`, because new ones are also inserted before them.
     fn cut(&mut self, table: &TableMetadata) {
         let mut kept = PartitionUpdate::new(DecoratedKey::new(bytes::Bytes::new()));
         kept.deletion = self.partition.deletion();
@@ -482,8 +479,7 @@ fn has_deletions(update: &PartitionUpdate) -> bool {
 }
 
 impl Reach {
-    /// Whether what is known of `partition` holds all rows of the selection, or all that are wanted
-    /// of it.
+    /// Whether the cached rows contain all rows of the selection, or the `wanted` ones.
     fn answers(
         &self,
         partition: &Partition,
@@ -498,7 +494,7 @@ impl Reach {
             return true;
         }
         let Some(wanted) = wanted else { return false };
-        // Rows that are there at any time: when the reader's "now" is, only the reader knows.
+        // Only rows that never expire count, since the reader's time is not known here.
         selection.slices.is_all()
             && !selection.reversed
             && partition.lasting_rows(wanted as usize) >= wanted as usize

@@ -1,47 +1,48 @@
-//! Leveled compaction: in each level but L0 SSTables share no tokens, and each level is
-//! `fanout_size` times as large as the one above it. A read meets one SSTable a level, and those of
-//! L0.
+//! Leveled compaction: in each level except L0, SSTables share no tokens, and each level is
+//! `fanout_size` times as large as the previous one. A read opens one SSTable of each level, and
+//! those of L0.
 //!
-//! Pure functions from what is known of the SSTables to those to compact next. The rules are
-//! Cassandra's, but for the choice of the SSTable in the first, for outputs that end where SSTables
-//! of the level after theirs do, and for lone ones of L0: these are RocksDB's
-//! (`kMinOverlappingRatio`, how it cuts files, `level0_file_num_compaction_trigger`), and write
-//! less:
+//! Pure functions from the properties of the SSTables to the next compaction. The rules are
+//! Cassandra's except for the choice of the SSTable in rule 1, for outputs that end where SSTables
+//! of the next level end, and for single SSTables of L0. These are RocksDB's
+//! (`kMinOverlappingRatio`, file cutting, `level0_file_num_compaction_trigger`), and reduce write
+//! amplification:
 //!
-//! 1. From the highest level down, a level that has more than it may gives one SSTable to the next
-//!    one: that which has the fewest bytes of the next level rewritten for each of its bytes,
-//!    together with those that it shares tokens with there. If L0 holds more than 32 SSTables,
-//!    these are compacted among themselves first, size-tiered.
-//! 2. A level above it that has not been compacted for 25 rounds gives along an SSTable that lies
-//!    within the tokens of the task.
-//! 3. If no level has too much, L0 is compacted: the oldest and those that it shares tokens with.
-//!    More than one output's worth goes to L1 with the SSTables there; less stays in L0, and so
-//!    does a lone SSTable that is no larger than L0 may be.
-//! 4. If there is nothing at all, an SSTable is compacted alone for its tombstones.
+//! 1. From the highest level down, a level above its capacity compacts one SSTable into the next
+//!    level: the one with the fewest overlapping bytes of the next level for each of its bytes,
+//!    together with those that it shares tokens with. If L0 has more than 32 SSTables, these are
+//!    compacted among themselves first, size-tiered.
+//! 2. A higher level that has not been compacted for 25 rounds contributes an SSTable whose tokens
+//!    are within those of the task.
+//! 3. If no level is above its capacity, L0 is compacted: the oldest SSTable and those that it
+//!    shares tokens with. If they exceed the size of one output, they are merged into L1 with the
+//!    overlapping SSTables there. Otherwise the output stays in L0. A single SSTable within the
+//!    capacity of L0 is not compacted.
+//! 4. If none of these applies, an SSTable is compacted alone for its tombstones.
 
 use super::options::{CompactionOptions, LeveledOptions, MAX_LEVELS};
 use super::size_tiered;
 use super::tree::{Candidate, Cut, Outcome, Task, Tree};
 
-/// More SSTables than this in L0 are compacted among themselves.
+/// With more SSTables in L0, these are compacted among themselves.
 const L0_BEHIND: usize = 32;
-/// Rounds after which a level that took no part is starving.
+/// The number of rounds without compaction after which a level is starving.
 const STARVING_ROUNDS: u32 = 25;
-/// A level may be fuller than its capacity by a thousandth.
+/// A level may exceed its capacity by a thousandth.
 const SLACK: f64 = 1.001;
 
-/// What leveled compaction remembers of a table.
+/// The state of a table's leveled compaction between tasks.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LeveledState {
-    /// The first token of the last SSTable that was made from a compaction of each level.
+    /// The first token of the last output of a compaction of each level.
     last_compacted: [Option<i64>; MAX_LEVELS],
-    /// Rounds since each level got something.
+    /// Rounds since each level received an SSTable.
     idle: [u32; MAX_LEVELS],
 }
 
 impl LeveledState {
-    /// After a compaction whose inputs' least level was `level`: the greatest first token of its
-    /// outputs.
+    /// Records a compaction whose inputs' lowest level was `level`; `greatest_first` is the
+    /// greatest first token of its outputs.
     pub fn compacted(&mut self, level: usize, greatest_first: i64) {
         if let Some(last) = self.last_compacted.get_mut(level) {
             *last = Some(greatest_first);
@@ -49,7 +50,7 @@ impl LeveledState {
     }
 }
 
-/// Bytes that a level may hold.
+/// Returns the capacity of a level in bytes.
 pub fn capacity(level: usize, options: &LeveledOptions) -> u64 {
     match level {
         0 => options.sstable_size.saturating_mul(4),
@@ -57,7 +58,7 @@ pub fn capacity(level: usize, options: &LeveledOptions) -> u64 {
     }
 }
 
-/// The compaction to do next, if there is one.
+/// Returns the next compaction, if there is one.
 pub fn next(
     tree: &Tree,
     options: &CompactionOptions,
@@ -69,7 +70,7 @@ pub fn next(
     for level in (1..MAX_LEVELS).rev() {
         let idle = levels[level].iter().copied().filter(|i| !tree.sstables[*i].compacting);
         let score = tree.bytes(idle) as f64 / capacity(level, own) as f64;
-        // The highest level has nowhere to go.
+        // The highest level has no next one.
         if score <= SLACK || level == MAX_LEVELS - 1 {
             continue;
         }
@@ -101,9 +102,10 @@ fn task(tree: &Tree, levels: &[Vec<usize>], inputs: Vec<usize>, level: usize, ow
     Task { inputs, outcome, for_tombstones: false }
 }
 
-/// Where outputs of a level end: at their size, or sooner where SSTables of the next level end. One
-/// that lies over six of these and a part of a seventh, when its turn comes, has seven rewritten;
-/// one that ends with the sixth has six. Nothing lies below those of L0 in this sense.
+/// Returns where outputs of a level end: at their size, or earlier where SSTables of the next level
+/// end. An output that overlaps six SSTables of the next level and part of a seventh would later
+/// rewrite seven; one that ends with the sixth rewrites six. Outputs in L0 overlap no next level in
+/// this sense.
 fn cut(tree: &Tree, levels: &[Vec<usize>], inputs: &[usize], level: usize, own: &LeveledOptions) -> Cut {
     let next = levels.get(level + 1).filter(|_| level > 0).map_or(&[][..], Vec::as_slice);
     let span = tree.span(inputs.iter().copied()).unwrap_or((0, 0));
@@ -125,15 +127,15 @@ fn l0_behind(
     (!bucket.is_empty()).then(|| Task::merge(bucket))
 }
 
-/// An SSTable of the level with those of the next one that it shares tokens with: of all that are
-/// free, the one that has these rewrite the fewest bytes for each of its bytes. Of equals, the
-/// first after the one that was compacted last.
+/// Returns an SSTable of the level with the overlapping ones of the next level: of all available
+/// candidates, the one with the fewest overlapping bytes for each of its bytes. Among equals, the
+/// first after the last compacted one.
 fn from_level(tree: &Tree, levels: &[Vec<usize>], level: usize, state: &LeveledState) -> Vec<usize> {
-    // `levels` are in order of tokens, and within one no SSTables meet.
+    // `levels` are sorted by token, and SSTables of one level do not overlap.
     let own = &levels[level];
     let next = &levels[level + 1];
     let last = state.last_compacted[level].or_else(|| {
-        // After a start: what was made last in the next level came from here.
+        // After a start: the latest output in the next level came from here.
         let newest = next.iter().max_by_key(|i| tree.sstables[**i].created);
         newest.map(|i| tree.sstables[*i].first)
     });
@@ -193,7 +195,7 @@ fn from_l0(
     }
     chosen.sort_unstable();
     chosen.dedup();
-    // One alone would have all of L1 rewritten for itself: it waits for a second one.
+    // A single SSTable would rewrite all of L1: it waits for a second one.
     if chosen.len() == 1 && tree.bytes(chosen.iter().copied()) <= capacity(0, own) {
         return Vec::new();
     }
@@ -239,7 +241,7 @@ fn add_starving(
     if state.idle[highest] <= STARVING_ROUNDS {
         return;
     }
-    // Within a single token nothing of a level above fits.
+    // No SSTable of a higher level is within a single token.
     let Some((first, last)) = tree.span(inputs.iter().copied()).filter(|span| span.0 < span.1) else {
         return;
     };
@@ -273,7 +275,8 @@ fn for_tombstones(
     None
 }
 
-/// A merge of these as a command asks for it: several become one of L0, one stays in its level.
+/// Returns the merge of these SSTables on command: the output of several is in L0, a single one
+/// stays in its level.
 pub fn merge(tree: &Tree, inputs: Vec<usize>, own: &LeveledOptions) -> Task {
     let levels = tree.levels();
     match inputs[..] {
@@ -286,7 +289,7 @@ pub fn merge(tree: &Tree, inputs: Vec<usize>, own: &LeveledOptions) -> Task {
     }
 }
 
-/// A compaction of everything, which fills L1, then L2, and so on.
+/// Returns a compaction of all SSTables, which fills L1, then L2, and so on.
 pub fn major(tree: &Tree, own: &LeveledOptions) -> Vec<Task> {
     let inputs: Vec<usize> = tree.free().collect();
     let cut = Cut::IntoLevels { size: own.sstable_size, fanout: own.fanout_size };
@@ -294,7 +297,7 @@ pub fn major(tree: &Tree, own: &LeveledOptions) -> Vec<Task> {
     if inputs.is_empty() { Vec::new() } else { vec![Task { inputs, outcome, for_tombstones: false }] }
 }
 
-/// How many compactions are still to be done, about.
+/// Returns the approximate number of pending compactions.
 pub fn pending(tree: &Tree, options: &CompactionOptions, own: &LeveledOptions) -> usize {
     let levels = tree.levels();
     let mut tasks = 0;
@@ -308,7 +311,7 @@ pub fn pending(tree: &Tree, options: &CompactionOptions, own: &LeveledOptions) -
     tasks as usize
 }
 
-/// How many SSTables reads could be spared if compaction had caught up.
+/// Returns the number of SSTables that reads would be spared if compaction had caught up.
 pub fn debt(tree: &Tree) -> usize {
     tree.levels()[0].len()
 }
@@ -333,20 +336,20 @@ mod tests {
     fn pictures_of_l0() {
         for (text, expected) in [
             ("L0: a=60", "nothing"),
-            // One alone waits for another, unless it is more than L0 may hold.
+            // A single SSTable waits for another, unless it exceeds the capacity of L0.
             ("L0: a=400\nL1: c=100[30-40]", "nothing"),
             ("L0: a=401\nL1: c=100[30-40]", "a c -> L1 at 100"),
             ("L0: a=400[0-9] b=1[50-60]\nL1: c=100[30-40]", "a b c -> L1 at 100"),
-            // Less than an output stays where it is.
+            // Less than an output stays in L0.
             ("L0: a=40 b=40", "a b -> L0 at 100"),
             ("L0: a=60 b=60", "a b -> L1 at 100"),
-            // With what L1 has there.
+            // With the overlapping SSTables of L1.
             ("L0: a=60[0-50] b=60[10-60]\nL1: c=100[0-20] d=100[21-60] e=100[61-99]", "a b c d -> L1 at 100"),
-            // Apart, they are compacted together all the same.
+            // SSTables without common tokens are compacted together, too.
             ("L0: a=60[0-9] b=60[50-60]\nL1: c=100[30-40]", "a b c -> L1 at 100"),
-            // One that L1 needs is busy.
+            // An SSTable of L1 that is needed is being compacted.
             ("L0: a=60[0-50] b=60[10-60]\nL1: c=100[0-20]* d=100[21-60]", "nothing"),
-            // Those that meet what is being compacted wait.
+            // SSTables that overlap a running compaction wait.
             ("L0: a=60[0-10] b=60[0-10]* c=60[20-30] d=60[20-30]", "c d -> L1 at 100"),
             ("L0: a=60 b=60 c=60?", "a b -> L1 at 100"),
         ] {
@@ -362,7 +365,7 @@ mod tests {
                 "L0: a=60 b=60\nL1: c=100[0-50]\nL2: d=100[0-20] e=100[21-60] f=100[80-99]",
                 "a b c -> L1 at 100/20/60",
             ),
-            // What is written to L2 looks at L3, within the tokens of the task.
+            // Outputs in L2 are cut by L3, within the tokens of the task.
             (
                 &*format!("L1:{l1}\nL2: b=100[0-15]\nL3: c=100[2-3] d=100[4-7] e=100[8-90]"),
                 "a02 -> L2 at 100",
@@ -390,7 +393,7 @@ mod tests {
         let text = format!("L0:{l0}\nL1:{l1}");
         let answer = chosen(&text);
         assert!(answer.starts_with("z00 z01") && answer.ends_with(" -> L0"), "{answer}");
-        // With 32 it is the level's turn.
+        // With 32 SSTables, the level is compacted.
         let text = text.replace(" z32=100@32", "");
         assert_eq!(chosen(&text), "y00 -> L2 at 100");
     }
@@ -400,14 +403,13 @@ mod tests {
         let l1: String = (0..10).map(|n| format!(" a{n}=100[{}-{}]", n * 10, n * 10 + 9)).collect();
         let l2 = "b=900[0-89] c=200[90-94] d=100[95-99] e=90[100-104] f=90[105-109]";
         for (last, l2, expected) in [
-            // For each of its bytes: 180 for 100 are fewer than 300 for 100, and 180 for 50 are
-            // more.
+            // For each byte: 180 for 100 are fewer than 300 for 100, and 180 for 50 are more.
             ("z=100[100-109]", l2, "e f z -> L2 at 100"),
             ("z=50[100-109] y=50[110-119]", &format!("{l2} g=190[110-119]"), "a9 c d -> L2 at 100"),
-            // One that it meets is busy, or it is itself.
+            // An overlapping SSTable is being compacted, or the SSTable itself is.
             ("z=100[100-109]", &l2.replace("[100-104]", "[100-104]*"), "a9 c d -> L2 at 100"),
             ("z=100[100-109]* y=100[110-119]", &format!("{l2} g=990[110-119]"), "a9 c d -> L2 at 100"),
-            // It meets none.
+            // No overlapping SSTables.
             ("z=100[110-119]", l2, "z -> L2 at 100"),
         ] {
             assert_eq!(chosen(&format!("L1:{l1} {last}\nL2: {l2}")), expected, "{last} {l2}");
@@ -427,13 +429,13 @@ mod tests {
         assert_eq!(answer(&tree, &mut state), "a00 b00 -> L2 at 100");
         state.compacted(1, 0);
         assert_eq!(answer(&tree, &mut state), "a01 b01 -> L2 at 100");
-        // Around: after the last one the first.
+        // After the last SSTable, the first is next.
         state.compacted(1, 100);
         assert_eq!(answer(&tree, &mut state), "a00 b00 -> L2 at 100");
-        // One that is needed is busy: the next one.
+        // A needed SSTable is being compacted: the next one is chosen.
         tree.sstables[11].compacting = true;
         assert_eq!(answer(&tree, &mut state), "a01 b01 -> L2 at 100");
-        // After a start, the one after what the next level got last.
+        // After a start, the one after the latest output in the next level.
         tree.sstables[13].created = 7;
         assert_eq!(answer(&tree, &mut LeveledState::default()), "a03 b03 -> L2 at 100");
     }
@@ -453,7 +455,7 @@ mod tests {
         let l1: String = (0..20).map(|n| format!(" a{n:02}=100[{}-{}]", n * 10, n * 10 + 9)).collect();
         let l2 = |mib: u32| format!(" b0=9900[0-50] b1={mib}[51-99]");
         assert_eq!(chosen(&format!("L1:{l1}\nL2:{}", l2(111))), "b0 -> L3 at 100");
-        // Up to a thousandth more is no reason.
+        // Exceeding the capacity by up to a thousandth is tolerated.
         assert_eq!(chosen(&format!("L1:{l1}\nL2:{}", l2(109))), "a10 -> L2 at 100");
         let (_, own) = options();
         let capacities: Vec<_> = (0..4).map(|level| capacity(level, &own) >> 20).collect();

@@ -1,6 +1,6 @@
-//! The two background threads: one syncs when it is time, the other reserves the next segment
-//! before it is needed, and removes those that are not needed any more. They are two because a sync
-//! can take long, and appends would stand still if the next segment had to wait for it.
+//! The two background threads: one syncs, the other reserves the next segment ahead of time and
+//! removes segments that are no longer needed. They are separate because a sync can take long, and
+//! appends would stall if the next segment had to wait for it.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,14 +19,13 @@ pub(super) struct Background {
 }
 
 impl Background {
-    /// Starts the threads that the options ask for.
+    /// Starts the threads that the options require.
     pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
         let mut background = Self::default();
         if !shared.options.threads {
             return Ok(background);
         }
-        // A thread that panics ends the log by name: writers must not wait for a sync or a segment
-        // that never comes.
+        // A panic ends the log: writers must not wait for a sync or a segment that never completes.
         let start = |name: &'static str, run: fn(&Shared)| {
             let shared = shared.clone();
             let guarded = move || {
@@ -83,10 +82,10 @@ fn reserve_and_remove_segments(shared: &Shared) {
     }
 }
 
-/// Syncs start one interval apart, or right after the last one when that took longer, or when one
-/// is asked for.
+/// Syncs start one interval apart, or directly after the last one if that took longer, or on
+/// request.
 fn sync_when_due(shared: &Shared) {
-    // A year, when asked for longer: an instant that far away can still be computed.
+    // At most a year, so that the instant can be computed.
     let interval = shared.sync_interval().unwrap_or(Duration::MAX).min(Duration::from_secs(365 * 24 * 3600));
     let mut due = Instant::now() + interval;
     let mut state = shared.state.lock();

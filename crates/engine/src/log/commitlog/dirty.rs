@@ -1,9 +1,9 @@
-//! Which tables still need a segment.
+//! The tables that still need a segment.
 
 use hashbrown::HashMap;
 
-/// What one segment holds of each table, and how much of that is in SSTables by now. Offsets are
-/// those of positions: where records end.
+/// The records of each table in one segment, and the part of them that SSTables contain. Offsets
+/// are those of positions: ends of records.
 #[derive(Debug, Default)]
 pub(super) struct DirtyTables {
     tables: HashMap<u128, DirtyTable>,
@@ -11,15 +11,15 @@ pub(super) struct DirtyTables {
 
 #[derive(Debug)]
 struct DirtyTable {
-    /// Where its first and its last record end.
+    /// The ends of its first and its last record.
     first: u32,
     last: u32,
-    /// Flushed: disjoint stretches (from, upto], ascending, none touching the next.
+    /// Flushed ranges (from, upto], disjoint and ascending; adjacent ranges are joined.
     clean: Vec<(u32, u32)>,
 }
 
 impl DirtyTables {
-    /// A record of `table` ends at `offset`, behind all others.
+    /// Records that a record of `table` ends at `offset`, after all others.
     pub(super) fn mark_dirty(&mut self, table: u128, offset: u32) {
         self.tables.entry(table).and_modify(|dirty| dirty.last = offset).or_insert(DirtyTable {
             first: offset,
@@ -28,14 +28,14 @@ impl DirtyTables {
         });
     }
 
-    /// Records of `table` ending in (from, upto] are in SSTables.
+    /// Records that SSTables contain the records of `table` ending in (from, upto].
     pub(super) fn mark_clean(&mut self, table: u128, from: u32, upto: u32) {
         if let Some(dirty) = self.tables.get_mut(&table) {
             add(&mut dirty.clean, from, upto);
         }
     }
 
-    /// Nothing of the table is wanted any more: it has been dropped or truncated.
+    /// Removes a table that has been dropped or truncated.
     pub(super) fn forget(&mut self, table: u128) {
         self.tables.remove(&table);
     }
@@ -44,7 +44,7 @@ impl DirtyTables {
         self.tables.values().all(DirtyTable::is_clean)
     }
 
-    /// The tables that still need the segment.
+    /// Returns the tables that still need the segment.
     pub(super) fn dirty(&self) -> impl Iterator<Item = u128> {
         self.tables.iter().filter(|(_, dirty)| !dirty.is_clean()).map(|(table, _)| *table)
     }

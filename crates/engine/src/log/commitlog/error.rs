@@ -1,4 +1,4 @@
-//! What can go wrong with a commit log.
+//! Errors of the commit log.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,29 +7,30 @@ use std::sync::Arc;
 use super::replay::HandlerError;
 use super::{CommitLogOptions, Position};
 
-/// Why a record was not logged.
+/// The error of an append.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AppendError {
-    /// The record can never be logged with these options.
+    /// The record exceeds the maximum of these options.
     #[error(
         "write of {size} bytes with its index entries and view rows: expected at most {maximum} (the larger of half of \
          commitlog_segment_size and memtable_heap_space); divide it, or raise memtable_heap_space"
     )]
     TooLarge {
-        /// The record's bytes, framing included.
+        /// The record's bytes, including framing.
         size: u64,
-        /// The most there may be.
+        /// The maximum.
         maximum: u32,
     },
-    /// The record was not logged, nor will replay find it; the log itself is whole. With a source
-    /// of [`io::ErrorKind::StorageFull`], there was no space: try again when there is.
+    /// The record was not logged, and replay will not find it; the log itself is intact. If the
+    /// source is [`io::ErrorKind::StorageFull`], there was no space: the append can be retried when
+    /// there is.
     #[error("record refused by the commit log: {source}")]
     Refused {
-        /// What the file system said.
+        /// The error of the file system.
         source: Arc<io::Error>,
     },
-    /// The log has failed, now or earlier. Whether replay will find the record is unknown if it was
-    /// being written just then; all later ones are not logged.
+    /// The log has failed, now or earlier. A record that was being written may be found by replay;
+    /// all later ones are not logged.
     #[error("the commit log has failed and takes no more writes until it is opened again: {source}")]
     Failed {
         /// The first failure.
@@ -40,7 +41,7 @@ pub enum AppendError {
     Closed,
 }
 
-/// Why a commit log could not be opened.
+/// The error of opening a commit log.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The segment size is out of bounds.
@@ -50,7 +51,7 @@ pub enum OpenError {
         CommitLogOptions::SEGMENT_SIZE_MAX
     )]
     SegmentSize {
-        /// The size asked for.
+        /// The configured size.
         segment_size: u32,
     },
     /// The file system failed.
@@ -58,10 +59,10 @@ pub enum OpenError {
     Io {
         /// The log's directory.
         directory: PathBuf,
-        /// What failed, and where.
+        /// The failed operation, and its path.
         source: io::Error,
     },
-    /// A segment that another version of the log wrote.
+    /// A segment of another version of the log.
     #[error(
         "commit log segment {} has version {version}; this is version {}: \
          start the version that wrote it, drain it, and try again",
@@ -71,10 +72,10 @@ pub enum OpenError {
     UnknownVersion {
         /// The segment's file.
         file: PathBuf,
-        /// The version it names.
+        /// The version in its header.
         version: u64,
     },
-    /// A segment is damaged where no crash damages it.
+    /// A segment is damaged in a way that a crash does not explain.
     #[error(
         "commit log segment {} is damaged at offset {offset}: {damage}. Records that were acknowledged are affected. \
          Restore the file from a copy, or, giving up what is damaged, start with it skipped (`--skip-damaged-log`), which removes no files of tables",
@@ -83,19 +84,19 @@ pub enum OpenError {
     Corrupt {
         /// The segment's file.
         file: PathBuf,
-        /// Where the damage begins, bytes from the start of the file.
+        /// The start of the damage, in bytes from the start of the file.
         offset: u64,
-        /// What is wrong there.
+        /// The kind of damage.
         damage: String,
     },
-    /// The one who asked for the records could not take one.
+    /// The handler of the records returned an error.
     #[error("commit log record at {position} in {} could not be replayed: {source}", file.display())]
     Handler {
         /// The segment's file.
         file: PathBuf,
         /// The record.
         position: Position,
-        /// Its taker's error.
+        /// The handler's error.
         source: HandlerError,
     },
 }

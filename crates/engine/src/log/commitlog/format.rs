@@ -25,8 +25,8 @@ use crc32fast::Hasher;
 
 use super::{Position, TableVersion};
 
-/// Cassandra's own commit logs go by small numbers in the same kind of file name: this is none of
-/// them.
+/// Distinct from the versions of Cassandra's commit logs, which use small numbers in the same kind
+/// of file name.
 pub(super) const VERSION: u32 = 101;
 
 const MAGIC: [u8; 8] = *b"CASSTLOG";
@@ -48,12 +48,12 @@ const KIND_SYNC_MARK: u8 = 2;
 const KIND_DICTIONARY: u8 = 3;
 const KIND_ENTRY: u8 = 4;
 
-/// The name of a segment's file.
+/// Returns the name of a segment's file.
 pub(super) fn file_name(id: u64) -> String {
     format!("CommitLog-{VERSION}-{id}.log")
 }
 
-/// The version and id that a file's name claims; `None` for files that are no segments.
+/// Returns the version and id in a file's name; `None` for files that are not segments.
 pub(super) fn parse_file_name(name: &str) -> Option<(u64, u64)> {
     let (version, id) = name.strip_prefix("CommitLog-")?.strip_suffix(".log")?.split_once('-')?;
     Some((version.parse().ok()?, id.parse().ok()?))
@@ -81,7 +81,7 @@ impl Header {
         bytes
     }
 
-    /// The header at the start of a segment, or what is wrong with it.
+    /// Decodes the header at the start of a segment.
     pub(super) fn decode(segment: &[u8]) -> Result<Self, &'static str> {
         let mut bytes = Reader(segment.get(..HEADER_LEN as usize).ok_or("header cut short")?);
         let checked = crc32fast::hash(&segment[..HEADER_LEN as usize - 4]);
@@ -123,7 +123,7 @@ impl Encoder<'_> {
         });
     }
 
-    /// Returns the bytes it took, framing included.
+    /// Returns the appended bytes, including framing.
     pub(super) fn dictionary(
         &mut self,
         index: u16,
@@ -138,14 +138,14 @@ impl Encoder<'_> {
         })
     }
 
-    /// Returns the bytes it took, framing included.
+    /// Returns the appended bytes, including framing.
     pub(super) fn entry(
         &mut self,
         indexes: impl ExactSizeIterator<Item = u16>,
         content: impl FnOnce(&mut Vec<u8>),
     ) -> usize {
         self.record(KIND_ENTRY, |out| {
-            // The caller bounds the tables of a record by the size of an index.
+            // The caller limits the number of tables of a record.
             out.extend((indexes.len() as u16).to_be_bytes());
             for index in indexes {
                 out.extend(index.to_be_bytes());
@@ -160,8 +160,8 @@ impl Encoder<'_> {
         self.out.push(kind);
         content(self.out);
         let body = start + 8;
-        // A body beyond four gigabytes gets a wrong length here, and is refused for its size by the
-        // caller.
+        // A body of more than four gigabytes gets a wrong length here; the caller rejects it by its
+        // size.
         let length = (self.out.len() - body) as u32;
         let length_checksum = length_checksum(self.segment, self.base.wrapping_add(start as u32), length);
         self.out[start..start + 4].copy_from_slice(&length.to_be_bytes());
@@ -172,16 +172,17 @@ impl Encoder<'_> {
     }
 }
 
-/// An entry that is encoded before its place in the log is known.
+/// An entry that is encoded before its position in the log is known.
 pub(super) struct DetachedEntry {
-    /// As in the log, with zeros where its place matters: length, both checksums, and indexes.
+    /// As in the log, with zeros for the parts that depend on the position: length, both checksums,
+    /// and indexes.
     bytes: Vec<u8>,
     tables: usize,
     content: Hasher,
 }
 
 impl DetachedEntry {
-    /// Encodes an entry of so many tables. Its content is about `size_hint` bytes.
+    /// Encodes an entry of `tables` tables. Its content has about `size_hint` bytes.
     pub(super) fn encode(tables: usize, size_hint: usize, content: impl FnOnce(&mut Vec<u8>)) -> Self {
         let head = Self::head_len(tables);
         let mut bytes = Vec::with_capacity(head + size_hint + 4);
@@ -193,12 +194,13 @@ impl DetachedEntry {
         Self { bytes, tables, content: checksum }
     }
 
-    /// The bytes it takes, framing included.
+    /// Returns the number of bytes, including framing.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The bytes to write at `offset` of segment `segment`. There are as many indexes as tables.
+    /// Returns the bytes to write at `offset` of segment `segment`. `indexes` has one index for
+    /// each table.
     pub(super) fn place(mut self, segment: u64, offset: u32, indexes: &[u16]) -> Vec<u8> {
         debug_assert_eq!(self.tables, indexes.len());
         let length = (self.bytes.len() - FRAMING_LEN) as u32;
@@ -239,20 +241,20 @@ fn body_checksum(length_checksum: u32, body: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// What stands at an offset of a segment.
+/// The contents at an offset of a segment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found<'a> {
-    /// A record whose checksums hold, and the offset behind it.
+    /// A record whose checksums match, and the offset after it.
     Body(&'a [u8], usize),
-    /// The file ends here.
+    /// The end of the file.
     EndOfFile,
-    /// Zeros where a length would be: reserved and not written.
+    /// Zeros in place of a length: reserved and not written.
     Untouched,
-    /// Anything else, and why it is no record.
+    /// Anything else, with the reason why it is not a record.
     Damaged(&'static str),
 }
 
-/// Looks at `offset` of a segment's bytes.
+/// Reads the record at `offset` of a segment's bytes.
 pub(super) fn find(segment: u64, bytes: &[u8], offset: usize) -> Found<'_> {
     let Some(rest) = bytes.get(offset..) else { return Found::EndOfFile };
     if rest.is_empty() {
@@ -278,8 +280,8 @@ pub(super) fn find(segment: u64, bytes: &[u8], offset: usize) -> Found<'_> {
     let (Ok(offset), Ok(end)) = (u32::try_from(offset), usize::try_from(length)) else {
         return Found::Damaged("record beyond the largest segment");
     };
-    // Before the checksum, because it is cheaper: the search for the next record comes by here for
-    // every byte.
+    // Checked before the checksum, because it is cheaper: the search for the next record does this
+    // at every byte.
     let Some(body) = reader.0.get(..end) else {
         return Found::Damaged("record longer than the rest of the file, or its length is wrong");
     };
@@ -296,7 +298,7 @@ pub(super) fn find(segment: u64, bytes: &[u8], offset: usize) -> Found<'_> {
     Found::Body(body, offset as usize + end + FRAMING_LEN)
 }
 
-/// A record's body, understood.
+/// A decoded record body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Body<'a> {
     End,
@@ -316,7 +318,7 @@ impl Indexes<'_> {
 }
 
 impl<'a> Body<'a> {
-    /// Understands a body whose checksum held; `None` when it is no body that this version writes.
+    /// Decodes a body whose checksum matched; `None` if this version does not write such a body.
     pub(super) fn decode(body: &'a [u8]) -> Option<Self> {
         let mut reader = Reader(body);
         let [kind] = reader.take()?;
@@ -432,7 +434,7 @@ mod tests {
         let Found::Body(_, end) = find(9, &bytes, 100) else { panic!("a record") };
         assert_eq!(find(9, &bytes[..100], 100), Found::EndOfFile);
         for cut in 101..end {
-            // The first bytes of a length are zeros, as those never written are.
+            // The first bytes of a length are zeros, like bytes never written.
             let found = find(9, &bytes[..cut], 100);
             assert!(
                 matches!(found, Found::Damaged(_)) || (found == Found::Untouched && cut < 104),

@@ -1,4 +1,4 @@
-//! The commit log in use: appending, syncing, and letting segments go.
+//! An open commit log: appends, syncs, and removal of segments.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,35 +18,36 @@ use super::state::State;
 use super::{AppendError, CommitLogOptions, OpenError, Position, Record};
 use crate::metrics::Histogram;
 
-/// A commit log open for appending. See the [module's documentation](super) for what it guarantees.
+/// A commit log that is open for appending. See the [module's documentation](super) for its
+/// guarantees.
 ///
-/// Dropping it is like killing the process: everything acknowledged in its mode is there.
-/// [`close`](Self::close) does more.
+/// Dropping it is equivalent to killing the process: everything that its mode acknowledged
+/// survives. [`close`](Self::close) does more.
 pub struct CommitLog {
     shared: Arc<Shared>,
     /// Stopped and joined on drop.
     background: Background,
 }
 
-/// Numbers for people and metrics.
+/// Statistics of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommitLogStats {
-    /// Segments with records in them.
+    /// The number of segments with records.
     pub segments: usize,
-    /// Bytes they take on disk, reserved ones included.
+    /// Their bytes on disk, including reserved ones.
     pub total_size: u64,
-    /// Records end here, whether written yet or not.
+    /// The end of the last record, whether or not it has been written.
     pub end: Position,
     /// Records up to here are durable.
     pub synced: Position,
 }
 
 impl CommitLog {
-    /// Opens the log in `directory`, which is created when missing and belongs to this log alone:
-    /// the caller holds the lock that says so. Every record in it is handed to `replay` in the
-    /// order of appending, each segment's dictionaries before the entries that need them; then what
-    /// a crash has torn is cleared away, and segments without entries are removed. The tables of
-    /// replayed entries are dirty until [`mark_clean`](Self::mark_clean) says otherwise.
+    /// Opens the log in `directory`, which is created if missing. The caller must hold a lock that
+    /// makes it the only user of the directory. Every record is passed to `replay` in the order of
+    /// appending, in each segment after the dictionaries that it needs. Then torn tails are
+    /// cleared, and segments without entries are removed. The tables of replayed entries are dirty
+    /// until [`mark_clean`](Self::mark_clean).
     ///
     /// On error nothing has been changed, unless it is [`OpenError::Io`].
     pub fn open(
@@ -63,8 +64,8 @@ impl CommitLog {
         }
         let replayed = replay::replay(fs.as_ref(), directory, options.replay, replay)?;
         let millis = u64::try_from(clock.now_micros() / 1000).unwrap_or(0);
-        // Ids never repeat, though all segments may be gone by now: the clock, as in Cassandra, and
-        // what the caller knows.
+        // Ids must never repeat, although all segments may have been removed: the clock, as in
+        // Cassandra, and the ids known to the caller.
         let next_id = (replayed.last_id + 1).max(millis).max(options.first_segment_id);
         let state = State::new(replayed.segments, replayed.end, next_id);
         let shared = Arc::new(Shared {
@@ -87,22 +88,22 @@ impl CommitLog {
         Ok((CommitLog { shared, background }, replayed.summary))
     }
 
-    /// Logs a record and returns where it ends, once it is as durable as the sync mode guarantees.
+    /// Logs a record and returns its end, once it is as durable as the sync mode guarantees.
     pub fn append(&self, record: &dyn Record) -> Result<Position, AppendError> {
         self.shared.append(record)
     }
 
-    /// Logs a record that need not be safe by itself: it is as safe as a record behind it, once
-    /// that is acknowledged. Does not wait for the file. If there is no space to write it after
-    /// all, no caller could be notified, and the log ends as after any other failure.
+    /// Logs a record that is durable as soon as a later acknowledged record is. Does not wait for
+    /// the file. If there is no space to write it, no caller can be notified, so the log ends as
+    /// after any other failure.
     pub fn append_ahead(&self, record: &dyn Record) -> Result<Position, AppendError> {
         self.shared.append_ahead(record)
     }
 
-    /// Waits until a large record of about `bytes` can be appended without any other appender
-    /// having to wait for the next segment. Call before taking locks that other appenders need.
-    /// Returns at once for small records, and for a log that takes no more:
-    /// [`append`](Self::append) says why.
+    /// Waits until a large record of about `bytes` can be appended without making other appenders
+    /// wait for the next segment. Must be called before taking locks that other appenders need.
+    /// Returns immediately for small records, and if the log has ended: [`append`](Self::append)
+    /// returns the error.
     ///
     /// # Errors
     /// If the request of this thread is interrupted first.
@@ -115,7 +116,7 @@ impl CommitLog {
         self.shared.would_await_room(bytes)
     }
 
-    /// Bytes that have been populated for large records.
+    /// Returns the bytes that have been populated for large records.
     #[cfg(test)]
     pub(super) fn populated(&self) -> u64 {
         self.shared.populated.load(std::sync::atomic::Ordering::Relaxed)
@@ -127,9 +128,9 @@ impl CommitLog {
         self.shared.state.lock().has_room(bytes, &self.shared.options)
     }
 
-    /// The first half of [`append`](Self::append): gives the record its place, without a promise.
-    /// Blocks only while a segment is being reserved, or while more than a segment's worth waits to
-    /// be written.
+    /// The first half of [`append`](Self::append): assigns the record its position, without a
+    /// durability guarantee. Blocks only while a segment is being reserved, or while more than a
+    /// segment's size waits to be written.
     pub fn enqueue(&self, record: &dyn Record) -> Result<Position, AppendError> {
         self.shared.enqueue(record).map(|(_, enqueued)| enqueued.position)
     }
@@ -140,15 +141,15 @@ impl CommitLog {
         self.shared.wait(self.shared.state.lock(), position)
     }
 
-    /// Makes everything appended so far durable, whatever the sync mode.
+    /// Makes all records so far durable, in any sync mode.
     pub fn sync(&self) -> Result<(), AppendError> {
         let state = self.shared.state.lock();
         let end = state.end();
         self.shared.sync_upto(state, end).map(drop)
     }
 
-    /// Has the background sync everything appended so far, and returns at once. Does nothing
-    /// without it, or when every append is synced.
+    /// Requests a sync of all records so far from the background thread, without waiting. No-op
+    /// without background threads, and if every append is synced.
     pub fn begin_sync(&self) {
         let mut state = self.shared.state.lock();
         if state.synced < state.end() {
@@ -157,29 +158,29 @@ impl CommitLog {
         }
     }
 
-    /// Behind the last record. Records appended from now on end behind it; taken while no append is
-    /// under way, it divides the records of one memtable from those of the next.
+    /// Returns the end of the last record. Later records end after it. If no append is in progress,
+    /// it separates the records of one memtable from those of the next.
     pub fn position(&self) -> Position {
         self.shared.state.lock().end()
     }
 
-    /// [`position`](Self::position), unless the log has failed: then the effect of its last records
-    /// may be in no memtable, although replay may find them.
+    /// Returns [`position`](Self::position), unless the log has failed: then its last records may
+    /// be in no memtable, although replay may find them.
     pub fn usable_position(&self) -> Option<Position> {
         let state = self.shared.state.lock();
         state.failure.is_none().then(|| state.end())
     }
 
-    /// Ends the log as a failed sync does: it takes no more records until it is opened again.
+    /// Ends the log like a failed sync: it accepts no records until it is opened again.
     pub fn fail(&self, error: io::Error) {
         self.shared.state.lock().fail(error);
         self.shared.work.notify_all();
         self.shared.advanced.notify_all();
     }
 
-    /// The records of `table` ending in (`from`, `upto`] are durable in SSTables. Segments that no
-    /// table needs any more are removed, durably, by the background thread if there is one; a
-    /// failure to do so is logged and tried again the next time.
+    /// Records that SSTables durably contain the records of `table` ending in (`from`, `upto`].
+    /// Segments that no table needs are durably removed, by the background thread if there is one.
+    /// A failed removal is logged and retried next time.
     pub fn mark_clean(&self, table: u128, from: Position, upto: Position) {
         let mut state = self.shared.state.lock();
         if from < upto {
@@ -193,14 +194,14 @@ impl CommitLog {
         self.shared.let_clean_segments_go();
     }
 
-    /// No record of `table` is wanted any more: it has been dropped.
+    /// Marks all records of `table` as not needed: it has been dropped.
     pub fn forget_table(&self, table: u128) {
         self.shared.state.lock().segments.values_mut().for_each(|tracked| tracked.dirty.forget(table));
         self.shared.let_clean_segments_go();
     }
 
-    /// The tables to flush so that the log comes back within `total_space`: those that hold on to
-    /// the oldest segments. Empty while it is within. The active segment never goes.
+    /// Returns the tables to flush so that the log shrinks to `total_space`: those that need the
+    /// oldest segments. Empty if the log is within it. The active segment is never removed.
     pub fn tables_to_flush(&self) -> Vec<u128> {
         let state = self.shared.state.lock();
         let mut excess = state.total_size().saturating_sub(self.shared.options.total_space);
@@ -215,7 +216,7 @@ impl CommitLog {
         tables.into_iter().collect()
     }
 
-    /// The tables that hold on to the oldest segment, if they are not just in the active one.
+    /// Returns the tables that need the oldest segment, unless it is the active one.
     pub fn oldest_dirty_tables(&self) -> Vec<u128> {
         let state = self.shared.state.lock();
         let oldest = state.segments.iter().find(|(_, tracked)| !tracked.dirty.is_clean());
@@ -230,7 +231,7 @@ impl CommitLog {
         self.shared.state.lock().segments.keys().next().copied()
     }
 
-    /// Numbers for people and metrics.
+    /// Returns statistics of the log.
     pub fn stats(&self) -> CommitLogStats {
         let state = self.shared.state.lock();
         CommitLogStats {
@@ -241,18 +242,18 @@ impl CommitLog {
         }
     }
 
-    /// Latency of syncs.
+    /// Returns the latency of syncs.
     pub fn sync_latency(&self) -> &Histogram {
         &self.shared.sync_latency
     }
 
-    /// The error that has ended the log, if one has.
+    /// Returns the error that ended the log, if one has.
     pub fn failure(&self) -> Option<Arc<io::Error>> {
         self.shared.state.lock().failure.clone()
     }
 
-    /// Finishes the log: makes everything durable, gives reserved space back, and removes the
-    /// segments that no table needs. Appends fail from here on.
+    /// Finishes the log: makes all records durable, releases reserved space, and removes the
+    /// segments that no table needs. Later appends fail.
     pub fn close(mut self) -> Result<(), AppendError> {
         self.background.stop(&self.shared);
         let mut state = self.shared.state.lock();

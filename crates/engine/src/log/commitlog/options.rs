@@ -1,4 +1,4 @@
-//! How a commit log is to behave. Names and defaults are cassandra.yaml's.
+//! The options of a commit log, with the names and defaults of cassandra.yaml.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ pub enum SyncMode {
         /// Time between syncs.
         window: Duration,
     },
-    /// `commitlog_sync: batch`: once synced; syncs start as soon as someone waits.
+    /// `commitlog_sync: batch`: once synced; a sync starts as soon as an appender waits.
     Batch,
 }
 
-/// What replay does about damage that no crash explains. Torn tails, which crashes do explain,
-/// never ask for a policy.
+/// The reaction of replay to damage that a crash does not explain. Torn tails, which a crash does
+/// explain, are always cleared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReplayPolicy {
-    /// Stop with [`OpenError::Corrupt`](super::OpenError::Corrupt), changing nothing.
+    /// Stops with [`OpenError::Corrupt`](super::OpenError::Corrupt), without changes.
     #[default]
     Stop,
-    /// Go on with the next record whose checksums hold. Records are lost.
+    /// Continues with the next record whose checksums match. Records are lost.
     SkipDamaged,
 }
 
-/// How a commit log is to behave.
+/// The options of a commit log.
 #[derive(Clone)]
 pub struct CommitLogOptions {
     /// When an append is acknowledged.
@@ -41,31 +41,30 @@ pub struct CommitLogOptions {
     /// `commitlog_segment_size`, bytes. A record that does not fit gets a segment of exactly its
     /// size.
     pub segment_size: u32,
-    /// Bytes of the largest record, framing included.
+    /// The maximum size of a record in bytes, including framing.
     pub record_size_max: u32,
     /// `commitlog_total_space`, bytes: beyond it, tables should be flushed so that the oldest
-    /// segments can go.
+    /// segments can be removed.
     pub total_space: u64,
-    /// What replay does about damage.
+    /// The reaction of replay to damage.
     pub replay: ReplayPolicy,
-    /// New segments get ids from here on, whatever the clock says: more than every id the caller
-    /// has on record.
+    /// The minimum id of new segments, regardless of the clock: greater than all ids that the
+    /// caller has recorded.
     pub first_segment_id: u64,
-    /// Whether to sync and to reserve segments in background threads. Without them the threads that
-    /// append do all of it when it is due, so that a run can be repeated exactly.
+    /// Whether background threads sync and reserve segments. Otherwise appending threads do both
+    /// when due, so that runs are reproducible.
     pub threads: bool,
-    /// Called, with no lock held, when a new segment takes the log beyond `total_space`; should
-    /// arrange for [`tables_to_flush`](super::CommitLog::tables_to_flush) to be flushed and return
-    /// at once.
+    /// Called without locks when a new segment makes the log exceed `total_space`. It should
+    /// request flushes of [`tables_to_flush`](super::CommitLog::tables_to_flush) and return
+    /// immediately.
     pub on_space_exceeded: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl CommitLogOptions {
-    /// The largest segment, of whatever setting: offsets, and lengths of records, stay within a
-    /// positive `i32`.
+    /// The maximum segment size: offsets, and lengths of records, are within a positive `i32`.
     pub const SEGMENT_SIZE_MAX: u32 = i32::MAX as u32;
 
-    /// The smallest segment; smaller ones have no use.
+    /// The minimum segment size.
     pub const SEGMENT_SIZE_MIN: u32 = 1024;
 
     /// Records from this size on are encoded before the append lock is taken, bytes.
@@ -73,8 +72,8 @@ impl CommitLogOptions {
         (256 << 10).min(self.segment_size as usize / 16)
     }
 
-    /// What large records leave of a segment for small ones while the next segment is being
-    /// reserved, bytes.
+    /// The space of a segment that large records leave for small ones while the next segment is
+    /// being reserved, bytes.
     pub(super) fn kept_for_small_records(&self) -> u32 {
         self.segment_size / 16
     }

@@ -1,9 +1,8 @@
-//! Places in the commit log, and the tables records are about.
+//! Positions in the commit log, and the tables of records.
 
 use std::fmt;
 
-/// A place in the commit log: just behind a record. Positions order as records do, and are never
-/// used twice.
+/// The end of a record in the commit log. Positions are ordered like records, and never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Position {
     /// The segment's id.
@@ -28,6 +27,6 @@ impl fmt::Display for Position {
 pub struct TableVersion {
     /// The table's id.
     pub table: u128,
-    /// Counts the changes of its schema.
+    /// The number of changes of its schema.
     pub schema: u32,
 }

@@ -1,53 +1,53 @@
-//! What an appender looks at, without the append lock, while another one writes its record.
+//! The state that an appender polls, without the append lock, while another one writes its record.
 //!
-//! One write into reserved space takes a microsecond or two. To put a thread to sleep for that long
-//! and wake it up again takes several times as much, and an appender that is woken finds that its
-//! own record came too late for that write, and sleeps again. So an appender looks a few times,
-//! then lets others run a few times, and sleeps only when the writer is blocked.
+//! A write into reserved space takes a microsecond or two. Suspending a thread for that long and
+//! waking it takes several times as much, and a woken appender finds that its own record was too
+//! late for that write, and sleeps again. So an appender polls a few times, then yields a few
+//! times, and sleeps only if the writer is blocked.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Looks without giving the processor away: a microsecond or more.
+/// Polls without yielding the processor: a microsecond or more.
 const SPINS: u32 = 100;
-/// Looks with giving it away in between: on a machine with more appenders than processors the
-/// writer may be one that waits for one.
+/// Polls with yields: with more appenders than processors, the writer may be waiting for a
+/// processor.
 const YIELDS: u32 = 50;
 
-/// How far writing is. Changed by the one who writes, with the append lock held.
+/// The progress of writing. Changed by the writer, with the append lock held.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// Records up to this number are as durable as the sync mode guarantees, but for those that
-    /// were refused.
+    /// Records up to this number are as durable as the sync mode guarantees, except refused ones.
     acknowledged: AtomicU64,
-    /// Among the records up to this number are some that were refused.
+    /// Some records up to this number were refused.
     refused: AtomicU64,
     writing: AtomicBool,
 }
 
-/// What an appender has seen.
+/// What an appender has observed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Seen {
     /// Its record is as durable as the sync mode guarantees.
     Acknowledged,
-    /// No thread writes: the holder of the append lock decides what is to be done.
+    /// No thread is writing: the holder of the append lock decides how to continue.
     Nobody,
-    /// The writer takes long.
+    /// The write takes long.
     Busy,
 }
 
 impl Progress {
-    /// A thread writes.
+    /// Records that a thread is writing.
     pub fn begin(&self) {
         self.writing.store(true, Ordering::Relaxed);
     }
 
-    /// Records up to number `upto` may have been refused. Before any later write ends.
+    /// Records that records up to number `upto` may have been refused. Called before any later
+    /// write ends.
     pub fn refuse(&self, upto: u64) {
         self.refused.store(upto, Ordering::Relaxed);
     }
 
-    /// The write has ended. `acknowledged` is the last record of those that are as safe as promised
-    /// now; `None` leaves it to those who wait to find out with the append lock held.
+    /// Records the end of the write. `acknowledged` is the last record that is as durable as
+    /// guaranteed now; with `None`, waiting appenders find out with the append lock held.
     pub fn end(&self, acknowledged: Option<u64>) {
         if let Some(number) = acknowledged {
             self.acknowledged.store(number, Ordering::Release);
@@ -55,10 +55,10 @@ impl Progress {
         self.writing.store(false, Ordering::Release);
     }
 
-    /// Waits for the one who writes, a little. Called without the append lock.
+    /// Polls for the end of the write for a limited time. Called without the append lock.
     pub fn wait_a_little(&self, number: u64) -> Seen {
         for look in 0..SPINS + YIELDS {
-            // Read first: what has ended before is seen to have been acknowledged.
+            // Read first, so that the acknowledgement of a write that has ended is visible.
             let writing = self.writing.load(Ordering::Acquire);
             if self.is_acknowledged(number) {
                 return Seen::Acknowledged;

@@ -1,17 +1,17 @@
-//! Reading a log back, and telling what a crash has torn from what has been damaged otherwise.
+//! Reading a log, and distinguishing torn tails from other damage.
 //!
-//! A segment is whole when it finishes with its end record or when its file ends where a record
-//! does. Where neither is so, the writer was interrupted there, or bytes have been lost since. It
-//! is **damage** when
+//! A segment is intact if it ends with its end record, or if its file ends at the end of a record.
+//! Otherwise the writer was interrupted there, or bytes have been lost since. It is **damage** if
 //!
-//! 1. a sync mark behind says that everything up to a later place had been synced: no crash takes
-//!    synced bytes; or
-//! 2. a whole record follows, in this segment or a later one, and the machine has not been started
-//!    since the segment was begun (by its boot id; or that is unknown): a process dies with its
-//!    writes in order, so only a machine's death leaves gaps before what was written later.
+//! 1. a later sync mark states that everything up to a later position had been synced: no crash
+//!    loses synced bytes; or
+//! 2. an intact record follows, in this segment or a later one, and the machine has not been
+//!    restarted since the segment was created (by its boot id; or that is unknown): a process
+//!    crashes with its writes in order, so only a crash of the machine leaves gaps before later
+//!    writes.
 //!
-//! Otherwise it is a **torn tail**: replay stops there, and what follows (only ever written after
-//! the last sync) is cleared away before the log goes on, lest a later replay read on from there.
+//! Otherwise it is a **torn tail**: replay stops there, and everything after it (which was written
+//! after the last sync) is cleared before the log continues, so that no later replay reads it.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -27,70 +27,70 @@ use super::format::{self, Body, Found, HEADER_LEN, Header, VERSION};
 use super::state::Tracked;
 use super::{CommitLogOptions, OpenError, Position, ReplayPolicy, TableVersion};
 
-/// Why the one who asked for the entries could not take one.
+/// The error of a handler of entries.
 pub type HandlerError = Box<dyn Error + Send + Sync>;
 
-/// What replay hands out.
+/// An entry passed to the handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry<'a> {
-    /// What [`encode_dictionary`](super::Record::encode_dictionary) wrote, once per segment that
-    /// has records of the table.
+    /// The output of [`encode_dictionary`](super::Record::encode_dictionary), once in each segment
+    /// with records of the table.
     Dictionary {
-        /// The table it describes.
+        /// The table.
         table: TableVersion,
         /// Its bytes.
         content: &'a [u8],
     },
-    /// What [`encode`](super::Record::encode) wrote.
+    /// The output of [`encode`](super::Record::encode).
     Record {
-        /// Where the record ends, as `append` returned it.
+        /// The end of the record, as returned by `append`.
         position: Position,
-        /// The tables it touches, in the order it named them.
+        /// Its tables, in their original order.
         tables: &'a [TableVersion],
         /// Its bytes.
         content: &'a [u8],
     },
 }
 
-/// What replay found.
+/// The result of replay.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReplaySummary {
     /// Segments read.
     pub segments: usize,
-    /// Records handed out.
+    /// Records passed to the handler.
     pub records: u64,
     /// Their bytes, without framing.
     pub bytes: u64,
-    /// Where a crash had torn the log, if it had.
+    /// The torn tail, if there was one.
     pub torn: Option<Torn>,
-    /// Places where damage was skipped, as the policy allowed.
+    /// Places where damage was skipped, as allowed by the policy.
     pub skipped: u64,
 }
 
 /// A torn tail: records that were being written, or written and not yet synced, when the machine or
-/// the process died.
+/// the process crashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Torn {
-    /// Behind the last record that is whole.
+    /// The end of the last intact record.
     pub position: Position,
-    /// Later segments that were cleared away.
+    /// Later segments that were removed.
     pub segments_discarded: usize,
 }
 
-/// A log that has been read and put in order.
+/// A log that has been read and repaired.
 pub(super) struct Replayed {
     pub(super) summary: ReplaySummary,
     pub(super) segments: BTreeMap<u64, Tracked>,
-    /// Behind the last record; everything up to here is durable.
+    /// The end of the last record; everything up to here is durable.
     pub(super) end: Position,
-    /// The highest id that has been in use.
+    /// The highest id in use so far.
     pub(super) last_id: u64,
 }
 
 type Handler<'a> = &'a mut dyn FnMut(Entry<'_>) -> Result<(), HandlerError>;
 
-/// Reads the log in `directory`, hands its entries to `handler`, and makes what is left of it whole
-/// and durable.
+/// Reads the log in `directory`, passes its entries to `handler`, and makes the remaining log
+/// intact and durable.
 pub(super) fn replay(
     fs: &dyn FileSystem,
     directory: &Path,
@@ -145,7 +145,7 @@ struct SegmentPath {
     path: PathBuf,
 }
 
-/// The segments in the directory, by id.
+/// Returns the segments in the directory, by id.
 fn list(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<SegmentPath>, OpenError> {
     let io_error = |source| OpenError::Io { directory: directory.to_owned(), source };
     let mut files = Vec::new();
@@ -162,8 +162,8 @@ fn list(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<SegmentPath>, OpenE
     Ok(files)
 }
 
-/// Refuses a segment that is not what its name says. One whose header is damaged may still be a
-/// torn one.
+/// Rejects a segment whose header does not match its name. One with a damaged header may still be
+/// torn.
 fn check_header(fs: &dyn FileSystem, directory: &Path, id: u64, path: &Path) -> Result<(), OpenError> {
     let io_error = |source| OpenError::Io { directory: directory.to_owned(), source };
     let mut bytes = [0; HEADER_LEN as usize];
@@ -183,11 +183,11 @@ fn check_header(fs: &dyn FileSystem, directory: &Path, id: u64, path: &Path) -> 
 struct Read {
     id: u64,
     path: PathBuf,
-    /// Behind its last whole record.
+    /// The end of its last intact record.
     end: u32,
-    /// Whether damage in it has been skipped: it stays as it is.
+    /// Whether damage in it has been skipped: it remains unchanged.
     damaged: bool,
-    /// Whether its bytes come from the machine's memory, perhaps, and not from its disk.
+    /// Whether its bytes may come from the page cache rather than the disk.
     written_since_boot: bool,
     dirty: DirtyTables,
 }
@@ -204,17 +204,16 @@ struct Reader<'a> {
     synced: Position,
 }
 
-/// Where a segment stops being whole.
+/// The place where a segment stops being intact.
 struct Break {
     offset: usize,
     damage: &'static str,
-    /// The machine's start in which the segment was begun.
+    /// The boot id of the machine when the segment was created.
     boot_id: Option<u128>,
 }
 
 impl Reader<'_> {
-    /// Reads segment after segment. Returns the number of the one whose tail is torn, where reading
-    /// stopped.
+    /// Reads all segments. Returns the number of the one with a torn tail, where reading stopped.
     fn read_all(&mut self) -> Result<Option<usize>, OpenError> {
         for number in 0..self.files.len() {
             let bytes = self.load(number)?;
@@ -241,7 +240,7 @@ impl Reader<'_> {
         OpenError::Corrupt { file: self.files[number].path.clone(), offset, damage }
     }
 
-    /// Reads one segment; true when its tail is torn.
+    /// Reads one segment; returns true if its tail is torn.
     fn read_segment(&mut self, number: usize, bytes: &[u8]) -> Result<bool, OpenError> {
         let SegmentPath { id, path } = &self.files[number];
         let id = *id;
@@ -313,7 +312,7 @@ impl Reader<'_> {
         Ok(torn)
     }
 
-    /// Takes in a record whose checksums hold; false when it ends the segment.
+    /// Processes a record whose checksums match; returns false if it ends the segment.
     fn take(
         &mut self,
         number: usize,
@@ -362,7 +361,7 @@ impl Reader<'_> {
         matches!((boot_id, self.fs.boot_id()), (Some(then), Some(now)) if then != now)
     }
 
-    /// For a record that is what was written, and still makes no sense.
+    /// Handles a record with matching checksums and invalid contents.
     fn skip_or_stop(&mut self, number: usize, end: usize, damage: &str) -> Result<bool, OpenError> {
         if self.policy == ReplayPolicy::Stop {
             return Err(self.corrupt(number, end as u64, format!("{damage} ends there")));
@@ -371,8 +370,8 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// Whether a crash explains the break. When it does not: an error, or false if the policy is to
-    /// go on.
+    /// Whether a crash explains the break. If it does not: an error, or false if the policy is to
+    /// continue.
     fn is_torn(&self, number: usize, bytes: &[u8], found: &Break) -> Result<bool, OpenError> {
         let id = self.files[number].id;
         let here = Position { segment: id, offset: found.offset as u32 };
@@ -395,7 +394,7 @@ impl Reader<'_> {
     }
 }
 
-/// What stands behind a break.
+/// The contents after a break.
 #[derive(Default)]
 struct Behind {
     records: u64,
@@ -417,12 +416,12 @@ impl Behind {
     }
 }
 
-/// The first offset not before `from` at which a record's checksums hold.
+/// Returns the first offset from `from` on at which a record's checksums match.
 pub(super) fn next_record(id: u64, bytes: &[u8], from: usize) -> Option<usize> {
     let mut offset = from;
     while offset < bytes.len() {
-        // One of the four bytes of a length is not zero: skip to where the first such one could be
-        // the last of four.
+        // At least one of the four bytes of a length is not zero: continue where the next nonzero
+        // byte could be the last of four.
         let zeros = bytes[offset..].iter().position(|byte| *byte != 0)?;
         offset += zeros.saturating_sub(3);
         if matches!(format::find(id, bytes, offset), Found::Body(..)) {
@@ -433,8 +432,8 @@ pub(super) fn next_record(id: u64, bytes: &[u8], from: usize) -> Option<usize> {
     None
 }
 
-/// Removes the segments behind a torn tail, the last one first, before the tail itself is cut off:
-/// a crash on the way leaves a log that reads the same.
+/// Removes the segments after a torn tail, the last one first, before the tail itself is truncated:
+/// a crash in between leaves a log with the same contents.
 fn clear_behind(fs: &dyn FileSystem, directory: &Path, files: &[SegmentPath]) -> io::Result<()> {
     for file in files.iter().rev() {
         fs.remove_file(&file.path)?;
@@ -443,10 +442,10 @@ fn clear_behind(fs: &dyn FileSystem, directory: &Path, files: &[SegmentPath]) ->
     Ok(())
 }
 
-/// Makes a segment whole, and durable as it was read.
+/// Makes a segment intact and durable, as it was read.
 fn settle(fs: &dyn FileSystem, segment: &Read, synced: Position) -> io::Result<()> {
     if segment.end == 0 {
-        // Not even a header: it was being reserved.
+        // Without a complete header, it was being reserved.
         return fs.remove_file(&segment.path);
     }
     let start = match segment.id.cmp(&synced.segment) {
@@ -456,9 +455,9 @@ fn settle(fs: &dyn FileSystem, segment: &Read, synced: Position) -> io::Result<(
     };
     let mut file = fs.open_writable(&segment.path, u64::from(start))?;
     if segment.written_since_boot && start < segment.end {
-        // What is not proven synced is written again, over itself. A sync of the process before may
-        // have failed, after which the kernel holds these bytes for written: they read well, and no
-        // sync would ever bring them to the disk.
+        // Bytes that are not known to be synced are rewritten. A sync of the previous process may
+        // have failed, after which the kernel considers these bytes written: they can be read, but
+        // no sync would write them to the disk.
         let mut bytes = vec![0; (segment.end - start) as usize];
         fs.open(&segment.path)?.read_exact_at(&mut bytes, u64::from(start))?;
         file.write_all(&bytes)?;
@@ -466,7 +465,7 @@ fn settle(fs: &dyn FileSystem, segment: &Read, synced: Position) -> io::Result<(
     if !segment.damaged {
         drop(file);
         file = fs.open_writable(&segment.path, u64::from(segment.end))?;
-        // Though it may be so already: that, too, may never have reached the disk.
+        // Also if the file has this length: the truncation may never have reached the disk.
         file.truncate(u64::from(segment.end))?;
     }
     file.sync()

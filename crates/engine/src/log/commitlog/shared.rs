@@ -1,5 +1,4 @@
-//! Getting records into files: who encodes, who writes, who syncs, and where the next segment comes
-//! from.
+//! Writing records to files: encoding, writing, syncing, and reserving segments.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,7 +17,7 @@ use super::state::{Chunk, Place, SegmentFile, State};
 use super::{AppendError, CommitLogOptions, Position, Record, SyncMode};
 use crate::metrics::Histogram;
 
-/// What appenders and the background share.
+/// The state shared by appenders and background threads.
 pub(super) struct Shared {
     pub(super) fs: Arc<dyn FileSystem>,
     pub(super) clock: Arc<dyn Clock>,
@@ -26,40 +25,40 @@ pub(super) struct Shared {
     pub(super) options: CommitLogOptions,
     /// The append lock.
     pub(super) state: Mutex<State>,
-    /// Something has been written, synced, reserved, refused, or has failed.
+    /// Signaled when something has been written, synced, reserved, refused, or has failed.
     pub(super) advanced: Condvar,
-    /// What of it appenders see without the append lock.
+    /// The part of the progress that appenders poll without the append lock.
     pub(super) progress: Progress,
-    /// The background has something to do.
+    /// Signaled when the background threads have work.
     pub(super) work: Condvar,
-    /// Latency of syncs, of those that failed too.
+    /// Latency of syncs, including failed ones.
     pub(super) sync_latency: Histogram,
-    /// Whether an appender waits for the segment that the background reserves.
+    /// Whether an appender waits for the segment that the background thread reserves.
     pub(super) segment_awaited: AtomicBool,
-    /// Bytes that the background has populated.
+    /// Bytes that the background thread has populated.
     #[cfg(test)]
     pub(super) populated: std::sync::atomic::AtomicU64,
 }
 
-/// Bytes of a segment that are populated before the background checks whether an appender waits.
+/// Bytes of a segment that are populated before the background thread checks whether an appender
+/// waits.
 const POPULATED_TOGETHER: u32 = 1 << 20;
 
 type Locked<'a> = MutexGuard<'a, State>;
 
-/// A record that has its place.
+/// A record with its position.
 pub(super) struct Enqueued {
-    /// Where it ends.
+    /// The end of the record.
     pub(super) position: Position,
     /// Its number.
     number: u64,
 }
 
 impl Shared {
-    /// Gives a record its place, and returns where it ends once it is as durable as the sync mode
-    /// guarantees.
+    /// Logs a record, and returns its end once it is as durable as the sync mode guarantees.
     pub(super) fn append(&self, record: &dyn Record) -> Result<Position, AppendError> {
         let (mut state, Enqueued { position, number }) = self.enqueue(record)?;
-        // Of those modes that sync, a write is the lesser part.
+        // In the other modes, syncs dominate the time.
         while state.writing && matches!(self.options.sync, SyncMode::Periodic { .. }) {
             drop(state);
             let seen = self.progress.wait_a_little(number);
@@ -75,8 +74,7 @@ impl Shared {
         Ok(position)
     }
 
-    /// Gives a record its place, and returns where it ends. It is written before whatever comes
-    /// behind it.
+    /// Logs a record, and returns its end. It is written before all later records.
     pub(super) fn append_ahead(&self, record: &dyn Record) -> Result<Position, AppendError> {
         let (mut state, Enqueued { position, number }) = self.enqueue(record)?;
         state.ahead = number;
@@ -118,7 +116,7 @@ impl Shared {
         Ok((state, enqueued))
     }
 
-    /// Asks the background to reserve a segment, unless one is being reserved.
+    /// Requests a segment from the background thread, unless one is being reserved.
     fn want_spare(&self, state: &mut State) {
         if !state.creating && !state.spare_wanted {
             state.spare_wanted = true;
@@ -137,7 +135,7 @@ impl Shared {
         while state.check_usable().is_ok() && !state.stopping && !state.has_room(bytes, &self.options) {
             if !state.creating && !state.spare_wanted {
                 if std::mem::replace(&mut is_asked, true) {
-                    // It failed. Who appends tries for himself, and answers for it.
+                    // The reservation failed. The appender tries again, and returns the error.
                     return Ok(());
                 }
                 self.want_spare(&mut state);
@@ -156,7 +154,7 @@ impl Shared {
     }
 
     /// Waits until the record that ends at `position` is as durable as the sync mode guarantees,
-    /// doing what no other thread does.
+    /// and does the work that no other thread does.
     pub(super) fn wait(&self, mut state: Locked<'_>, position: Position) -> Result<(), AppendError> {
         loop {
             if let Some(refused) = state.refusal(position) {
@@ -183,8 +181,8 @@ impl Shared {
         }
     }
 
-    /// Cassandra's `periodic_commitlog_sync_lag_block`: a sync that is half a period late holds
-    /// appends up.
+    /// Cassandra's `periodic_commitlog_sync_lag_block`: a sync that is half a period late stalls
+    /// appends.
     fn sync_is_late(&self, state: &State) -> bool {
         let (SyncMode::Periodic { period }, Some(since)) = (self.options.sync, state.unsynced_since) else {
             return false;
@@ -197,12 +195,12 @@ impl Shared {
         state
     }
 
-    /// Writes what is pending, or waits for the one who is writing.
+    /// Writes pending records, or waits for the current writer.
     fn write_or_wait<'a>(&self, state: Locked<'a>) -> Locked<'a> {
         if state.writing { self.waited(state) } else { self.write(state) }
     }
 
-    /// Syncs what is written, or waits for the one who is syncing.
+    /// Syncs written records, or waits for the thread that is syncing.
     fn sync_or_wait<'a>(&self, state: Locked<'a>) -> Locked<'a> {
         if state.syncing { self.waited(state) } else { self.sync_written(state) }
     }
@@ -222,8 +220,8 @@ impl Shared {
         Ok(state)
     }
 
-    /// Runs `work` without the append lock. A panic ends the log by name before it is passed on:
-    /// other threads wait for the flag that `release` clears, and what `work` has done is unknown.
+    /// Runs `work` without the append lock. A panic ends the log before it is resumed: other
+    /// threads wait for the flag that `release` clears, and the effect of `work` is unknown.
     fn unlocked<T>(
         &self,
         state: &mut Locked<'_>,
@@ -242,7 +240,7 @@ impl Shared {
         })
     }
 
-    /// Gives everything pending to the operating system. No other thread is writing.
+    /// Writes all pending records. No other thread is writing.
     fn write<'a>(&self, mut state: Locked<'a>) -> Locked<'a> {
         state.writing = true;
         self.progress.begin();
@@ -279,10 +277,10 @@ impl Shared {
         state
     }
 
-    /// There was no space for `chunks[failed]`. Takes it back, and everything behind it: the
-    /// segments are cut off behind the last record that was written whole, so that replay takes
-    /// that for their end, and none is written again. If no thread waits for one of them, the log
-    /// ends: what is logged behind it must not be there without it.
+    /// Handles a lack of space for `chunks[failed]`. Refuses its records and all later ones: the
+    /// segments are truncated after the last complete record, so that replay takes that for their
+    /// end, and are not written again. If no thread waits for one of the records, the log ends:
+    /// later records must not exist without it.
     fn refuse(&self, state: &mut Locked<'_>, chunks: Vec<Chunk>, failed: usize, error: io::Error) {
         let after = chunks[failed].position();
         tracing::warn!(%error, %after, "no space for the commit log: records refused");
@@ -293,7 +291,7 @@ impl Shared {
         state.refuse(after, Arc::new(error));
         self.progress.refuse(state.enqueued);
         let upto = state.end();
-        // What was encoded during the write goes too: in order, nothing may stand behind a gap.
+        // Records encoded during the write are refused, too: there must be no gap before a record.
         let later = state.take_pending();
         let files: Vec<Arc<SegmentFile>> =
             chunks.iter().chain(&later).map(|chunk| chunk.file.clone()).collect();
@@ -324,7 +322,7 @@ impl Shared {
         let upto = state.written;
         let began = self.clock.monotonic();
         let files = state.take_unsynced();
-        // In order: a sync mark stands for everything before it.
+        // In order: a sync mark covers everything before it.
         let not_syncing = |state: &mut State| state.syncing = false;
         let synced = self
             .unlocked(&mut state, "syncing", not_syncing, || files.iter().try_for_each(|file| file.sync()));
@@ -343,8 +341,8 @@ impl Shared {
         state
     }
 
-    /// Moves on from the active segment to one of at least `size` bytes, unless someone else moves
-    /// on meanwhile.
+    /// Replaces the active segment by one of at least `size` bytes, unless another thread does so
+    /// meanwhile.
     fn next_segment<'a>(&self, mut state: Locked<'a>, size: u32) -> Result<Locked<'a>, AppendError> {
         let full = state.active_id();
         loop {
@@ -397,9 +395,9 @@ impl Shared {
         })
     }
 
-    /// Has the operating system find memory for a new segment, until an appender waits for it.
-    /// Where that memory has not been used before, as in a virtual machine, this takes many times
-    /// as long as to copy a record: a large record, and all those behind it, would wait for it.
+    /// Makes the operating system allocate memory for a new segment, until an appender waits for
+    /// it. If that memory has not been used before, as in a virtual machine, this takes many times
+    /// as long as copying a record: a large record, and all later ones, would wait for it.
     fn populate(&self, file: &SegmentFile) {
         let mut start = format::HEADER_LEN;
         while start < file.size && !self.segment_awaited.load(Ordering::Relaxed) {
@@ -414,9 +412,9 @@ impl Shared {
         }
     }
 
-    /// Reserves more for a segment that has no records, up to `size` bytes, and makes it the spare
-    /// one again. No other thread is reserving. A new segment beside it would have a higher id:
-    /// records in it would be replayed after those of this one.
+    /// Enlarges a reserved segment without records to `size` bytes. No other thread is reserving.
+    /// An additional segment would have a higher id, and its records would be replayed after those
+    /// of this one.
     fn enlarge_spare<'a>(
         &self,
         state: Locked<'a>,
@@ -433,7 +431,7 @@ impl Shared {
         })
     }
 
-    /// Does `work`, which reserves the segment at `path`, without the append lock, and keeps the
+    /// Runs `work`, which reserves the segment at `path`, without the append lock, and stores the
     /// segment as the spare one.
     fn reserve<'a>(
         &self,
@@ -445,8 +443,7 @@ impl Shared {
         state.creating = true;
         let not_creating = |state: &mut State| state.creating = false;
         let reserved = self.unlocked(&mut state, doing, not_creating, || {
-            // What could not be made a segment must not stay: later segments would make it look
-            // like a damaged one.
+            // An incomplete segment must be removed: with later segments, it would look damaged.
             work().map_err(|error| (error, self.discard(path)))
         });
         state.creating = false;
@@ -484,8 +481,8 @@ impl Shared {
         }
     }
 
-    /// Has finished segments that no table needs removed: a segment of 32 MiB takes the system some
-    /// 10 ms, which a thread that has flushed a table need not wait for.
+    /// Requests the removal of finished segments that no table needs: removing a segment of 32 MiB
+    /// takes about 10 ms, which a flushing thread need not wait for.
     pub(super) fn let_clean_segments_go(&self) {
         if self.options.threads {
             self.state.lock().removal_wanted = true;
@@ -495,8 +492,8 @@ impl Shared {
         }
     }
 
-    /// Removes finished segments that no table needs. Each counts as there until its removal is
-    /// durable, so that no sync mark speaks for it while a crash can bring it back unsynced.
+    /// Removes finished segments that no table needs. Each counts as existing until its removal is
+    /// durable, so that no sync mark covers it while a crash can restore it unsynced.
     pub(super) fn remove_clean_segments(&self) {
         let clean = self.state.lock().take_clean();
         if clean.is_empty() {
@@ -524,7 +521,8 @@ impl Shared {
         }
     }
 
-    /// How long the background may rest between syncs; `None` when it is not for it to sync.
+    /// Returns the interval between background syncs; `None` if the background thread does not
+    /// sync.
     pub(super) fn sync_interval(&self) -> Option<Duration> {
         match self.options.sync {
             SyncMode::Periodic { period } => Some(period),
@@ -538,7 +536,7 @@ fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Writes the chunks in order; on error tells which one could not be written.
+/// Writes the chunks in order; an error contains the index of the failed one.
 fn write_chunks(chunks: &[Chunk]) -> Result<(), (usize, io::Error)> {
     for (number, chunk) in chunks.iter().enumerate() {
         chunk.file.writer.lock().write_all(chunk.bytes()).map_err(|error| (number, error))?;

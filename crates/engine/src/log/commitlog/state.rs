@@ -1,4 +1,4 @@
-//! What the append lock guards. Nothing here does I/O.
+//! The state that the append lock protects. Nothing here does I/O.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,26 +20,26 @@ pub(super) struct SegmentFile {
     pub(super) path: PathBuf,
     /// Bytes reserved for it.
     pub(super) size: u32,
-    /// Locked by the one writer only, so never waited for.
+    /// Locked only by the writer, so never contended.
     pub(super) writer: Mutex<Box<dyn WritableFile>>,
     pub(super) syncer: Arc<dyn SyncHandle>,
 }
 
-/// The segment that records go to.
+/// The segment that records are appended to.
 struct Active {
     file: Arc<SegmentFile>,
-    /// Where the next record goes.
+    /// The offset of the next record.
     end: u32,
     /// The tables defined in this segment so far, by index.
     dictionary: HashMap<TableVersion, u16>,
 }
 
-/// Bytes encoded and not yet given to the operating system.
+/// Encoded bytes that have not been written.
 pub(super) struct Chunk {
     pub(super) file: Arc<SegmentFile>,
-    /// Where in the file the first of `bytes` goes.
+    /// The offset of the first of `bytes` in the file.
     pub(super) start: u32,
-    /// Whole records up to `committed`; what is behind was left by an encoder that gave up.
+    /// Complete records up to `committed`, followed by the bytes of a failed encoder.
     bytes: Vec<u8>,
     committed: usize,
     /// Whether it is one large record, to which nothing is appended.
@@ -55,8 +55,8 @@ impl Chunk {
         Position { segment: self.file.id, offset: self.start }
     }
 
-    /// Discards the bytes of an encoder that gave up. The chunk may stay for long, and keeps no
-    /// memory for a large record that went elsewhere.
+    /// Discards the bytes of a failed encoder. The chunk may exist for long, and keeps no memory
+    /// for a large record that was appended elsewhere.
     fn give_up(&mut self) {
         self.bytes.truncate(self.committed);
         self.bytes.shrink_to(BUFFER_KEPT);
@@ -66,92 +66,94 @@ impl Chunk {
 /// A segment that exists on disk.
 pub(super) struct Tracked {
     pub(super) path: PathBuf,
-    /// Bytes it takes on disk.
+    /// Its bytes on disk.
     pub(super) size: u64,
     pub(super) dirty: DirtyTables,
-    /// For as long as it can have bytes that are not synced.
+    /// Present as long as it can have unsynced bytes.
     pub(super) syncer: Option<Arc<dyn SyncHandle>>,
     /// Whether bytes have been written since the last sync began.
     pub(super) unsynced: bool,
-    /// Whether someone is removing it.
+    /// Whether a thread is removing it.
     pub(super) going: bool,
 }
 
-/// Positions (`after`, `upto`] were never acknowledged, and their bytes are gone.
+/// Positions (`after`, `upto`] were never acknowledged, and their bytes were removed.
 struct Refusal {
     after: Position,
     upto: Position,
     source: Arc<io::Error>,
 }
 
-/// Refusals kept for appenders that have yet to wake up and look; many more than there are threads.
+/// The number of refusals kept for appenders that have not checked yet; many more than there are
+/// threads.
 const REFUSALS_KEPT: usize = 4096;
 
-/// What became of a record that was to be encoded.
+/// The result of encoding a record.
 pub(super) enum Place {
-    /// It ends there.
+    /// The end of the record.
     At(Position),
-    /// The active segment has no room for it, or there is none: one of at least this size is
+    /// The active segment has no space for it, or there is none: one of at least this size is
     /// needed.
     NeedsSegment(u32),
 }
 
-/// Buffers up to this size are used again, so that one large record does not stay in memory.
+/// Buffers up to this size are reused, so that one large record does not occupy memory permanently.
 const BUFFER_KEPT: usize = 1 << 20;
 
 /// What the append lock guards.
 pub(super) struct State {
     active: Option<Active>,
-    /// A reserved segment, to become the active one.
+    /// A reserved segment, which becomes active next.
     pub(super) spare: Option<SegmentFile>,
-    /// Whether someone is reserving a segment.
+    /// Whether a thread is reserving a segment.
     pub(super) creating: bool,
-    /// Whether the background is asked to reserve one.
+    /// Whether a reservation is requested from the background thread.
     pub(super) spare_wanted: bool,
-    /// Whether large records have come since the last segment was reserved.
+    /// Whether large records were appended since the last segment was reserved.
     pub(super) has_large_records: bool,
-    /// Whether the background is asked to remove segments.
+    /// Whether the removal of segments is requested from the background thread.
     pub(super) removal_wanted: bool,
     pub(super) next_id: u64,
 
     pending: Vec<Chunk>,
     buffer: Vec<u8>,
-    /// Of the record being encoded, what its tables are in the segment's dictionary.
+    /// The dictionary indexes of the tables of the record that is being encoded.
     indexes: Vec<u16>,
-    /// Behind the last record encoded.
+    /// The end of the last encoded record.
     end: Position,
-    /// Records encoded since the log was opened: the last one's number.
+    /// The number of records encoded since the log was opened, which is the last one's number.
     pub(super) enqueued: u64,
-    /// The number of the last one that no thread waits for.
+    /// The number of the last record that no thread waits for.
     pub(super) ahead: u64,
-    /// The number of the last one that has been written, or refused.
+    /// The number of the last record that has been written, or refused.
     pub(super) written_records: u64,
-    /// Everything up to here has been given to the operating system, or refused.
+    /// Everything up to here has been written, or refused.
     pub(super) written: Position,
     /// Everything up to here is durable, or refused.
     pub(super) synced: Position,
     /// The last sync mark written.
     marked: Position,
-    /// Whether someone is writing, or syncing.
+    /// Whether a thread is writing, or syncing.
     pub(super) writing: bool,
     pub(super) syncing: bool,
-    /// Whether the background is asked to sync before it is due.
+    /// Whether a sync is requested before it is due.
     pub(super) sync_wanted: bool,
-    /// Since when, in monotonic time, something has waited to be synced.
+    /// The monotonic time since which data has been unsynced.
     pub(super) unsynced_since: Option<Duration>,
 
     refusals: Vec<Refusal>,
     pub(super) failure: Option<Arc<io::Error>>,
     pub(super) closed: bool,
-    /// Whether the background is to end.
+    /// Whether the background threads must end.
     pub(super) stopping: bool,
 
-    /// Every segment with records, by id, the active one included.
+    /// Every segment with records, by id, including the active one.
     pub(super) segments: BTreeMap<u64, Tracked>,
 }
 
 impl State {
-    /// The state of a log that goes on behind `segments`, all of them durable up to `synced`.
+    /// Returns the state of a log that continues after `segments`, which are durable up to
+    /// `synced`.
     pub(super) fn new(segments: BTreeMap<u64, Tracked>, synced: Position, next_id: u64) -> Self {
         Self {
             active: None,
@@ -183,7 +185,7 @@ impl State {
         }
     }
 
-    /// Behind the last record encoded.
+    /// Returns the end of the last encoded record.
     pub(super) fn end(&self) -> Position {
         self.end
     }
@@ -192,7 +194,7 @@ impl State {
         self.active.as_ref().map(|active| active.file.id)
     }
 
-    /// How full the active segment is, in bytes; 0 without one.
+    /// Returns the used bytes of the active segment; 0 without one.
     pub(super) fn active_end(&self) -> u32 {
         self.active.as_ref().map_or(0, |active| active.end)
     }
@@ -209,8 +211,8 @@ impl State {
         }
     }
 
-    /// Encodes a record behind all others, if the active segment has room for it, but for its entry
-    /// where that is encoded already: it is taken when the record has its place.
+    /// Appends a record, if the active segment has space for it. An entry that is already encoded
+    /// is taken from `detached` if it was appended.
     pub(super) fn enqueue(
         &mut self,
         record: &dyn Record,
@@ -293,8 +295,8 @@ impl State {
         Ok(Place::At(self.end))
     }
 
-    /// Whether a large record can be appended and small ones behind it, without waiting for a
-    /// segment to be reserved. So is one that is larger than a segment: what is reserved ahead of
+    /// Whether a large record, followed by small ones, can be appended without waiting for a
+    /// segment to be reserved. True for a record larger than a segment: the one reserved ahead of
     /// time would be too small for it.
     pub(super) fn has_room(&self, bytes: usize, options: &CommitLogOptions) -> bool {
         let kept = (options.kept_for_small_records() + END_LEN) as usize;
@@ -313,8 +315,8 @@ impl State {
         self.end = Position { segment: active.file.id, offset: active.end + END_LEN };
     }
 
-    /// Makes `file`, whose header is durable and whose id is above all others, the segment that
-    /// records go to.
+    /// Makes `file`, whose header is durable and whose id is greater than all others, the active
+    /// segment.
     pub(super) fn activate(&mut self, file: Arc<SegmentFile>) {
         self.seal();
         let tracked = Tracked {
@@ -330,7 +332,7 @@ impl State {
         self.active = Some(Active { file, end: HEADER_LEN, dictionary: HashMap::new() });
     }
 
-    /// Everything to write, up to [`end`](Self::end).
+    /// Returns all chunks to write, up to [`end`](Self::end).
     pub(super) fn take_pending(&mut self) -> Vec<Chunk> {
         std::mem::take(&mut self.pending)
     }
@@ -346,8 +348,8 @@ impl State {
         }
     }
 
-    /// Refuses everything behind `after` that has been encoded, and abandons the segment it was
-    /// for. The caller writes nothing of it, and cuts the files off.
+    /// Refuses all records encoded after `after`, and abandons their segments. The caller writes
+    /// none of them, and truncates the files.
     pub(super) fn refuse(&mut self, after: Position, source: Arc<io::Error>) {
         self.active = None;
         if self.refusals.len() == REFUSALS_KEPT {
@@ -356,21 +358,21 @@ impl State {
         self.refusals.push(Refusal { after, upto: self.end, source });
     }
 
-    /// Why the record that ends at `position` was refused, if it was.
+    /// Returns the reason why the record that ends at `position` was refused, if it was.
     pub(super) fn refusal(&self, position: Position) -> Option<AppendError> {
         let refusal =
             self.refusals.iter().find(|refusal| refusal.after < position && position <= refusal.upto)?;
         Some(AppendError::Refused { source: refusal.source.clone() })
     }
 
-    /// Ends the log. The first failure is the one that counts.
+    /// Ends the log. The first failure is kept.
     pub(super) fn fail(&mut self, error: io::Error) {
         tracing::error!(%error, "the commit log has failed and takes no more writes");
         self.failure.get_or_insert(Arc::new(error));
     }
 
-    /// The segments to sync so that everything written is durable, in their order; they count as
-    /// synced from now on.
+    /// Returns the segments to sync so that everything written is durable, in their order; they
+    /// count as synced from now on.
     pub(super) fn take_unsynced(&mut self) -> Vec<Arc<dyn SyncHandle>> {
         let upto = self.written.segment;
         let unsynced = self.segments.range_mut(..=upto).filter(|(_, tracked)| tracked.unsynced);
@@ -382,8 +384,8 @@ impl State {
             .collect()
     }
 
-    /// Notes that a sync has made everything up to `upto` durable, and closes files that nothing
-    /// will be written to.
+    /// Records that a sync has made everything up to `upto` durable, and closes files that will not
+    /// be written again.
     pub(super) fn set_synced(&mut self, upto: Position) {
         self.synced = self.synced.max(upto);
         let written = self.written.segment;
@@ -392,20 +394,19 @@ impl State {
         }
     }
 
-    /// Takes note that these chunks have been written.
+    /// Records that chunks of a segment have been written.
     pub(super) fn mark_unsynced(&mut self, segment: u64) {
         if let Some(tracked) = self.segments.get_mut(&segment) {
             tracked.unsynced = true;
         }
     }
 
-    /// Finished segments that no table needs, handed out once for removal.
+    /// Returns finished segments that no table needs, each once, for removal.
     pub(super) fn take_clean(&mut self) -> Vec<(u64, PathBuf)> {
         let active = self.active_id();
         let written = self.written;
         let clean = self.segments.iter_mut().filter(|(id, tracked)| {
-            // Up to the last one written: a sync never has to look for a segment that does not
-            // exist yet.
+            // Up to the last one written: a sync never needs a segment that does not exist yet.
             Some(**id) != active && **id <= written.segment && !tracked.going && tracked.dirty.is_clean()
         });
         clean
@@ -421,8 +422,8 @@ impl State {
     }
 }
 
-/// The size of a segment that has room for a record, its dictionaries and the sync mark before
-/// them. Its entry takes `size` bytes. Uses the end of `scratch`.
+/// Returns the size of a segment for a record, its dictionaries and the preceding sync mark. Its
+/// entry takes `size` bytes. Uses the end of `scratch`.
 fn segment_size_for(record: &dyn Record, size: usize, scratch: &mut Vec<u8>) -> usize {
     let mut encoder = Encoder { segment: 0, base: 0, out: scratch };
     let dictionary =
@@ -431,8 +432,8 @@ fn segment_size_for(record: &dyn Record, size: usize, scratch: &mut Vec<u8>) -> 
     (HEADER_LEN + SYNC_MARK_LEN + END_LEN) as usize + dictionaries + size
 }
 
-/// The chunk for the next bytes of the active segment, without what an encoder that gave up has
-/// left in it.
+/// Returns the chunk for the next bytes of the active segment, without the bytes of a failed
+/// encoder.
 fn chunk_of<'a>(pending: &'a mut Vec<Chunk>, buffer: &mut Vec<u8>, active: &Active) -> &'a mut Chunk {
     if pending.last().is_none_or(|chunk| chunk.is_whole || chunk.file.id != active.file.id) {
         let bytes = std::mem::take(buffer);

@@ -1,4 +1,4 @@
-//! Reading mutations: every length is checked before it is believed.
+//! Decoding of mutations: every length is checked before it is used.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ pub(crate) struct Decoder {
 #[derive(Debug, Clone, Copy)]
 struct DecodedColumn {
     id: ColumnId,
-    /// The column was dropped at this time, microseconds, and maybe added again: cells up to then
-    /// are gone. Later ones stay.
+    /// The column was dropped at this time, microseconds, and possibly added again: earlier cells
+    /// are dropped, later ones are kept.
     dropped_at: Option<i64>,
 }
 
 impl Decoder {
-    /// From what [`encode_dictionary`] wrote and the table as it is now; `None` if the bytes are no
-    /// dictionary.
+    /// Returns a decoder for the output of [`encode_dictionary`] and the current table; `None` if
+    /// the bytes are not a dictionary.
     pub fn new(table: Arc<TableMetadata>, mut dictionary: &[u8]) -> Option<Self> {
         let input = &mut dictionary;
         let (mut columns, mut missing) = (Vec::new(), Vec::new());
@@ -78,7 +78,7 @@ impl Decoder {
         &self.missing
     }
 
-    /// Reads one update; `None` if the bytes are none.
+    /// Decodes one update; `None` if the bytes are not an update.
     pub fn update(&self, mut bytes: &[u8]) -> Option<PartitionUpdate> {
         let input = &mut bytes;
         let length = usize::from(u16::from_be_bytes(take(input)?));
@@ -140,7 +140,7 @@ impl Decoder {
         }
         let bytes = usize::try_from(vint::read_unsigned(input)?).ok()?.min(input.len());
         let count = vint::read_unsigned(input)?;
-        // A cell takes three bytes at least.
+        // A cell has at least three bytes.
         let mut cells = Vec::with_capacity(usize::try_from(count).ok()?.min(input.len() / 3));
         let mut last = None;
         for _ in 0..count {
@@ -156,7 +156,7 @@ impl Decoder {
                 cells.push(Cell { column: column.id, ..cell });
             }
         }
-        // The ids may come in another order than those in the record.
+        // The ids may be in another order than those in the record.
         complex_deletions.sort_by_key(|(column, _)| *column);
         cells.sort_by_key(|cell| cell.column);
         let mut row = RowBuilder::with_capacity(clustering, cells.len(), bytes);
@@ -170,14 +170,15 @@ impl Decoder {
         Some(row.finish())
     }
 
-    /// The id that comes next and its column, if the table still has that.
+    /// Returns the next id and its column, if the table still has it.
     fn column(&self, input: &mut &[u8]) -> Option<(usize, Option<DecodedColumn>)> {
         let id = usize::try_from(vint::read_unsigned(input)?).ok()?;
         Some((id, *self.columns.get(id)?))
     }
 }
 
-/// The mutations of a record: the place of each one's table in the record's list, and its bytes.
+/// Returns the mutations of a record: the index of each one's table in the record's list, and its
+/// bytes.
 pub(crate) fn split_record(mut record: &[u8]) -> Option<Vec<(usize, &[u8])>> {
     let input = &mut record;
     let mut mutations = Vec::new();
@@ -189,7 +190,7 @@ pub(crate) fn split_record(mut record: &[u8]) -> Option<Vec<(usize, &[u8])>> {
     Some(mutations)
 }
 
-/// A cell without its column.
+/// Decodes a cell without its column.
 fn read_cell<'a>(input: &mut &'a [u8], base: i64) -> Option<Cell<'a>> {
     let flags = read_u8(input)?;
     let timestamp = if flags & cell::TIMESTAMP != 0 { i64::from_be_bytes(take(input)?) } else { base };

@@ -60,7 +60,7 @@ mod kind {
     pub const COMPLEX: u8 = 2;
 }
 
-/// Appends what the ids of the table's columns are called.
+/// Appends the names of the ids of the table's columns.
 pub(crate) fn encode_dictionary(table: &TableMetadata, out: &mut Vec<u8>) {
     let columns = table.columns.iter().flatten();
     vint::write_unsigned(out, columns.clone().count() as u64);
@@ -73,14 +73,14 @@ pub(crate) fn encode_dictionary(table: &TableMetadata, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends one mutation of a record: `table` is the place of its table in the record's list.
+/// Appends one mutation of a record; `table` is the index of its table in the record's list.
 pub(crate) fn encode(table: usize, update: &PartitionUpdate, out: &mut Vec<u8>) {
     vint::write_unsigned(out, table as u64);
     let start = out.len();
     out.put_u32(0);
     encode_update(update, out);
-    // More than 4 GiB never fits a segment: the record is refused for its size, whatever length
-    // stands here.
+    // More than 4 GiB never fits a segment: the record is rejected for its size, whatever its
+    // length field is.
     let length = (out.len() - start - 4) as u32;
     out[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }

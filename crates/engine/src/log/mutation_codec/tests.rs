@@ -1,4 +1,4 @@
-//! Mutations read back as they were written, whatever has become of their table since.
+//! Mutations are decoded as they were written, however their table has changed since.
 
 use std::sync::Arc;
 

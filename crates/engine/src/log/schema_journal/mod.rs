@@ -60,10 +60,10 @@ const RESERVED: u64 = 16 << 10;
 /// is removed within seconds.
 const LENGTH_MAX: u64 = 256 << 20;
 
-/// A schema change as the commit log has it.
+/// A schema change as in the commit log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct JournalRecord {
-    /// Where its record in the commit log ends.
+    /// The end of its record in the commit log.
     pub position: Position,
     /// The tables it changes, each with its dictionary.
     pub tables: Vec<(TableVersion, Vec<u8>)>,
@@ -72,7 +72,7 @@ pub(crate) struct JournalRecord {
 }
 
 impl JournalRecord {
-    /// A record that is about to be logged.
+    /// Copies a record that is about to be logged.
     pub fn new(record: &dyn Record) -> Self {
         let dictionary = |table: &TableVersion| {
             let mut out = Vec::new();
@@ -128,17 +128,17 @@ pub(crate) struct SchemaJournal {
 }
 
 struct State {
-    /// Those of which SSTables may lack something.
+    /// Records that SSTables may not contain completely.
     records: Vec<JournalRecord>,
-    /// Open behind the last record. `None` if the file must be written again before it is appended
-    /// to.
+    /// Open at the end of the last record. `None` if the file must be written again before
+    /// appending.
     file: Option<Box<dyn WritableFile>>,
-    /// Appending up to this offset needs no space.
+    /// Space is reserved up to this offset.
     reserved: u64,
-    /// What was found at the start, until the journal is settled.
+    /// The contents found at the start, until the journal is settled.
     unsettled: Option<Found>,
     damage: Option<String>,
-    /// Whether the file is damaged and to be kept before it is replaced.
+    /// Whether the file is damaged and must be kept before it is replaced.
     keeps_damaged: bool,
 }
 
@@ -212,8 +212,8 @@ impl SchemaJournal {
         let settled = if found.is_pristine {
             self.reopen(&mut state, HEADER_LEN as u64)
         } else {
-            // Also where it reads well: the process before may have died, or failed, before it
-            // synced the last record.
+            // Also if it was read without errors: the previous process may have crashed, or failed,
+            // before it synced the last record.
             self.write(&mut state)
         };
         if let Err(error) = settled {
@@ -225,7 +225,7 @@ impl SchemaJournal {
         self.path.with_extension("damaged")
     }
 
-    /// Durably links the file under another name, under which it stays when it is replaced.
+    /// Durably links the file under another name, which keeps it when it is replaced.
     fn keep_damaged(&self) -> Result<()> {
         let kept = self.kept_path();
         let link = || {
@@ -239,7 +239,7 @@ impl SchemaJournal {
         link().map_err(|e| StorageError::io(&kept, "link the damaged schema journal as", e))
     }
 
-    /// Returns what damage may have taken from the schema.
+    /// Returns a description of the damage that may have affected the schema.
     pub fn damage(&self) -> Option<String> {
         self.state.lock().damage.clone()
     }
@@ -254,8 +254,8 @@ impl SchemaJournal {
         self.state.lock().records.iter().flat_map(JournalRecord::table_ids).collect()
     }
 
-    /// Reserves the space that appending `record` takes. Refuses a record that would make the file
-    /// longer than a start reads.
+    /// Reserves the space for appending `record`. Rejects a record that would make the file longer
+    /// than a start reads.
     pub fn reserve(&self, record: &JournalRecord) -> Result<()> {
         let mut state = self.state.lock();
         if state.file.is_none() {
@@ -280,7 +280,7 @@ impl SchemaJournal {
         Ok(())
     }
 
-    /// Appends a record durably. After an error the next change of the journal writes it too.
+    /// Appends a record durably. After an error the next change of the journal writes it, too.
     pub fn append(&self, record: JournalRecord) -> Result<()> {
         let mut state = self.state.lock();
         let content = record.encode();
@@ -290,7 +290,7 @@ impl SchemaJournal {
         frame(&content, file.len(), &mut framed);
         let written = file.write_all(&framed).and_then(|()| file.sync());
         if written.is_err() {
-            // What the file holds is unknown from here on.
+            // The contents of the file are unknown from here on.
             state.file = None;
         }
         written.map_err(|e| StorageError::io(&self.path, "write", e))
@@ -339,7 +339,7 @@ fn header() -> Vec<u8> {
 
 /// Appends `content`, framed as a record that begins at `offset` of the file.
 fn frame(content: &[u8], offset: u64, out: &mut Vec<u8>) {
-    // The record is in the commit log already, whose limit is less than 4 GiB.
+    // The record is in the commit log, whose limit is less than 4 GiB.
     let length = content.len() as u32;
     out.put_u32(length);
     out.put_u32(length_checksum(offset, length));
@@ -347,7 +347,8 @@ fn frame(content: &[u8], offset: u64, out: &mut Vec<u8>) {
     out.put_u32(crc32fast::hash(content));
 }
 
-/// Bound to the offset, so that bytes of an older journal, or within a record, are not read as one.
+/// Includes the offset, so that bytes of an older journal, or within a record, are not read as a
+/// record.
 fn length_checksum(offset: u64, length: u32) -> u32 {
     let mut bytes = [0; 12];
     bytes[..8].copy_from_slice(&offset.to_be_bytes());

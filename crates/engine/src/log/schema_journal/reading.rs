@@ -11,12 +11,12 @@ const PIECE: usize = 64 << 10;
 /// Bytes of a record before its content: 4 length + 4 checksum of it.
 const PREFIX_LEN: usize = 8;
 
-/// What a journal's file holds.
+/// The contents of a journal's file.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     /// The intact records.
     pub records: Vec<JournalRecord>,
-    /// Damage that no crash explains.
+    /// Damage that a crash does not explain.
     pub damage: Option<String>,
     /// A tail that cannot be decoded.
     pub torn: Option<String>,
@@ -89,8 +89,8 @@ impl<'f> Input<'f> {
         Ok(in_piece(self).and_then(|skipped| self.piece.get(skipped..)).unwrap_or_default())
     }
 
-    /// Returns the intact record at `offset`, and where it ends. Its content is read only if the
-    /// checksum of its length holds and the file is long enough.
+    /// Returns the intact record at `offset`, and its end. Its content is read only if the checksum
+    /// of its length matches and the file is long enough.
     fn record_at(&mut self, offset: u64) -> io::Result<Option<(JournalRecord, u64)>> {
         let Some((length, rest)) = self.bytes(offset, PREFIX_LEN)?.split_first_chunk() else {
             return Ok(None);
@@ -110,11 +110,11 @@ impl<'f> Input<'f> {
         Ok(JournalRecord::decode(content).map(|record| (record, end)))
     }
 
-    /// Returns the first offset not before `from` of an intact record.
+    /// Returns the first offset from `from` on of an intact record.
     fn next_record(&mut self, from: u64) -> io::Result<Option<u64>> {
         let mut offset = from;
-        // One of the four bytes of a length is not zero: skip to where the first such one could be
-        // the last of four.
+        // At least one of the four bytes of a length is not zero: continue where the next nonzero
+        // byte could be the last of four.
         while let Some(at) = self.next_not_zero(offset)? {
             offset = offset.max(at.saturating_sub(3));
             if self.record_at(offset)?.is_some() {
@@ -125,7 +125,7 @@ impl<'f> Input<'f> {
         Ok(None)
     }
 
-    /// Returns the first offset not before `from` of a byte that is not zero.
+    /// Returns the first offset from `from` on of a byte that is not zero.
     fn next_not_zero(&mut self, from: u64) -> io::Result<Option<u64>> {
         let mut offset = from;
         while offset < self.length {

@@ -34,7 +34,7 @@ fn record(number: u32) -> JournalRecord {
     }
 }
 
-/// Appends records; those before the first failure.
+/// Appends records, and returns those before the first failure.
 fn append_all(journal: &SchemaJournal, numbers: std::ops::Range<u32>) -> Vec<JournalRecord> {
     let append = |number: u32| {
         journal.reserve(&record(number)).ok()?;
@@ -64,7 +64,7 @@ fn appended_records_survive_a_crash_at_every_operation() {
         if let Ok(journal) = journal {
             journal.settle(true, |_| true);
             kept = append_all(&journal, 0..8);
-            // Some are flushed; whether the file is replaced or not, the others stay.
+            // Some are flushed; whether or not the file is replaced, the others remain.
             let _ = journal.retain(|record| record.position.offset >= 3);
             kept.extend(append_all(&journal, 8..10));
             kept.retain(|record| record.position.offset >= 3);
@@ -93,7 +93,7 @@ fn content(fs: &FakeFileSystem) -> Vec<u8> {
     (fs as &dyn FileSystem).read(Path::new(PATH)).unwrap()
 }
 
-/// The length without what is only reserved: contents of records do not end in zeros.
+/// The length without reserved space: contents of records do not end in zeros.
 fn written(fs: &FakeFileSystem) -> usize {
     content(fs).iter().rposition(|byte| *byte != 0).unwrap() + 1
 }
@@ -266,7 +266,7 @@ fn a_record_that_a_start_would_not_read_is_refused() {
     let journal = SchemaJournal::open_within(Arc::new(fs.clone()), PATH.into(), RESERVED).unwrap();
     assert_eq!(records(&journal), appended);
     journal.settle(true, |_| true);
-    // Once SSTables hold some, there is room again.
+    // Once SSTables contain some, there is space again.
     journal.retain(|record| record.position.offset > 5).unwrap();
     assert!(journal.reserve(&record(6)).is_ok());
 }
@@ -293,7 +293,7 @@ fn a_failure_while_a_damaged_file_is_kept_loses_neither_it_nor_the_records() {
         assert_eq!(found, [record(1), record(2), record(7)], "operation {operation}");
         let kept = (&survivor as &dyn FileSystem).read(Path::new("data/schema_journal.damaged"));
         let is_kept = kept.is_ok_and(|kept| kept == damaged);
-        // If the file could not be kept, nor replaced, it is still there.
+        // If the file could be neither kept nor replaced, it still exists.
         assert!(is_kept || content(&survivor) == damaged, "operation {operation}");
         if is_done {
             return;

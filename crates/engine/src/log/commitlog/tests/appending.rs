@@ -44,8 +44,7 @@ fn a_log_goes_on_behind_what_was_replayed() {
     }
 }
 
-/// Bytes of a record of one table beside its content: 12 of framing, 1 of kind, 2 of count, 2 of
-/// index.
+/// The overhead of a record of one table: 12 bytes of framing, 1 of kind, 2 of count, 2 of index.
 const OVERHEAD: usize = 17;
 
 #[test]
@@ -56,7 +55,7 @@ fn a_record_larger_than_a_segment_gets_one_of_its_size() {
     for (number, length) in lengths.into_iter().enumerate() {
         let position = log.append(&record(&[1], &vec![number as u8; length])).unwrap();
         let size = fs.metadata(Path::new(&files(&fs).pop().unwrap())).unwrap().len;
-        // Exact, but for a sync mark that may not be needed.
+        // Exact, except for a sync mark that may not be needed.
         assert!(size == 2048 || size - u64::from(position.offset) < 40, "{length} bytes in {size}");
     }
     let total: u64 = files(&fs).iter().map(|file| fs.metadata(Path::new(file)).unwrap().len).sum();
@@ -327,7 +326,7 @@ fn beyond_the_total_space_the_tables_in_the_oldest_segments_are_to_be_flushed() 
         ..options(SyncMode::Batch)
     };
     let log = try_open(&fs, options).unwrap().log;
-    // Four records of 400 bytes a segment: each segment has one table.
+    // Four records of 400 bytes in a segment: each segment has one table.
     for number in 0..16 {
         log.append(&record(&[number / 4], &[0; 400])).unwrap();
     }

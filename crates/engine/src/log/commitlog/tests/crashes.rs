@@ -1,4 +1,4 @@
-//! Seeded lives of a log: appends, syncs, flushes, full disks and failures, ended by a crash,
+//! Seeded runs of a log: appends, syncs, flushes, full disks and failures, each ended by a crash,
 //! several in a row.
 
 use std::collections::BTreeMap;
@@ -8,20 +8,20 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 
-/// What became of a record, by its number.
+/// The state of a record, by its number.
 #[derive(Debug, Clone, PartialEq)]
 struct Fate {
     content: Vec<u8>,
     tables: Vec<u128>,
     /// Acknowledged, appended ahead, or replayed since.
     position: Option<Position>,
-    /// Whether the operating system has it: it outlives the process.
+    /// Whether it was written: it survives a crash of the process.
     written: bool,
-    /// Whether it outlives the machine.
+    /// Whether it survives a crash of the machine.
     durable: bool,
-    /// Refused, with the assurance that replay will not find it.
+    /// Refused: replay must not find it.
     refused: bool,
-    /// Tables of it that have been flushed.
+    /// Its tables that have been flushed.
     flushed: Vec<u128>,
 }
 
@@ -71,7 +71,7 @@ impl Life {
         let appended = if ahead { log.append_ahead(&record) } else { log.append(&record) };
         let (written, durable) =
             if ahead || appended.is_err() { (false, false) } else { (true, self.sync != PERIODIC) };
-        // Those appended ahead are as safe as the one that is acknowledged now.
+        // Records appended ahead are as durable as the one that is acknowledged now.
         for fate in self.fates.values_mut().filter(|fate| fate.position.is_some()) {
             (fate.written, fate.durable) = (fate.written || written, fate.durable || durable);
         }
@@ -106,13 +106,13 @@ impl Life {
         self.flushed_upto.insert(table, upto);
     }
 
-    /// One life: opens the log, checks what it replays, uses it, and crashes.
+    /// One run: opens the log, checks the replay, uses it, and crashes.
     fn live(&mut self) {
         self.fs.heal();
         self.fs.set_capacity(u64::MAX);
         if self.random.random_ratio(1, 8) {
-            // The first attempt to start is cut short somewhere, and the machine or the process
-            // dies again.
+            // The first start fails at some operation, and the machine or the process crashes
+            // again.
             self.fs.fail_from(self.fs.operations() + self.random.random_range(1..20));
             match try_open(&self.fs, options(self.sync)) {
                 Ok(_) | Err(OpenError::Io { .. }) => {}
@@ -151,7 +151,7 @@ impl Life {
         } else {
             for fate in self.fates.values_mut() {
                 fate.written = fate.durable;
-                // What was cut off may be back: the cut was not synced.
+                // The truncated bytes may reappear: the truncation was not synced.
                 fate.refused = false;
             }
             self.fs.crash(self.random.random())
@@ -187,7 +187,7 @@ impl Life {
             assert!(!fate.written, "seed {seed}: record {number} at {:?} is lost", fate.position);
             assert!(last < Some(*number), "seed {seed}: record {number} is missing before one that is there");
         }
-        // What was not replayed is gone for good.
+        // Records that were not replayed are lost permanently.
         self.fates.retain(|number, _| found.contains_key(number));
         for (number, position) in found {
             if let Some(fate) = self.fates.get_mut(&number) {
@@ -200,7 +200,7 @@ impl Life {
 
 #[test]
 fn in_ten_thousand_seeded_crashes_nothing_acknowledged_is_lost_moved_or_made_up() {
-    // Two to six lives each, and a crash after every one.
+    // Two to six runs each, with a crash after every one.
     for seed in 0..3000 {
         let mut life = Life::new(seed);
         for _ in 0..1 + seed % 5 {

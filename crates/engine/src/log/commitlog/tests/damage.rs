@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use super::*;
 
-/// A killed log of a few segments, synced or not, and its records' contents.
+/// A log of a few segments after a crash, synced or not, and its records' contents.
 fn killed(sync: SyncMode) -> (FakeFileSystem, Vec<Vec<u8>>) {
     let fs = FakeFileSystem::new();
     let log = open(&fs, sync).log;
@@ -59,7 +59,7 @@ fn every_flipped_bit_is_noticed_or_was_in_bytes_never_used() {
             match try_open(&fs, options(PERIODIC)) {
                 Err(OpenError::Corrupt { .. } | OpenError::UnknownVersion { .. }) => {}
                 Err(error) => panic!("{error}"),
-                // Behind the last record, or in the last one: nothing tells it from a torn write.
+                // After the last record, or in it: it cannot be distinguished from a torn write.
                 Ok(opened) => {
                     let found = opened.contents();
                     assert!(contents.starts_with(&found.iter().map(|c| c.to_vec()).collect::<Vec<_>>()));
@@ -86,7 +86,7 @@ fn a_torn_tail_is_where_replay_stops_and_the_log_goes_on_behind_it() {
     let (fs, contents) = killed(PERIODIC);
     let last = files(&fs).pop().unwrap();
     let whole = open(&fs.fork(), PERIODIC).records.pop().unwrap().position;
-    // In the last record: nothing stands behind it.
+    // In the last record: nothing follows it.
     fs.corrupt(Path::new(&last), u64::from(whole.offset) - 20, 1);
     let opened = open(&fs, PERIODIC);
     assert_eq!(opened.contents(), contents[..19]);

@@ -87,8 +87,8 @@ fn a_write_refused_for_space_leaves_no_record_and_no_gap() {
         (operation.kind == OperationKind::Write).then_some(ErrorKind::StorageFull)
     };
     fs.fail_when(full);
-    // A group: the first is written whole, in the half that a failing write leaves, and is refused
-    // all the same.
+    // A group: the first record is complete in the half that a failing write leaves, and is refused
+    // nevertheless.
     let small = log.enqueue(&record(&[1], b"refused")).unwrap();
     let large = log.enqueue(&record(&[1], &[7; 500])).unwrap();
     assert!(matches!(log.wait(large), Err(AppendError::Refused { .. })));
@@ -127,7 +127,7 @@ fn records_refused_over_the_end_of_a_segment_leave_both_segments_whole() {
         let second = operation.path.to_str() != Some("commitlog/CommitLog-101-1.log");
         (operation.kind == OperationKind::Write && second).then_some(ErrorKind::StorageFull)
     });
-    // The second segment cannot be begun yet: its header is a write, too.
+    // The second segment cannot be created yet: its header is a write, too.
     log.enqueue(&record(&[1], &[2; 500])).unwrap();
     assert!(matches!(log.enqueue(&record(&[1], &[3; 900])), Err(AppendError::Refused { .. })));
     fs.heal();

@@ -1,4 +1,4 @@
-//! What the commit log guarantees, on a file system that forgets.
+//! The guarantees of the commit log, on a fake file system.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -62,7 +62,7 @@ pub(super) struct Replayed {
     pub(super) content: Vec<u8>,
 }
 
-/// Small segments, synced by those who append.
+/// Small segments, synced by appending threads.
 pub(super) fn options(sync: SyncMode) -> CommitLogOptions {
     CommitLogOptions {
         sync,
@@ -91,7 +91,7 @@ pub(super) fn try_open(fs: &FakeFileSystem, options: CommitLogOptions) -> Result
     try_open_at(fs, options, Arc::new(ManualClock::default()))
 }
 
-/// Opens the log, checking that positions ascend and that every record's dictionaries come before
+/// Opens the log, checking that positions ascend and that the dictionaries of every record precede
 /// it in its segment.
 pub(super) fn try_open_at(
     fs: &FakeFileSystem,

@@ -1,4 +1,4 @@
-//! A panic in a thread of the log ends the log by name; no caller waits for that thread.
+//! A panic in a thread of the log ends the log; no caller waits for that thread.
 
 use cassette_vfs::{Operation, OperationKind};
 
@@ -17,7 +17,7 @@ fn panics_when(sync: SyncMode, meant: fn(&Operation) -> bool) {
         assert!(!(name.starts_with("commitlog-") && meant(operation)), "injected");
         None
     });
-    // More than a segment, so that the next one is wanted, and the one before is not needed.
+    // More than a segment, so that the next one is needed, and the previous one is not.
     let failed = (0..100_000).find_map(|_| match log.append(&record(&[1], &[7; 200])) {
         Ok(position) => {
             log.mark_clean(1, Position::ZERO, position);

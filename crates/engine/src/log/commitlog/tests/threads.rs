@@ -4,7 +4,7 @@ use super::*;
 
 const WRITERS: u64 = 4;
 
-/// Appends from many threads; returns what was acknowledged, as (writer, number) in content.
+/// Appends from many threads; returns the acknowledged records, with (writer, number) as contents.
 fn write(log: &CommitLog, records: u64) -> Vec<(Position, Vec<u8>)> {
     let acknowledged = thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
