@@ -1,20 +1,21 @@
-//! What secondary indexes cost: writes to a table with six of them, and reads by index beside the reads by key that they
-//! resolve to. One thread, prepared statements, on the real file system.
+//! The cost of secondary indexes: writes to a table with six of them, and reads by index beside the
+//! equivalent reads by key. One thread, prepared statements, on the real file system.
 //!
 //! ```text
 //! cargo bench -p cassette-database --bench indexes -- [--rows 200000] [--operations 100000] [--rounds 5] [--table plain]
 //! ```
 //!
-//! The tables and their indexes are those of a user directory: `plain` without, `indexed` with CREATE INDEX, `attached` with
-//! storage-attached ones. They take turns, so that what the machine does besides strikes all of them alike. Prints microseconds
-//! an operation, each the median of the rounds with the least and the greatest. `--table` leaves the others out and `--operations
-//! 0` all but the insertions: what one of them does is seen in a profile then.
+//! The tables and their indexes are those of a user directory: `plain` without, `indexed` with
+//! CREATE INDEX, `attached` with storage-attached ones. They are measured in turns, so that other
+//! load affects all of them equally. Prints microseconds per operation: the median of the rounds
+//! with minimum and maximum. `--table` selects one table and `--operations 0` only the insertions,
+//! for profiles of a single operation.
 
 use std::time::Instant;
 
 use cassette_database::{Database, Session, Statement, Value};
 
-/// The binary's.
+/// The allocator of the binary.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -69,7 +70,7 @@ fn main() {
         sizes.rows, sizes.operations, sizes.rounds
     );
     let inserts: Vec<Statement> = tables.iter().map(|table| insert(&session, table)).collect();
-    // New rows in each round.
+    // Each round inserts new rows.
     let times = by_turns(&sizes, tables.len(), |table, round| {
         timed(sizes.rows, |i| write(&session, &inserts[table], round * sizes.rows + i, 0))
     });
@@ -79,7 +80,7 @@ fn main() {
     }
 
     let all = sizes.rows * sizes.rounds;
-    // How often each row was overwritten.
+    // The number of times that each row was overwritten.
     let mut versions = vec![vec![0u64; all as usize]; tables.len()];
     let times = by_turns(&sizes, tables.len(), |table, round| {
         timed(sizes.operations, |i| {
@@ -125,7 +126,7 @@ fn insert(session: &Session, table: &str) -> Statement {
         .expect("a statement")
 }
 
-/// Writes a row whose values are others in each version.
+/// Writes a row whose values differ in each version.
 fn write(session: &Session, insert: &Statement, row: u64, version: u64) {
     let value = |prefix: &str| Value::Text(text(prefix, row, version));
     let values = vec![
@@ -135,7 +136,7 @@ fn write(session: &Session, insert: &Statement, row: u64, version: u64) {
         value("last"),
         value("login"),
         value("+49"),
-        // As many users in each of a thousand states.
+        // Each of a thousand states has the same number of users.
         Value::Int(((row + version) % 1000) as i32),
         value("user"),
         value("name"),
@@ -150,7 +151,7 @@ fn text(prefix: &str, row: u64, version: u64) -> String {
     }
 }
 
-/// A number below `below`, another for each `i`, all over the place.
+/// Returns a pseudorandom number below `below` for each `i`.
 fn scattered(i: u64, below: u64) -> u64 {
     (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % below
 }
@@ -161,7 +162,7 @@ fn timed(operations: u64, mut operation: impl FnMut(u64)) -> f64 {
     began.elapsed().as_secs_f64() * 1e6 / operations as f64
 }
 
-/// The times of each table.
+/// Returns the times of each table.
 fn by_turns(sizes: &Sizes, tables: usize, mut time: impl FnMut(usize, u64) -> f64) -> Vec<Vec<f64>> {
     let mut times = vec![Vec::new(); tables];
     for round in 0..sizes.rounds {

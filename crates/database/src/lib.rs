@@ -1,11 +1,12 @@
-//! What a statement does: catalog, planning, execution, conditions, system tables.
+//! Execution of CQL statements: catalog, planning, execution, conditions, system tables.
 //!
-//! The embedded API is [`Database::open`] and [`Session`]. A server uses [`Database::query`], [`Database::prepare`],
-//! [`Database::resolve`] and [`Database::execute_resolved`]: raw bytes in, rows pushed into a [`RowSink`] out. Callers
-//! that own tables of a fixed layout read and write rows by their keys: [`Database::first_row`],
-//! [`Database::write_rows`], [`Database::put_row_unless_exists`].
+//! The embedded API is [`Database::open`] and [`Session`]. A server uses [`Database::query`],
+//! [`Database::prepare`], [`Database::resolve`] and [`Database::execute_resolved`]: values are raw
+//! bytes, and rows are pushed into a [`RowSink`]. Callers that own tables of a fixed layout read
+//! and write rows by their keys: [`Database::first_row`], [`Database::write_rows`],
+//! [`Database::put_row_unless_exists`].
 //!
-//! The modules are layers, the public API on top; imports only go down (`ARCHITECTURE.md`).
+//! The modules are layers, with the public API on top; imports only go down (`ARCHITECTURE.md`).
 
 mod api;
 mod basics;
@@ -33,7 +34,7 @@ pub use basics::response::{
     ColumnSpec, Executed, Outcome, ResultMetadata, RowSink, SchemaChange, SchemaChangeKind,
     SchemaChangeTarget,
 };
-pub use basics::server_figures::{Client, Pool, PreparedFigures, RunningRequest, SeenClient, ServerFigures};
+pub use basics::server_metrics::{Client, Pool, PreparedMetrics, RunningRequest, SeenClient, ServerMetrics};
 pub use basics::timeouts::{RequestTimeouts, Timeout};
 pub use cassette_cql::ast::BatchKind;
 pub use cassette_engine::without_waiting;

@@ -1,8 +1,8 @@
-//! The same statements, judged beside Apache Cassandra, without a server between.
+//! Compares the results of statements with those of Apache Cassandra, without a server.
 //!
-//! `tests/conformance/NAME.cql` at the root holds statements, one a paragraph; `NAME.json` what Cassandra 5.0.8 answered to
-//! each through the Python driver; `differences.json` the answers of ours that differ and stay. `tests/clients` holds the
-//! server to the same files.
+//! `tests/conformance/NAME.cql` at the root contains statements, one in each paragraph; `NAME.json`
+//! the responses of Cassandra 5.0.8 through the Python driver; `differences.json` the accepted
+//! differences. `tests/clients` tests the server with the same files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn read_json(path: &Path) -> Value {
     serde_json::from_str(&read(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The paragraphs of a file without its comments.
+/// Returns the paragraphs of a file without its comments.
 fn statements(path: &Path) -> Vec<String> {
     let text: String = read(path)
         .lines()
@@ -37,11 +37,11 @@ fn statements(path: &Path) -> Vec<String> {
 }
 
 fn session() -> Session {
-    // As Cassandra was when its answers were written down.
+    // The configuration of Cassandra when its responses were recorded.
     let options = Options {
         file_system: Arc::new(FakeFileSystem::new()),
         materialized_views_enabled: true,
-        // Its answers were those to a superuser, who is exempt from guardrails.
+        // The responses were those to a superuser, who is exempt from guardrails.
         guardrails: [("zero_ttl_on_twcs_warned".to_owned(), "false".to_owned())].into(),
         ..Options::new("/data")
     };
@@ -54,7 +54,7 @@ fn session() -> Session {
     session
 }
 
-/// What the database says to `statement`, as `raw.py` puts it.
+/// Returns the response to `statement` in the format of `raw.py`.
 fn answer(session: &Session, statement: &str) -> Value {
     // The driver's page size.
     let options = StatementOptions { page_size: Some(5000), ..StatementOptions::default() };
@@ -90,7 +90,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What the Python driver calls a type.
+/// Returns the Python driver's name of a type.
 fn driver_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Text => "varchar".to_owned(),
@@ -109,7 +109,8 @@ fn driver_name(data_type: &DataType) -> String {
     }
 }
 
-/// The answer with the functions that its message enumerates in the order of their names: Cassandra takes them from a hash map.
+/// Returns the response with the functions in its message sorted by name: Cassandra lists them in
+/// the order of a hash map.
 fn in_order(answer: &Value) -> Value {
     let mut answer = answer.clone();
     if let Some(Value::String(message)) = answer.get_mut("message")
@@ -127,7 +128,7 @@ fn in_order(answer: &Value) -> Value {
     answer
 }
 
-/// What is wrong with the answer to one statement; `None` if nothing is.
+/// Returns the difference between the responses to one statement; `None` if there is none.
 fn judge(statement: &str, ours: &Value, cassandra: &Value, kept: Option<&Value>) -> Option<String> {
     let (ours, cassandra) = (&in_order(ours), &in_order(cassandra));
     match kept {
@@ -161,7 +162,7 @@ fn answers_are_those_of_cassandra() {
         let recorded = recorded.as_array().unwrap();
         let statements = statements(&folder().join(format!("{name}.cql")));
         let known: Vec<&str> = recorded.iter().filter_map(|entry| entry["statement"].as_str()).collect();
-        assert_eq!(statements, known, "{name}: record the answers anew");
+        assert_eq!(statements, known, "{name}: record the answers again");
         let session = session();
         for entry in recorded {
             let statement = entry["statement"].as_str().unwrap();

@@ -1,4 +1,5 @@
-//! Tables that Cassandra wrote, opened and imported: every recorded query gets its recorded answer.
+//! Tables written by Cassandra, opened and imported: every recorded query returns its recorded
+//! result.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -30,7 +31,7 @@ fn select_json(case: &Path) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// A database at the time at which the answers were recorded, with the case's schema.
+/// A database at the time of the recorded results, with the case's schema.
 fn open(data: &Path, taken_at: i64) -> Database {
     let mut options = Options::new(data);
     options.clock = Arc::new(ManualClock::at_micros(taken_at * 1_000_000));
@@ -54,7 +55,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Asks every recorded query; gives how many.
+/// Executes every recorded query, and returns their number.
 fn compare(database: &Database, case: &Path, select: &Value) -> usize {
     let session = database.session();
     let results = select["results"].as_array().unwrap();
@@ -103,7 +104,7 @@ fn a_directory_copied_from_cassandra_opens_and_answers() {
         create(&database, &case);
         database.close().unwrap();
         for table in directories(&case.join("data")) {
-            // The schema names the ids that Cassandra gave, so the directories have its names.
+            // The schema contains the ids from Cassandra, so the directories have the same names.
             let own = directory.path().join("data/golden").join(table.file_name().unwrap());
             assert!(own.is_dir(), "{}", own.display());
             copy(&table, &own);
@@ -131,7 +132,7 @@ fn what_is_imported_is_found_by_the_indexes_that_were_there() {
     let found = loop {
         match session.execute(query, (value.as_str(),)) {
             Ok(found) => break found,
-            // The larger part of it is built in the background.
+            // Most of the index is built in the background.
             Err(error) => assert!(error.to_string().contains("built"), "{error}"),
         }
     };
@@ -146,7 +147,7 @@ fn tables_in_cassandra_5s_newer_versions_answer_alike_and_are_compacted_to_nb() 
         for newer in directories(&golden().with_file_name("golden5").join(version)) {
             let case = golden().join(newer.file_name().unwrap());
             let tables = directories(&newer);
-            // Of some cases not all tables are there.
+            // Some cases do not contain all tables.
             let is_whole = tables.len() == directories(&case.join("data")).len();
             if !is_whole || !cases().contains(&case) {
                 continue;
@@ -162,7 +163,7 @@ fn tables_in_cassandra_5s_newer_versions_answer_alike_and_are_compacted_to_nb() 
                 assert!(!database.import("golden", name, table, &options).unwrap().is_empty());
             }
             compare(&database, &case, &select);
-            // And after a restart, with the indexes that were written beside them.
+            // Also after a restart, with the indexes that were written by the import.
             database.close().unwrap();
             drop(database);
             let database = open(directory.path(), taken_at);

@@ -1,8 +1,9 @@
-//! Guardrails, judged beside Apache Cassandra.
+//! Compares guardrails with those of Apache Cassandra.
 //!
-//! `tests/conformance/guardrails/NAME.cql` holds statements, one a paragraph, and commands for nodetool between them;
-//! `NAME.json` the answers of Cassandra 5.0.8 to a role that is no superuser: Cassandra exempts superusers, and
-//! without authentication everybody is one. `differences.json` has the answers that differ and stay.
+//! `tests/conformance/guardrails/NAME.cql` contains statements, one in each paragraph, and commands
+//! for nodetool between them; `NAME.json` the responses of Cassandra 5.0.8 to a role that is not a
+//! superuser: Cassandra exempts superusers, and without authentication every client is one.
+//! `differences.json` contains the accepted differences.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ fn read_json(name: &str) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The paragraphs of a file without its comments.
+/// Returns the paragraphs of a file without its comments.
 fn statements(name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(folder().join(name)).unwrap();
     let lines: String = text
@@ -32,7 +33,7 @@ fn statements(name: &str) -> Vec<String> {
     lines.split("\n\n").map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// As Cassandra was when its answers to the statements of a file were recorded.
+/// The configuration of Cassandra when its responses to the statements of a file were recorded.
 fn database(name: &str, clock: Arc<ManualClock>) -> Database {
     let mut guardrails = vec![
         ("batch_size_warn_threshold", "1KiB"),
@@ -76,7 +77,7 @@ fn level(name: &str) -> Consistency {
     Consistency::ALL.into_iter().find(|level| level.to_string() == name).unwrap()
 }
 
-/// The answer to one paragraph, in the form of the recorded ones.
+/// Returns the response to one paragraph, in the format of the recorded ones.
 fn answer(clock: &ManualClock, database: &Database, session: &Session, statement: &str) -> Value {
     if let Some(seconds) = statement.strip_prefix("SLEEP ") {
         clock.advance(std::time::Duration::from_secs(seconds.parse().unwrap()));
@@ -135,7 +136,7 @@ fn answer(clock: &ManualClock, database: &Database, session: &Session, statement
     }
 }
 
-/// A repeated statement with its number for `{i}`, and so many letters for `{20 x}`.
+/// Returns a repeated statement with its number for `{i}`, and 20 letters for `{20 x}`.
 fn expanded(statement: &str, i: u32) -> String {
     let mut out = statement.replace("{i}", &i.to_string());
     while let Some((before, rest)) = out.split_once('{')
@@ -146,7 +147,8 @@ fn expanded(statement: &str, i: u32) -> String {
     out
 }
 
-/// An answer without what differs from run to run: the node's address, the time, the order in Java's sets, values of rows.
+/// Returns a response without values that differ between runs: the node's address, the time, the
+/// order in Java's sets, values of rows.
 fn comparable(answer: &Value) -> Value {
     let mut answer = answer.clone();
     if let Some(fields) = answer.as_object_mut() {
@@ -155,7 +157,7 @@ fn comparable(answer: &Value) -> Value {
             let count = rows.len();
             fields.insert("rows".into(), json!(count));
         }
-        // What the Python driver says of a read that failed.
+        // The Python driver's error for a failed read.
         if fields.get("error") == Some(&json!("ReadFailure")) {
             fields.insert("error".into(), json!("1300"));
             let message = fields["message"].as_str().unwrap();
@@ -188,7 +190,7 @@ fn comparable(answer: &Value) -> Value {
     answer
 }
 
-/// The text without how many bytes a read took: objects on Java's heap have other sizes.
+/// Returns the text without the number of bytes of a read: objects on Java's heap have other sizes.
 fn without_size(text: &str) -> String {
     match text.split_once(" nodes loaded over ") {
         Some((before, after)) => {
@@ -199,7 +201,7 @@ fn without_size(text: &str) -> String {
     }
 }
 
-/// The words between brackets, sorted.
+/// Sorts the words between brackets.
 fn in_order(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;

@@ -1,5 +1,5 @@
-//! Cassandra's tools accept what compactions write: under every strategy, every option of storage, and with what overlapping SSTables
-//! delete left out.
+//! Cassandra's tools accept the results of compactions: with every strategy, with every storage
+//! option, and with data removed that overlapping SSTables delete.
 
 #[path = "../../sstable/tests/oracle/cassandra.rs"]
 mod cassandra;
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use cassandra::{Cassandra, text};
 use cassette_database::{Database, Options, Session};
 
-/// Given for the original: the files come from compactions. The filter is then sized for more partitions than there are, and the level is what it
-/// is; neither is what a rewrite would give.
+/// Passed instead of the original file: the files are results of compactions. The filter is then
+/// sized for more partitions than there are, and the level differs from that of a rewrite.
 const COMPACTED: &str = "compacted";
 
 const COLUMNS: &str = "k int, c1 int, c2 text, s text static, v text, n bigint, m map<text, int>, l list<int>, \
                        PRIMARY KEY (k, c1, c2)";
 
-/// The tables: each option of storage in one of them at least, each strategy in several.
+/// The tables: each storage option in at least one of them, each strategy in several.
 const TABLES: &[(&str, &str)] = &[
     (
         "stcs_lz4",
@@ -66,7 +66,7 @@ const TABLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// A table of counters, which has no options of its own.
+/// A counter table, without options.
 const COUNTED: &str = "CREATE TABLE oracle.counted (k int, c int, s counter static, n counter, m counter, PRIMARY KEY (k, c)) \
                        WITH ID = 6f7261c0-0000-1000-8000-000000000100";
 
@@ -76,7 +76,7 @@ fn create(name: &str, number: usize, options: &str) -> String {
     )
 }
 
-/// So many values of a linear congruential generator, from a seed.
+/// The values of a linear congruential generator, from a seed.
 struct Random(u64);
 
 impl Random {
@@ -86,7 +86,8 @@ impl Random {
     }
 }
 
-/// One flush's worth of writes: rows of small partitions and of one that has an index of rows; deletions of every kind.
+/// Writes the rows of one flush: small partitions and one that has a row index; deletions of every
+/// kind.
 fn write(session: &Session, table: &str, random: &mut Random, turn: u64) {
     let execute = |cql: String| {
         session.execute(&cql, ()).unwrap_or_else(|error| panic!("{cql}: {error}"));
@@ -94,7 +95,7 @@ fn write(session: &Session, table: &str, random: &mut Random, turn: u64) {
     let mut timestamp = 1_700_000_000_000_000 + turn * 1_000_000_000;
     for i in 0..700 {
         timestamp += 1;
-        // Every third row is one of a large partition.
+        // Every third row is in a large partition.
         let k = if i % 3 == 0 { 0 } else { 1 + random.below(120) };
         let (c1, c2) = (random.below(60), random.below(6));
         let of_row = format!("k = {k} AND c1 = {c1} AND c2 = 'c{c2}'");
@@ -129,7 +130,8 @@ fn write(session: &Session, table: &str, random: &mut Random, turn: u64) {
     }
 }
 
-/// One flush's worth of increments, and some deletions of what is not counted again.
+/// Writes the increments of one flush, and some deletions of counters that are not incremented
+/// again.
 fn count(session: &Session, random: &mut Random, turn: u64) {
     let execute = |cql: String| {
         session.execute(&cql, ()).unwrap_or_else(|error| panic!("{cql}: {error}"));
@@ -168,13 +170,13 @@ fn counts(session: &Session) -> Counts {
     counts
 }
 
-/// The same from the lines of `SSTableCheck`.
+/// The counts in the output of `SSTableCheck`.
 fn judged_counts(said: &str) -> Counts {
     let counts = said.lines().filter_map(|line| line.strip_prefix("COUNT ")?.rsplit_once(' '));
     counts.map(|(of, count)| (of.to_owned(), count.parse().unwrap())).collect()
 }
 
-/// The Data files below a directory.
+/// Returns the Data files below a directory.
 fn data_files(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(root).unwrap() {
@@ -205,7 +207,8 @@ fn cassandras_tools_accept_what_compactions_write_under_every_option() {
     for (number, (name, options)) in (1..).zip(TABLES) {
         let create = create(name, number, options);
         session.execute(&create, ()).unwrap_or_else(|error| panic!("{create}: {error}"));
-        // Cassandra 5.0 has no limit of sources; nothing here sets one, so that it takes the statement as it is.
+        // Cassandra 5.0 has no option that limits sources. No table here sets one, so Cassandra
+        // accepts the statement.
         writeln!(schema, "{create};").unwrap();
     }
     session.execute(COUNTED, ()).unwrap();
@@ -225,18 +228,19 @@ fn cassandras_tools_accept_what_compactions_write_under_every_option() {
     engine.compact(id("counted")).unwrap();
     let counted = counts(&session);
     for (name, _) in TABLES {
-        // Whatever the strategy found to do: the oldest is compacted while others overlap it.
+        // Whatever the strategy has compacted, the oldest SSTable is compacted while others overlap
+        // it.
         let mut sstables = engine.sstables(id(name)).unwrap();
         sstables.sort_by_key(|sstable| sstable.max_timestamp);
         engine.compact_sstables(id(name), &[sstables[0].id]).unwrap();
         assert!(engine.table_stats(id(name)).unwrap().compactions > 0, "{name}");
     }
     assert!(engine.overlap_metrics().rows_dropped > 0, "something was left out");
-    // A whole table of levels below L0.
+    // A whole table with levels above L0.
     engine.compact(id("lcs_zstd")).unwrap();
     database.close().unwrap();
 
-    // The tables alone, without what the database keeps about itself.
+    // Only the tables, without the system keyspaces.
     let root = tempfile::tempdir_in(home.path()).unwrap();
     std::fs::rename(home.path().join("data/oracle"), root.path().join("oracle")).unwrap();
     let files = data_files(root.path());
@@ -260,7 +264,8 @@ fn cassandras_tools_accept_what_compactions_write_under_every_option() {
         arguments.iter().copied().filter(|path| path.to_string_lossy().contains("/counted-")).collect();
     let output = cassandra.run("org.apache.cassandra.tools.SSTableExport", &counters);
     assert!(output.status.success(), "{}", text(&output));
-    // sstabledump shows the first eight bytes of a counter: here one shard, which is global, and half of its node's id.
+    // sstabledump shows the first eight bytes of a counter: one shard, which is global, and half of
+    // its node's id.
     let dumped: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let dumped = dumped.to_string();
     let values: Vec<i64> = dumped

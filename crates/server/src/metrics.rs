@@ -11,7 +11,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use cassette_database::{Client, Pool, RunningRequest, SeenClient, ServerFigures};
+use cassette_database::{Client, Pool, RunningRequest, SeenClient, ServerMetrics};
 use parking_lot::Mutex;
 use tracing::error;
 
@@ -164,7 +164,7 @@ impl Drop for Registered {
     }
 }
 
-impl ServerFigures for Metrics {
+impl ServerMetrics for Metrics {
     fn clients(&self) -> Vec<Client> {
         let connected: Vec<_> = self.clients.lock().values().cloned().collect();
         let mut clients: Vec<_> = connected.iter().map(|connected| connected.client()).collect();

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cassette_database::ServerFigures;
+use cassette_database::ServerMetrics;
 use cassette_protocol::response::Event;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -90,8 +90,8 @@ impl<B: Backend> Server<B> {
     }
 
     /// Returns the metrics.
-    pub fn metrics(&self) -> Arc<dyn ServerFigures> {
-        Arc::clone(&self.shared.metrics) as Arc<dyn ServerFigures>
+    pub fn metrics(&self) -> Arc<dyn ServerMetrics> {
+        Arc::clone(&self.shared.metrics) as Arc<dyn ServerMetrics>
     }
 
     /// Does [`serve_until`](Self::serve_until) without a second signal.

@@ -149,7 +149,7 @@ fn a_panic_ends_one_request_only() {
     assert!(error.message.contains("the reason"));
     assert_eq!(client.ask_query("ok"), VOID);
     // The first tick panics, too.
-    wait_until(|| server.figures.panics() == 2);
+    wait_until(|| server.metrics.panics() == 2);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_panic_ends_one_connection_only_and_releases_its_place() {
     server.script.panics_at_session.store(true, Ordering::SeqCst);
     let mut panicking = server.connect_raw(Version::V4);
     assert!(read_to_end(&mut panicking.stream).is_empty());
-    wait_until(|| server.figures.panics() == 2);
+    wait_until(|| server.metrics.panics() == 2);
     assert_eq!(server.connect(Version::V4, None).ask_query("ok"), VOID);
 }
 
@@ -168,7 +168,7 @@ fn a_panic_of_a_periodic_update_does_not_end_the_server() {
     let mut server = TestServer::start();
     wait_until(|| server.script.ticks.load(Ordering::SeqCst) > 0);
     assert_eq!(server.connect(Version::V4, None).ask_query("ok"), VOID);
-    assert_eq!(server.figures.panics(), 1);
+    assert_eq!(server.metrics.panics(), 1);
     server.begin_stop();
     server.wait_stopped();
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use cassette_database::{Database, ServerFigures};
+use cassette_database::{Database, ServerMetrics};
 use cassette_protocol::{
     Decoder, Direction, Encoder, Prelude, QueryParameters, Request, Response, ResultMessage, ResultMetadata,
     Rows, Value, Values, Version,
@@ -26,7 +26,7 @@ struct Served {
     address: SocketAddr,
     database: Arc<Database>,
     runtime: Option<Runtime>,
-    _metrics: Arc<dyn ServerFigures>,
+    _metrics: Arc<dyn ServerMetrics>,
     _directory: TempDir,
 }
 

@@ -1,4 +1,4 @@
-//! `system.compaction_history`: what was compacted, for a week.
+//! `system.compaction_history`: the compactions of the last week.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,29 +16,29 @@ use crate::schema::system::expiring_row::ExpiringRow;
 use crate::schema::system::{COMPACTION_HISTORY as TABLE, SYSTEM};
 use crate::store::Store;
 
-/// A compaction that has ended well.
+/// A completed compaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompactionRecord {
-    /// Its id, a version 1 UUID.
+    /// The id, a version 1 UUID.
     pub id: Uuid,
     /// Keyspace of the table.
     pub keyspace: String,
     /// Name of the table.
     pub table: String,
-    /// When it ended, milliseconds since 1970.
+    /// The time of completion, milliseconds since 1970.
     pub compacted_at: i64,
-    /// Bytes of Data on disk that went in.
+    /// Compressed bytes of Data that were read.
     pub bytes_in: i64,
-    /// Bytes of Data on disk that came out.
+    /// Compressed bytes of Data that were written.
     pub bytes_out: i64,
-    /// How many partitions were merged from how many SSTables.
+    /// The number of partitions that were merged, by number of SSTables.
     pub rows_merged: BTreeMap<i32, i64>,
     /// `compaction_type`.
     pub properties: BTreeMap<String, String>,
 }
 
-/// From here on each compaction that ends well is noted, in the thread that did it. Those of the table of notes are not, since every note
-/// would lead to another.
+/// Starts recording completed compactions, in the threads that execute them. Compactions of this
+/// table itself are not recorded, since each record would lead to another.
 pub(crate) fn note_compactions(store: &Store) {
     let catalog = store.catalog();
     let Some(table) = catalog.table(SYSTEM, TABLE).cloned() else { return };
@@ -73,7 +73,7 @@ fn note(table: &Arc<TableMetadata>, done: &CompletedCompaction) -> Mutation {
 }
 
 impl Database {
-    /// The compactions of the last week that ended well, the latest first.
+    /// Returns the compactions completed in the last week, the latest first.
     #[doc(hidden)]
     pub fn compaction_history(&self) -> Result<Vec<CompactionRecord>> {
         let cql = "SELECT id, keyspace_name, columnfamily_name, compacted_at, bytes_in, bytes_out, rows_merged, \

@@ -1,4 +1,4 @@
-//! Tables as files: snapshots, imports, verification. What `nodetool` asks for, by names.
+//! Tables as files: snapshots, imports, verification. The operations of `nodetool`, by table names.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,18 +17,19 @@ use crate::statements::builds::build_index;
 use crate::store::indexes;
 
 impl Database {
-    /// Takes a snapshot of the tables that are named as `keyspace` or `keyspace.table`, or of all. Of all that are named, or
-    /// after an error of none.
+    /// Takes a snapshot of the tables specified as `keyspace` or `keyspace.table`, or of all: of
+    /// all specified tables, or of none after an error.
     pub fn snapshot(&self, names: &[String], options: &SnapshotOptions<'_>) -> Result<Vec<Snapshot>> {
         let tables: Vec<(TableId, String)> =
             self.named_tables(names)?.iter().map(|table| (table.id, self.schema_cql(table))).collect();
         self.engine().snapshot(&tables, options).map_err(DatabaseError::of_operation)
     }
 
-    /// The tables with files that are named as `keyspace` or `keyspace.table`; all if no name is given.
+    /// Returns the tables with files that are specified as `keyspace` or `keyspace.table`; all if
+    /// no name is specified.
     ///
     /// # Errors
-    /// [`DatabaseError::Invalid`] for a name of nothing.
+    /// [`DatabaseError::Invalid`] for a name that does not exist.
     #[doc(hidden)]
     pub fn named_tables(&self, names: &[String]) -> Result<Vec<Arc<TableMetadata>>> {
         let mut tables: Vec<Arc<TableMetadata>> = Vec::new();
@@ -57,17 +58,18 @@ impl Database {
         Ok(tables)
     }
 
-    /// All snapshots there are, also of tables that have been dropped.
+    /// Returns all snapshots, including those of dropped tables.
     pub fn snapshots(&self) -> Result<Vec<Snapshot>> {
         self.engine().snapshots().map_err(DatabaseError::of_operation)
     }
 
-    /// Removes snapshots, and gives what was removed.
+    /// Removes snapshots, and returns those removed.
     pub fn clear_snapshots(&self, filter: &SnapshotFilter<'_>) -> Result<Vec<Snapshot>> {
         self.engine().clear_snapshots(filter).map_err(DatabaseError::of_operation)
     }
 
-    /// Takes all SSTables of a directory into a table, or none; see [`Engine::import`](cassette_engine::Engine::import).
+    /// Imports all SSTables of a directory into a table, or none; see
+    /// [`Engine::import`](cassette_engine::Engine::import).
     pub fn import(
         &self,
         keyspace: &str,
@@ -79,7 +81,8 @@ impl Database {
         self.take_in(&table, || self.engine().import(table.id, directory, options))
     }
 
-    /// Takes in what was put into a table's own directory; see [`Engine::refresh`](cassette_engine::Engine::refresh).
+    /// Imports the SSTables that were added to a table's own directory; see
+    /// [`Engine::refresh`](cassette_engine::Engine::refresh).
     #[doc(hidden)]
     pub fn refresh(&self, keyspace: &str, table: &str) -> Result<Vec<ImportedSSTable>> {
         let table = self.stored_table(keyspace, table)?;
@@ -93,8 +96,8 @@ impl Database {
         self.engine().verify(table.id, extended).map_err(DatabaseError::of_operation)
     }
 
-    /// Rewrites the SSTables of a table with what can be read of them, after a snapshot if `snapshot` says so; see
-    /// [`Engine::scrub`](cassette_engine::Engine::scrub).
+    /// Rewrites the readable contents of a table's SSTables, after a snapshot if `snapshot` is set;
+    /// see [`Engine::scrub`](cassette_engine::Engine::scrub).
     #[doc(hidden)]
     pub fn scrub(
         &self,
@@ -108,14 +111,15 @@ impl Database {
         self.engine().scrub(table.id, options, schema.as_deref()).map_err(DatabaseError::of_operation)
     }
 
-    /// Takes SSTables into a table by `take`, and builds its indexes anew if any came. Should the process die in between, they are
-    /// built at the next start: they do not count as built from before the first SSTable is there.
+    /// Adds SSTables to a table by `take`, and rebuilds its indexes if any were added. After a
+    /// crash in between, the next start rebuilds them: they are marked as not built before the
+    /// first SSTable is added.
     fn take_in(
         &self,
         table: &TableMetadata,
         take: impl FnOnce() -> cassette_engine::Result<Vec<ImportedSSTable>>,
     ) -> Result<Vec<ImportedSSTable>> {
-        // No index comes or goes meanwhile.
+        // Indexes are neither created nor dropped meanwhile.
         let _changing = self.store().lock_schema();
         let catalog = self.catalog();
         if catalog.is_view(table) || !catalog.views_of(table.id).is_empty() {
@@ -148,7 +152,7 @@ impl Database {
         taken
     }
 
-    /// A table that has files. The words are Cassandra's.
+    /// Returns a table with files. The errors have Cassandra's words.
     fn stored_table(&self, keyspace: &str, table: &str) -> Result<Arc<TableMetadata>> {
         let catalog = self.catalog();
         let Some(found) = catalog.keyspace(keyspace) else {
@@ -164,7 +168,7 @@ impl Database {
         }
     }
 
-    /// The contents of schema.cql in the table's snapshots.
+    /// Returns the contents of schema.cql in the table's snapshots.
     fn schema_cql(&self, table: &Arc<TableMetadata>) -> String {
         describe::schema_cql_of(&self.catalog(), table)
     }

@@ -1,7 +1,8 @@
-//! Rows read and written by their keys, without a statement: for those who keep tables of a shape that they know, where binding values to
-//! a plan would cost more than the read or the write.
+//! Reads and writes of rows by their keys, without statements: for callers that own a fixed table
+//! layout, where binding values to a plan would cost more than the read or write.
 //!
-//! What a statement would do is done here, too: indexes and views are kept, a conditional write locks its partition, and figures count it.
+//! As for statements, indexes and views are maintained, a conditional write locks its partition,
+//! and metrics are recorded.
 
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ use crate::execution::Execution;
 use crate::execution::modification::Mutations;
 
 impl Database {
-    /// The first row of a partition within `slice` that is live at the time that is given with it, seconds since 1970. `table` is stored, in the
-    /// version of the present catalog.
+    /// Returns the first row of a partition within `slice` that is live at the returned time,
+    /// seconds since 1970. `table` is stored, in its version of the current catalog.
     ///
     /// # Errors
     /// ReadFailure; Invalid, if the table has been dropped.
@@ -40,10 +41,12 @@ impl Database {
         })
     }
 
-    /// Makes all changes or none; those of one partition together. They are durable as `durability` states. Tables are as for [`first_row`](Self::first_row), and have no counters.
+    /// Applies all changes or none; those of one partition together. `durability` determines when
+    /// they are durable. The tables must be as for [`first_row`](Self::first_row), without
+    /// counters.
     ///
     /// # Errors
-    /// WriteFailure; Invalid, if a table has been dropped, or an index cannot take a value.
+    /// WriteFailure; Invalid, if a table has been dropped, or an index does not support a value.
     #[doc(hidden)]
     pub fn write_rows<'t>(
         &self,
@@ -56,11 +59,12 @@ impl Database {
         self.directly(RequestKind::Write, |execution| mutations.apply_with(execution, write_type, durability))
     }
 
-    /// Puts the row that `make` makes for a write time, unless there is a live one at its `clustering`: then gives that one, and the time in
-    /// seconds. No conditional write comes in between. Tables are as for [`write_rows`](Self::write_rows).
+    /// Writes the row that `make` returns for a write timestamp, unless there is a live row at its
+    /// `clustering`: then returns that row, and the time in seconds. Atomic with respect to
+    /// conditional writes. The tables must be as for [`write_rows`](Self::write_rows).
     ///
     /// # Errors
-    /// As those of both.
+    /// Those of both.
     #[doc(hidden)]
     pub fn put_row_unless_exists(
         &self,
@@ -86,7 +90,7 @@ impl Database {
         })
     }
 
-    /// Executes something that is no statement, and counts it.
+    /// Executes an operation without a statement, and records its metrics.
     fn directly<T>(&self, kind: RequestKind, execute: impl FnOnce(&Execution<'_>) -> Result<T>) -> Result<T> {
         let (catalog, options) = (self.present_catalog(), StatementOptions::default());
         let execution = Execution::new(self.store(), &catalog, &[], &options, None);

@@ -1,4 +1,5 @@
-//! Layer 7: the public API: the open database, sessions, prepared statements, direct row access, data files.
+//! Layer 7: the public API: the open database, sessions, prepared statements, direct row access,
+//! data files.
 
 pub(crate) mod compaction_history;
 pub(crate) mod data_files;

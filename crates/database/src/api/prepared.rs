@@ -1,4 +1,4 @@
-//! Prepared statements: planned once, found again by id, planned again when the schema has changed.
+//! Prepared statements: planned once, found by id, and planned again after schema changes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,50 +10,51 @@ use quick_cache::sync::Cache;
 
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::basics::response::{ColumnSpec, ResultMetadata};
-use crate::basics::server_figures::PreparedFigures;
+use crate::basics::server_metrics::PreparedMetrics;
 use crate::schema::catalog::Catalog;
 use crate::statements::plan::Planned;
 
-/// The id of a prepared statement: the MD5 digest of keyspace and text, as in Cassandra, so that a client that prepared it
-/// elsewhere or before a restart prepares it to the same id.
+/// The id of a prepared statement: the MD5 digest of keyspace and text. As in Cassandra, preparing
+/// a statement on another node or after a restart results in the same id.
 pub type StatementId = [u8; 16];
 
-/// What a statement is taken to hold beside what grows with its text, bytes: the allocations of a small plan.
+/// The assumed size of a statement apart from what grows with its text, bytes: the allocations of a
+/// small plan.
 const PLAN_SIZE: usize = 2048;
-/// What the plan of a statement holds for each byte of its text, about: terms, names and receivers of markers.
+/// The approximate size of a plan for each byte of its text: terms, names and receivers of markers.
 const PLAN_SIZE_PER_BYTE: usize = 8;
 /// Bytes for each bind marker and each column of the result.
 const COLUMN_SIZE: usize = 160;
 
-/// A statement that was prepared.
+/// A prepared statement.
 #[derive(Debug)]
 pub struct Prepared {
     id: StatementId,
     cql: Box<str>,
-    /// The keyspace it was prepared in, if that matters.
+    /// The keyspace in which it was prepared, if its meaning depends on it.
     keyspace: Option<Box<str>>,
     planned: ArcSwap<Planned>,
-    /// Set for good when planning again gave other result columns than before.
+    /// Set permanently when planning again results in other columns.
     result_has_changed: AtomicBool,
 }
 
 impl Prepared {
-    /// The id that clients execute it by.
+    /// Returns the id.
     pub fn id(&self) -> StatementId {
         self.id
     }
 
-    /// Its text.
+    /// Returns the text.
     pub fn cql(&self) -> &str {
         &self.cql
     }
 
-    /// What PREPARE answers, as of the last planning.
+    /// Returns the contents of PREPARE's response, as of the last planning.
     pub fn description(&self) -> PreparedDescription {
         PreparedDescription(self.planned.load_full())
     }
 
-    /// The bytes of memory that it holds, about.
+    /// Returns the approximate memory in bytes.
     fn heap_size(&self) -> usize {
         let planned = self.planned.load();
         let columns =
@@ -61,13 +62,13 @@ impl Prepared {
         size_of::<Self>() + PLAN_SIZE + self.cql.len() * (1 + PLAN_SIZE_PER_BYTE) + columns * COLUMN_SIZE
     }
 
-    /// Whether the columns of its rows have changed since it was prepared first. Clients of v4 and before, which cannot
-    /// say which columns they know, may then know others than the present ones.
+    /// Whether the result columns have changed since it was first prepared. Clients of protocol v4
+    /// and earlier do not send the metadata id, so they may still use the previous columns.
     pub fn result_has_changed(&self) -> bool {
         self.result_has_changed.load(Ordering::Acquire)
     }
 
-    /// The plan against `catalog`, made again if it was made against another one.
+    /// Returns the plan for `catalog`, planning again if it was made for another one.
     pub(crate) fn planned(&self, catalog: &Arc<Catalog>) -> Result<Arc<Planned>> {
         let planned = self.planned.load();
         if Arc::ptr_eq(&planned.catalog, catalog) {
@@ -84,7 +85,7 @@ impl Prepared {
     }
 }
 
-/// A prepared statement with its plan against the present catalog: what one execution works with.
+/// A prepared statement with its plan for the current catalog, for one execution.
 #[derive(Debug)]
 pub struct ResolvedStatement {
     prepared: Arc<Prepared>,
@@ -92,12 +93,12 @@ pub struct ResolvedStatement {
 }
 
 impl ResolvedStatement {
-    /// The statement.
+    /// Returns the statement.
     pub fn prepared(&self) -> &Prepared {
         &self.prepared
     }
 
-    /// The markers and columns of the plan.
+    /// Returns the markers and columns of the plan.
     pub fn description(&self) -> &PreparedDescription {
         &self.description
     }
@@ -111,43 +112,46 @@ impl ResolvedStatement {
     }
 }
 
-/// What a prepared statement takes and gives.
+/// The markers and result columns of a prepared statement.
 #[derive(Debug, Clone)]
 pub struct PreparedDescription(Arc<Planned>);
 
 impl PreparedDescription {
-    /// The bind markers.
+    /// Returns the bind markers.
     pub fn markers(&self) -> &[ColumnSpec] {
         &self.0.markers
     }
 
-    /// For each component of the partition key the index of its marker; empty when a component has none.
+    /// Returns the index of the marker of each component of the partition key; empty if a component
+    /// has none.
     pub fn partition_key_indexes(&self) -> &[u16] {
         &self.0.partition_key_indexes
     }
 
-    /// Whether it may take long before it says that it has to wait: a statement that reads much, or many partitions.
+    /// Whether it may take long before it has to wait: a statement that reads much, or many
+    /// partitions.
     pub fn may_take_long(&self) -> bool {
         self.0.may_take_long()
     }
 
-    /// The columns of the rows to come; `None` for statements that give none.
+    /// Returns the result columns; `None` for statements without rows.
     pub fn result(&self) -> Option<&Arc<ResultMetadata>> {
         self.0.result.as_ref()
     }
 
-    /// What the client is to be warned of.
+    /// Returns the warnings for the client.
     pub fn warnings(&self) -> &[String] {
         &self.0.warnings
     }
 }
 
-/// The prepared statements by id, as many as fit in `prepared_statements_cache_size`: those that are used stay.
+/// The prepared statements by id, limited by `prepared_statements_cache_size`. Frequently used ones
+/// are kept.
 pub(crate) struct PreparedStatements {
     cache: Cache<StatementId, Arc<Prepared>, HeapSize>,
     /// Bytes.
     capacity: u64,
-    /// Statements that came into the cache, and those that were taken out because they could not be planned any more.
+    /// Statements that were inserted, and those removed because they could not be planned any more.
     inserted: AtomicU64,
     removed: AtomicU64,
 }
@@ -162,7 +166,7 @@ impl Weighter<StatementId, Arc<Prepared>> for HeapSize {
 }
 
 impl PreparedStatements {
-    /// For statements of `capacity` bytes together.
+    /// Returns a cache of `capacity` bytes.
     pub fn new(capacity: u64) -> Self {
         let expected =
             usize::try_from(capacity / (2 * PLAN_SIZE as u64)).unwrap_or(usize::MAX).clamp(16, 1 << 20);
@@ -170,14 +174,14 @@ impl PreparedStatements {
         Self { cache, capacity, inserted: AtomicU64::new(0), removed: AtomicU64::new(0) }
     }
 
-    /// How many there are, and were.
-    pub fn figures(&self) -> PreparedFigures {
+    /// Returns the numbers of cached and evicted statements.
+    pub fn metrics(&self) -> PreparedMetrics {
         let count = self.cache.len() as u64;
         let gone = self.inserted.load(Ordering::Relaxed).saturating_sub(count);
-        PreparedFigures { count, evicted: gone.saturating_sub(self.removed.load(Ordering::Relaxed)) }
+        PreparedMetrics { count, evicted: gone.saturating_sub(self.removed.load(Ordering::Relaxed)) }
     }
 
-    /// Prepares `cql`, or finds it prepared.
+    /// Prepares `cql`, or returns the prepared statement.
     pub fn prepare(
         &self,
         cql: &str,
@@ -216,10 +220,11 @@ impl PreparedStatements {
         Ok(prepared)
     }
 
-    /// The statement with this id and its plan against `catalog`.
+    /// Returns the statement with this id and its plan for `catalog`.
     ///
     /// # Errors
-    /// Unprepared, if there is none or it can no longer be planned: preparing it again will say why.
+    /// Unprepared, if it does not exist or can no longer be planned: preparing it again returns the
+    /// error.
     pub fn get(&self, id: &[u8], catalog: &Arc<Catalog>) -> Result<ResolvedStatement> {
         let unprepared = || DatabaseError::Unprepared { id: id.to_vec() };
         let key: StatementId = id.try_into().map_err(|_| unprepared())?;

@@ -1,4 +1,4 @@
-//! What is being built over tables that have rows: indexes and views.
+//! The running builds of indexes and views.
 
 use std::sync::Arc;
 
@@ -10,24 +10,24 @@ use crate::api::database::Database;
 /// An index or a view that is being built.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningBuild {
-    /// The id of the table that holds its entries.
+    /// The id of the table with its entries.
     pub id: Uuid,
-    /// As Cassandra's nodetool calls it: `Secondary index build`, `View build`.
+    /// The name in Cassandra's nodetool: `Secondary index build`, `View build`.
     pub kind: &'static str,
     /// The keyspace.
     pub keyspace: String,
-    /// The table that it is of.
+    /// The base table.
     pub table: String,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Partitions of the table that were read.
     pub completed: u64,
-    /// Partitions of the table, about, and never fewer than were read.
+    /// The approximate number of partitions of the table, at least `completed`.
     pub total: u64,
 }
 
 impl Database {
-    /// The builds of indexes and views that are running.
+    /// Returns the running builds of indexes and views.
     #[doc(hidden)]
     pub fn running_builds(&self) -> Vec<RunningBuild> {
         let catalog = self.catalog();

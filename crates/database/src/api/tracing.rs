@@ -1,8 +1,8 @@
 //! Traces of requests, kept for a day in `system_traces`.
 //!
-//! Cassandra writes a session when it begins, each event as it happens, and the duration at the end, all in the background;
-//! readers poll until the duration is there. Here everything is written at once, before the client is answered, so that whoever
-//! has the answer can read its trace.
+//! Cassandra writes a session when it begins, each event as it happens, and the duration at the
+//! end, all in the background; readers poll until the duration exists. Here everything is written
+//! together before the response is sent, so a client that has the response can read its trace.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,40 +23,40 @@ use crate::schema::system::expiring_row::ExpiringRow;
 use crate::schema::system::local::STORAGE_PORT;
 use crate::store::Store;
 
-/// Seconds that traces are kept: Cassandra's `trace_type_query_ttl`.
+/// The TTL of traces in seconds: Cassandra's `trace_type_query_ttl`.
 const TTL: u32 = 24 * 60 * 60;
 
-/// What a trace says of its request.
+/// The description of a request in its trace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TracedRequest {
-    /// Who sent it.
+    /// The address of the client.
     pub client: Option<IpAddr>,
-    /// What it was, such as `Execute CQL3 query`.
+    /// The kind of request, such as `Execute CQL3 query`.
     pub request: &'static str,
-    /// `query`, `consistency_level` and the like.
+    /// `query`, `consistency_level` and similar parameters.
     pub parameters: BTreeMap<String, String>,
 }
 
 impl Database {
-    /// The id of a new trace.
+    /// Returns the id of a new trace.
     #[doc(hidden)]
     pub fn new_trace(&self) -> Uuid {
         self.store().next_time_uuid()
     }
 
-    /// The share of the requests that are traced without asking for it.
+    /// Returns the fraction of requests that are traced without the client's request.
     #[doc(hidden)]
     pub fn trace_probability(&self) -> f64 {
         f64::from_bits(self.trace_chance().probability.load(Ordering::Relaxed))
     }
 
-    /// Has about this share of all requests traced from here on, 0 to 1: `nodetool settraceprobability`.
+    /// Sets the fraction of requests that are traced, 0 to 1: `nodetool settraceprobability`.
     #[doc(hidden)]
     pub fn set_trace_probability(&self, probability: f64) {
         self.trace_chance().probability.store(probability.clamp(0.0, 1.0).to_bits(), Ordering::Relaxed);
     }
 
-    /// Whether it falls to the next request to be traced.
+    /// Returns whether the next request is traced, at random.
     #[inline]
     #[doc(hidden)]
     pub fn traces_by_chance(&self) -> bool {
@@ -64,8 +64,8 @@ impl Database {
         chance.probability.load(Ordering::Relaxed) != 0 && chance.draw()
     }
 
-    /// Does `work` and writes what was done for it to `system_traces`, as the session `id` with what `describe` says of it. A
-    /// trace that cannot be written is logged and given up.
+    /// Executes `work` and writes its events to `system_traces`, as the session `id` with the
+    /// description that `describe` returns. A trace that cannot be written is logged and dropped.
     #[doc(hidden)]
     pub fn traced<T>(
         &self,
@@ -79,23 +79,23 @@ impl Database {
         let duration = i32::try_from(traced.elapsed.as_micros()).unwrap_or(i32::MAX);
         let mutations = session.mutations(self.store(), &self.catalog(), &traced.events, duration);
         if let Err(error) = self.engine().apply(&mutations) {
-            tracing::warn!(%error, "a trace could not be written");
+            tracing::warn!(%error, "cannot write a trace");
         }
         traced.output
     }
 }
 
-/// Draws requests to be traced.
+/// Chooses the requests to trace.
 #[derive(Debug, Default)]
 pub(crate) struct TraceChance {
-    /// The bits of a probability; those of 0 are 0.
+    /// The bits of the probability; those of 0 are 0.
     probability: AtomicU64,
     drawn: AtomicU64,
 }
 
 impl TraceChance {
     fn draw(&self) -> bool {
-        // SplitMix64 (Steele, Lea, Flood 2014): a counter, mixed.
+        // SplitMix64 (Steele, Lea, Flood 2014): a mixed counter.
         let mut mixed = self.drawn.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! Adopting and removing tables whose rows in `system_schema` were lost.
+//! Adoption and removal of tables whose rows in `system_schema` were lost.
 
 use std::sync::Arc;
 
@@ -17,29 +17,31 @@ use crate::schema::catalog::Keyspace;
 use crate::statements::schema::commit::change_schema;
 use crate::statements::schema::{Change, KeyspaceChange};
 
-/// Where the schema of an adopted table comes from.
+/// The source of an adopted table's schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdoptedSchema {
-    /// The `schema.cql` of its newest snapshot.
+    /// The `schema.cql` of its latest snapshot.
     Snapshot,
-    /// The serialization headers of its SSTables. The names of its key columns are made up: `key`, `key2`; `column1`, `column2`.
+    /// The serialization headers of its SSTables, which lack the names of key columns: these become
+    /// `key`, `key2`; `column1`, `column2`.
     Headers,
 }
 
 impl Database {
-    /// Lists data of tables that the schema does not name and that were not dropped; see
+    /// Returns the data of tables that the schema does not contain and that were not dropped; see
     /// [`Engine::unknown_tables`](cassette_engine::Engine::unknown_tables).
     #[doc(hidden)]
     pub fn unknown_tables(&self) -> Result<Vec<UnknownTable>> {
         self.engine().unknown_tables().map_err(DatabaseError::of_operation)
     }
 
-    /// Creates the table of unknown data again, with its id, so that its files are used where they are and the log records
-    /// kept for it are applied. A missing keyspace is created with SimpleStrategy and a replication factor of 1.
+    /// Creates the table of unknown data again, with its id, so that its files are used in place
+    /// and the log records kept for it are applied. A missing keyspace is created with
+    /// SimpleStrategy and a replication factor of 1.
     ///
     /// # Errors
-    /// Invalid if there is no such data, if it is that of an index or has no SSTable to take the schema from, or if another
-    /// table has its name.
+    /// Invalid, if there is no such data, if it is that of an index or has no SSTable to take the
+    /// schema from, or if another table has its name.
     #[doc(hidden)]
     pub fn adopt_table(&self, id: Uuid) -> Result<(String, AdoptedSchema)> {
         let unknown = self.unknown_table(&id.to_string())?;
@@ -67,10 +69,10 @@ impl Database {
         Ok((name, AdoptedSchema::Headers))
     }
 
-    /// Removes unknown data, named by table id or directory; its snapshots stay.
+    /// Removes unknown data, specified by table id or directory; its snapshots are kept.
     ///
     /// # Errors
-    /// Invalid if there is no such data.
+    /// Invalid, if there is no such data.
     #[doc(hidden)]
     pub fn remove_unknown_table(&self, id_or_directory: &str) -> Result<()> {
         let unknown = self.unknown_table(id_or_directory)?;
@@ -150,7 +152,7 @@ impl Database {
     }
 }
 
-/// Adds the user types that a type consists of and that the keyspace does not have.
+/// Adds the user-defined types that a type refers to and that the keyspace lacks.
 fn add_types(keyspace: &mut Keyspace, data_type: &DataType) {
     match data_type {
         DataType::List { element, .. } | DataType::Set { element, .. } | DataType::Vector { element, .. } => {

@@ -14,18 +14,18 @@ use crate::basics::error::DatabaseError;
 #[derive(Debug)]
 pub struct RequestMetrics {
     /// SELECTs of named partitions.
-    pub read: RequestFigures,
+    pub read: RequestKindMetrics,
     /// SELECTs over ranges of partitions.
-    pub range: RequestFigures,
+    pub range: RequestKindMetrics,
     /// INSERTs, UPDATEs, DELETEs and batches without conditions.
-    pub write: RequestFigures,
+    pub write: RequestKindMetrics,
     /// SELECTs with a serial consistency level.
-    pub cas_read: RequestFigures,
+    pub cas_read: RequestKindMetrics,
     /// Modifications and batches with conditions.
-    pub cas_write: RequestFigures,
+    pub cas_write: RequestKindMetrics,
     /// Writes that changed materialized views. The latency covers computing the changes of the
     /// views and writing them with the base rows.
-    pub view_write: RequestFigures,
+    pub view_write: RequestKindMetrics,
     /// Prepared statements that were executed, including those in batches.
     pub prepared_executed: BusyCounter,
     /// Statements that were executed from text.
@@ -40,7 +40,7 @@ pub struct RequestMetrics {
 
 /// Metrics of one kind of request.
 #[derive(Debug)]
-pub struct RequestFigures {
+pub struct RequestKindMetrics {
     /// Latency, microseconds.
     pub latency: Histogram,
     /// Requests that exceeded their timeout.
@@ -62,7 +62,7 @@ pub(crate) enum RequestKind {
     ViewWrite,
 }
 
-impl Default for RequestFigures {
+impl Default for RequestKindMetrics {
     fn default() -> Self {
         Self {
             latency: Histogram::of_latencies(),
@@ -76,12 +76,12 @@ impl Default for RequestFigures {
 impl Default for RequestMetrics {
     fn default() -> Self {
         Self {
-            read: RequestFigures::default(),
-            range: RequestFigures::default(),
-            write: RequestFigures::default(),
-            cas_read: RequestFigures::default(),
-            cas_write: RequestFigures::default(),
-            view_write: RequestFigures::default(),
+            read: RequestKindMetrics::default(),
+            range: RequestKindMetrics::default(),
+            write: RequestKindMetrics::default(),
+            cas_read: RequestKindMetrics::default(),
+            cas_write: RequestKindMetrics::default(),
+            view_write: RequestKindMetrics::default(),
             prepared_executed: BusyCounter::default(),
             regular_executed: BusyCounter::default(),
             partitions_per_logged_batch: Histogram::of_positive_counts(),
@@ -93,7 +93,7 @@ impl Default for RequestMetrics {
 
 impl RequestMetrics {
     /// Returns the kinds with the names of Cassandra's metrics.
-    pub fn by_name(&self) -> [(&'static str, &RequestFigures); 6] {
+    pub fn by_name(&self) -> [(&'static str, &RequestKindMetrics); 6] {
         [
             ("Read", &self.read),
             ("RangeSlice", &self.range),
@@ -106,7 +106,7 @@ impl RequestMetrics {
 
     /// Records a request that took `time`.
     pub(crate) fn record<T>(&self, kind: RequestKind, time: Duration, outcome: &Result<T, DatabaseError>) {
-        let figures = match kind {
+        let of_kind = match kind {
             RequestKind::Read => &self.read,
             RequestKind::Range => &self.range,
             RequestKind::Write => &self.write,
@@ -119,16 +119,16 @@ impl RequestMetrics {
             // The request is retried on another thread and counted then.
             Err(DatabaseError::WouldBlock) => return,
             Err(DatabaseError::ReadTimeout { .. } | DatabaseError::WriteTimeout { .. }) => {
-                figures.timeouts.add(1)
+                of_kind.timeouts.add(1)
             }
             Err(
                 DatabaseError::ReadFailure { .. }
                 | DatabaseError::ReadAborted { .. }
                 | DatabaseError::WriteFailure { .. },
-            ) => figures.failures.add(1),
-            Err(_) => return figures.invalid.add(1),
+            ) => of_kind.failures.add(1),
+            Err(_) => return of_kind.invalid.add(1),
         }
-        figures.latency.record_latency(time);
+        of_kind.latency.record_latency(time);
     }
 
     /// Records a batch that changed `partitions` partitions.
@@ -144,8 +144,8 @@ impl RequestMetrics {
     /// Updates moving averages. `now` is monotonic time. Expected every few seconds; without these
     /// calls, counts remain exact, and rates are averages since the last call.
     pub fn tick(&self, now: Duration) {
-        for (_, figures) in self.by_name() {
-            figures.latency.tick(now);
+        for (_, of_kind) in self.by_name() {
+            of_kind.latency.tick(now);
         }
     }
 }
@@ -177,7 +177,7 @@ mod tests {
     fn requests_are_counted_by_what_they_are() {
         let database = database();
         let session = database.session();
-        let counts = || database.metrics().by_name().map(|(_, figures)| figures.latency.count());
+        let counts = || database.metrics().by_name().map(|(_, of_kind)| of_kind.latency.count());
         assert_eq!(counts(), [0; 6]);
         session.execute("INSERT INTO ks.t (k, c, v) VALUES (1, 1, 1)", ()).unwrap();
         session

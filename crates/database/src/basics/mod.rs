@@ -6,6 +6,6 @@ pub mod metrics;
 pub(crate) mod paging_key;
 pub(crate) mod request;
 pub(crate) mod response;
-pub(crate) mod server_figures;
+pub(crate) mod server_metrics;
 pub(crate) mod time_uuids;
 pub(crate) mod timeouts;

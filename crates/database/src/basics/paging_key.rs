@@ -50,7 +50,7 @@ impl PagingKey {
                 Some(key) => return Ok(Self::new(key)),
                 None => tracing::warn!(
                     path = %path.display(),
-                    "the key of paging states is damaged and replaced; states given before are refused"
+                    "the key of paging states was damaged and has been replaced; earlier paging states are rejected"
                 ),
             }
         }

@@ -32,6 +32,7 @@ impl ColumnSpec {
 /// The columns of a result in order. Created once for each plan and shared by its executions.
 #[derive(Debug)]
 pub struct ResultMetadata {
+    /// The columns.
     pub columns: Vec<ColumnSpec>,
     id: OnceLock<[u8; 16]>,
     derived: OnceLock<Box<dyn Any + Send + Sync>>,
@@ -114,6 +115,7 @@ pub enum Outcome {
 /// An executed statement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Executed {
+    /// The outcome.
     pub outcome: Outcome,
     /// Warnings for the client, with Cassandra's texts.
     pub warnings: Vec<String>,

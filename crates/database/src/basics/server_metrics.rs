@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Provides the metrics of a server.
-pub trait ServerFigures: Send + Sync {
+pub trait ServerMetrics: Send + Sync {
     /// Returns the connected clients.
     fn clients(&self) -> Vec<Client>;
 
@@ -58,6 +58,7 @@ pub struct Client {
 pub struct SeenClient {
     /// The protocol version that they used.
     pub protocol_version: u8,
+    /// The address.
     pub address: IpAddr,
     /// The time of the last connection, milliseconds since 1970.
     pub last_seen_millis: i64,
@@ -79,6 +80,7 @@ pub struct RunningRequest {
 /// A thread pool, named after Cassandra's pool for the same work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pool {
+    /// The name in Cassandra's metrics.
     pub name: &'static str,
     /// Running tasks.
     pub active: u64,
@@ -96,7 +98,7 @@ pub struct Pool {
 
 /// Metrics of prepared statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PreparedFigures {
+pub struct PreparedMetrics {
     /// Cached statements.
     pub count: u64,
     /// Evicted statements.

@@ -1,4 +1,4 @@
-//! Layer 5: executing plans against the store, and the state of one execution.
+//! Layer 5: execution of plans on the store, and the state of one execution.
 
 pub(crate) mod describe;
 pub(crate) mod modification;
@@ -17,25 +17,25 @@ use crate::schema::catalog::Catalog;
 use crate::schema::guardrails::Guardrails;
 use crate::store::Store;
 
-/// One execution of a planned statement: its [`BindContext`] and the store that it works on.
+/// One execution of a planned statement: its [`BindContext`] and the store.
 pub(crate) struct Execution<'a> {
-    /// Storage, clock and catalog.
+    /// The store.
     pub store: &'a Arc<Store>,
-    /// The catalog that the plan was made against.
+    /// The catalog of the plan.
     pub catalog: &'a Catalog,
     /// Values and options.
     pub bound: BindContext<'a>,
-    /// When it began, by the monotonic clock.
+    /// The start, by the monotonic clock.
     pub started: Duration,
-    /// When its last read ended, by the same clock.
+    /// The end of the last read, by the monotonic clock.
     pub read_until: Cell<Duration>,
-    /// How long it may still wait for others that change the schema; `None` for any time. Once it has waited it has
-    /// begun, and is not interrupted.
+    /// How long it may still wait for other schema changes; `None` for no limit. After the wait it
+    /// is not interrupted.
     pub schema_patience: Cell<Option<Duration>>,
 }
 
 impl<'a> Execution<'a> {
-    /// An execution that begins now.
+    /// Returns an execution that begins now.
     pub fn new(
         store: &'a Arc<Store>,
         catalog: &'a Catalog,
@@ -67,7 +67,8 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// The write time of a statement without USING TIMESTAMP: the request's, or a new one of this database.
+    /// Returns the write timestamp of a statement without USING TIMESTAMP: the request's, or a new
+    /// one.
     ///
     /// # Errors
     /// See [`WriteClock::issue`](crate::store::write_clock::WriteClock::issue).
@@ -78,7 +79,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Ends a read and returns how long it took since the last one ended.
+    /// Ends a read, and returns the time since the end of the previous one.
     pub fn lap(&self) -> Duration {
         let now = self.store.clock().monotonic();
         now.saturating_sub(self.read_until.replace(now))

@@ -27,6 +27,7 @@ pub struct View {
 }
 
 impl View {
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.table.name
     }

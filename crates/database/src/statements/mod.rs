@@ -1,5 +1,5 @@
-//! Layer 6: statements of all kinds, planned and executed: those on rows, and those on the schema and whole tables, with the
-//! builds that follow them.
+//! Layer 6: planning and execution of all kinds of statements: on rows, on the schema and on whole
+//! tables, with the builds that follow.
 
 pub(crate) mod builds;
 pub(crate) mod plan;

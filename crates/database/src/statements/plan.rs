@@ -1,4 +1,4 @@
-//! Plans: statements resolved against a catalog, to be executed many times.
+//! Plans: statements resolved against a catalog, which can be executed repeatedly.
 
 use std::sync::Arc;
 
@@ -24,24 +24,25 @@ use crate::statements::schema::{self, SchemaStatement};
 /// A statement resolved against a catalog.
 #[derive(Debug)]
 pub(crate) struct Planned {
-    /// What to do.
+    /// The plan.
     pub plan: Plan,
     /// The bind markers.
     pub markers: Vec<ColumnSpec>,
-    /// Which markers are the partition key; empty when that is not known.
+    /// The markers of the partition key; empty if they are not known.
     pub partition_key_indexes: Vec<u16>,
-    /// The columns of the rows it gives; `None` when it gives none, or does not know them before it runs.
+    /// The result columns; `None` for statements without rows, and if the columns are not known
+    /// before execution.
     pub result: Option<Arc<ResultMetadata>>,
-    /// The catalog it was planned against: under another one it must be planned again.
+    /// The catalog of the plan: with another catalog, the statement must be planned again.
     pub catalog: Arc<Catalog>,
-    /// Whether it means the same whatever the session's keyspace. As in Cassandra, whose ids of statements follow from it, only
-    /// what reads or writes a table is.
+    /// Whether the meaning is independent of the session's keyspace. As in Cassandra, which derives
+    /// statement ids from it, only statements on tables are.
     pub is_fully_qualified: bool,
-    /// What the client is to be warned of when it sends or prepares the statement.
+    /// Warnings for the client that sends or prepares the statement.
     pub warnings: Vec<String>,
 }
 
-/// What to do.
+/// What a statement does.
 #[derive(Debug)]
 pub(crate) enum Plan {
     Select(Box<SelectPlan>),
@@ -54,9 +55,10 @@ pub(crate) enum Plan {
 }
 
 impl Planned {
-    /// Whether it may read much, or many partitions, before it can say that it has to wait for a disk: all but what is on one
-    /// partition that is known from the values, and reads that ask one index for a value. Of those the ones that find many rows say
-    /// that they would have to wait ([`without_waiting`](cassette_engine::without_waiting)).
+    /// Whether it may read much, or many partitions, before it detects that it has to wait for a
+    /// disk. False for statements on one partition that is known from the values, and for reads of
+    /// one value in one index; those that find many rows return WouldBlock
+    /// ([`without_waiting`](cassette_engine::without_waiting)).
     pub fn may_take_long(&self) -> bool {
         let asks_one_index = || match &self.plan {
             Plan::Select(select) => select.asks_one_index_for_a_value(),
@@ -134,7 +136,7 @@ impl Plan {
         !matches!(self, Self::Select(_) | Self::Use(_) | Self::Describe(_))
     }
 
-    /// As what its time is limited.
+    /// Returns the kind of its time limit.
     pub fn limited(&self, options: &StatementOptions) -> Limited {
         match self {
             Self::Select(select) if select.names_keys() => Limited::Read(options.consistency),
@@ -146,7 +148,7 @@ impl Plan {
         }
     }
 
-    /// As what it is counted; `None` for what is no request for stored data.
+    /// Returns its kind in metrics; `None` for statements that do not access stored data.
     pub fn request_kind(&self, options: &StatementOptions) -> Option<RequestKind> {
         match self {
             Self::Select(select) => select.request_kind(options),
@@ -158,7 +160,7 @@ impl Plan {
     }
 }
 
-/// The plan, and the table whose partition key markers may be bound to.
+/// Returns the plan, and the table of which markers may be the partition key.
 fn plan(statement: &Statement, cx: &mut PlanContext<'_>) -> Result<(Plan, Option<Arc<TableMetadata>>)> {
     match statement {
         Statement::Select(select) => {
@@ -179,7 +181,7 @@ fn plan(statement: &Statement, cx: &mut PlanContext<'_>) -> Result<(Plan, Option
         Statement::Use(keyspace) => Ok((plan_use(keyspace, cx)?, None)),
         Statement::Truncate(name) => Ok((plan_truncate(name, cx)?, None)),
         Statement::Describe(describe) => Ok((Plan::Describe(DescribePlan::new(describe, cx)?), None)),
-        // Each execution would make another view; the definition is stored with its values.
+        // Each execution would create another view; the definition is stored with its values.
         Statement::CreateView(_) if !cx.markers.is_empty() => {
             bail_invalid!("Cannot use query parameters in CREATE MATERIALIZED VIEW statements")
         }

@@ -12,9 +12,9 @@ use crate::execution::describe;
 use crate::statements::builds::{build_index, build_view};
 use crate::store::{Store, indexes, views};
 
-/// Removes all of a table's rows, and the entries of its indexes. These go first: what is written between the two keeps
-/// its entries, and so does what is left of the table by a crash, since its indexes are built again after that.
-/// Waits no longer than `patience` for others that change the schema.
+/// Removes all rows of a table, and the entries of its indexes. The entries are removed first: rows
+/// written between the two keep their entries, and so do rows that a crash leaves, because the
+/// indexes are built again after it. Waits at most `patience` for other schema changes.
 pub(crate) fn truncate(
     store: &Arc<Store>,
     table: &Arc<TableMetadata>,
@@ -25,7 +25,7 @@ pub(crate) fn truncate(
         cause: Some(error.into()),
     };
     let engine = store.engine();
-    // No index comes or goes meanwhile.
+    // Indexes are neither created nor dropped meanwhile.
     let _changing = store.lock_schema_within(patience)?;
     let catalog = store.catalog();
     let indexes: Vec<_> = catalog.indexes_of(table.id).iter().filter(|index| store.is_built(index)).collect();
@@ -36,7 +36,8 @@ pub(crate) fn truncate(
     for view in views {
         views::unbuild(store, view)?;
     }
-    // What is written between the truncation of a table and that of its views would be in one of them alone.
+    // A write between the truncation of a table and that of its views would remain in only one of
+    // them.
     let _alone = if views.is_empty() { None } else { Some(store.stop_writers()) };
     let indexes_and_views = catalog.indexes_of(table.id).iter().map(|index| index.storage.id);
     let indexes_and_views = indexes_and_views.chain(views.iter().map(|view| view.table.id));

@@ -30,7 +30,7 @@ use uuid::Uuid;
 use crate::basics::error::{DatabaseError, Result};
 use crate::basics::metrics::RequestMetrics;
 use crate::basics::paging_key::PagingKey;
-use crate::basics::server_figures::{PreparedFigures, ServerFigures};
+use crate::basics::server_metrics::{PreparedMetrics, ServerMetrics};
 use crate::basics::time_uuids::{self, TimeUuids};
 use crate::basics::timeouts::{Deadlines, Limited, RequestTimeouts};
 use crate::planning::context::TimeUuidSource;
@@ -65,7 +65,7 @@ pub(crate) struct Store {
     deadlines: Deadlines,
     disk_usage: DiskUsage,
     metrics: RequestMetrics,
-    server: RwLock<Option<Weak<dyn ServerFigures>>>,
+    server: RwLock<Option<Weak<dyn ServerMetrics>>>,
     time_uuids: TimeUuids,
     write_clock: WriteClock,
     paging_key: PagingKey,
@@ -98,7 +98,7 @@ pub(crate) struct StoreSettings {
     /// The configuration, by cassandra.yaml's names.
     pub shown: BTreeMap<String, String>,
     /// Returns the metrics of prepared statements.
-    pub prepared: Box<dyn Fn() -> PreparedFigures + Send + Sync>,
+    pub prepared: Box<dyn Fn() -> PreparedMetrics + Send + Sync>,
 }
 
 /// The indexes and views that have to be built after opening.
@@ -185,12 +185,12 @@ impl Store {
     }
 
     /// Sets the server in front of the database, whose metrics virtual tables show.
-    pub fn set_server(&self, server: &Arc<dyn ServerFigures>) {
+    pub fn set_server(&self, server: &Arc<dyn ServerMetrics>) {
         *self.server.write() = Some(Arc::downgrade(server));
     }
 
     /// Returns the server that was set, if it still exists.
-    pub fn server(&self) -> Option<Arc<dyn ServerFigures>> {
+    pub fn server(&self) -> Option<Arc<dyn ServerMetrics>> {
         self.server.read().as_ref().and_then(Weak::upgrade)
     }
 
@@ -336,14 +336,14 @@ impl Store {
     /// Updates moving averages of the metrics of requests and of queries by indexes. Expected every
     /// few seconds; without these calls, counts remain exact, and rates are averages since the last
     /// call.
-    pub fn tick_figures(&self) {
+    pub fn tick_metrics(&self) {
         let now = self.engine.stats().now;
         self.metrics.tick(now);
         self.build_states.tick(now);
     }
 
     /// Returns the metrics of prepared statements.
-    pub fn prepared_statements(&self) -> PreparedFigures {
+    pub fn prepared_statements(&self) -> PreparedMetrics {
         (self.settings.prepared)()
     }
 

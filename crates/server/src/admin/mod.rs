@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use cassette_database::{Database, ServerFigures};
+use cassette_database::{Database, ServerMetrics};
 pub use cassette_http::Limits;
 use tokio::net::TcpListener;
 
@@ -36,7 +36,7 @@ const CONNECTIONS_MAX: usize = 64;
 /// The state of the endpoint.
 pub struct Admin {
     database: Database,
-    server: Arc<dyn ServerFigures>,
+    server: Arc<dyn ServerMetrics>,
     logging: Arc<dyn LogLevels>,
     drain: Box<dyn Fn() + Send + Sync>,
     drained: AtomicBool,
@@ -61,7 +61,7 @@ impl Admin {
     /// requests.
     pub fn new(
         database: Database,
-        server: Arc<dyn ServerFigures>,
+        server: Arc<dyn ServerMetrics>,
         logging: Arc<dyn LogLevels>,
         drain: impl Fn() + Send + Sync + 'static,
     ) -> Arc<Self> {

@@ -76,7 +76,7 @@ impl Backend for Database {
     }
 
     fn tick(&self) {
-        self.tick_figures();
+        self.tick_metrics();
     }
 
     fn execute(

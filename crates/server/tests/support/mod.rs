@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::BytesMut;
-use cassette_database::ServerFigures;
+use cassette_database::ServerMetrics;
 use cassette_protocol::{
     Compression, Decoder, Direction, Encoder, Prelude, QueryParameters, Rejected, Request, Response,
     ResultKind, ResultMessage, Version,
@@ -142,7 +142,7 @@ impl Backend for Script {
 pub struct TestServer {
     pub address: SocketAddr,
     pub script: Arc<Script>,
-    pub figures: Arc<dyn ServerFigures>,
+    pub metrics: Arc<dyn ServerMetrics>,
     stop: Option<oneshot::Sender<()>>,
     runtime: Option<tokio::runtime::Runtime>,
     served: Option<tokio::task::JoinHandle<()>>,
@@ -160,10 +160,10 @@ impl TestServer {
         let config = ServerConfig { listen_address: "127.0.0.1:0".parse().unwrap(), ..config };
         let server = runtime.block_on(Server::bind(config, Arc::clone(&script))).unwrap();
         let address = server.local_address().unwrap();
-        let figures = server.metrics();
+        let metrics = server.metrics();
         let (stop, stopped) = oneshot::channel();
         let served = runtime.spawn(server.serve(async { drop(stopped.await) }));
-        Self { address, script, figures, stop: Some(stop), runtime: Some(runtime), served: Some(served) }
+        Self { address, script, metrics, stop: Some(stop), runtime: Some(runtime), served: Some(served) }
     }
 
     /// A client that has completed its STARTUP.

@@ -1,4 +1,4 @@
-//! The open database: its store and its prepared statements, and access to them.
+//! The open database: its store and its prepared statements.
 
 mod opening;
 mod statements;
@@ -16,7 +16,7 @@ use crate::api::tracing::TraceChance;
 use crate::basics::error::{DatabaseError, Result};
 use crate::basics::metrics::RequestMetrics;
 use crate::basics::response::SchemaChange;
-use crate::basics::server_figures::{Pool, PreparedFigures, ServerFigures};
+use crate::basics::server_metrics::{Pool, PreparedMetrics, ServerMetrics};
 use crate::basics::timeouts::RequestTimeouts;
 use crate::execution::virtual_tables;
 use crate::schema::catalog::{Catalog, Subscription};
@@ -29,8 +29,8 @@ use crate::store::indexes::SearchMetrics;
 pub use self::opening::Options;
 pub use self::statements::{BatchSource, BatchStatement};
 
-/// An open database. Cheap to clone; any thread may use it; it is closed when the last clone and session is dropped, or
-/// by [`close`](Self::close).
+/// An open database. Cheap to clone and usable from any thread. It is closed when the last clone
+/// and session is dropped, or by [`close`](Self::close).
 #[derive(Clone)]
 pub struct Database(Arc<Inner>);
 
@@ -38,22 +38,22 @@ struct Inner {
     store: Arc<Store>,
     prepared: Arc<PreparedStatements>,
     trace_chance: TraceChance,
-    /// Whether statements that write are refused.
+    /// Whether statements that write are rejected.
     is_read_only: AtomicBool,
 }
 
 impl Database {
-    /// What statements work on.
+    /// Returns the store.
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.0.store
     }
 
-    /// Refuses statements that write from now on.
+    /// Rejects statements that write from now on.
     pub(crate) fn refuse_writes(&self) {
         self.0.is_read_only.store(true, Ordering::Release);
     }
 
-    /// Returns an error if statements that write are refused.
+    /// Returns an error if statements that write are rejected.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.0.is_read_only.load(Ordering::Acquire) {
             return Err(DatabaseError::ReadOnly);
@@ -61,27 +61,30 @@ impl Database {
         Ok(())
     }
 
-    /// A session: a keyspace of its own to resolve names in.
+    /// Returns a session, which has its own current keyspace.
     pub fn session(&self) -> Session {
         Session::new(self.clone())
     }
 
-    /// Stops the threads, flushes memtables of more than 1 MiB, closes the commit log, which keeps the rest, and unlocks the
-    /// directory. Statements fail afterwards. Dropping the last clone and session does the same, but flushes nothing.
+    /// Stops the threads, flushes memtables of more than 1 MiB, closes the commit log, which keeps
+    /// the rest, and unlocks the directory. Later statements fail. Dropping the last clone and
+    /// session does the same without flushing.
     ///
     /// # Errors
-    /// If something could not be written. The commit log has all acknowledged writes: the next start replays them.
+    /// If a file could not be written. The commit log contains all acknowledged writes; the next
+    /// start replays them.
     pub fn close(&self) -> Result<()> {
         self.0.store.close()
     }
 
-    /// All keyspaces, tables and types as they are now.
+    /// Returns the current catalog: all keyspaces, tables and types.
     #[doc(hidden)]
     pub fn catalog(&self) -> Arc<Catalog> {
         self.0.store.catalog()
     }
 
-    /// [`catalog`](Self::catalog), without a count that all threads share. Callers release it soon.
+    /// Returns the [`catalog`](Self::catalog) without incrementing a reference count that all
+    /// threads share. Callers must release it soon.
     #[doc(hidden)]
     pub fn present_catalog(&self) -> impl Deref<Target = Arc<Catalog>> {
         self.0.store.present_catalog()
@@ -99,68 +102,69 @@ impl Database {
         self.0.store.is_built(index)
     }
 
-    /// The metrics of queries by the storage-attached indexes of the table of `index`.
+    /// Returns the metrics of queries by the storage-attached indexes of the table of `index`.
     #[doc(hidden)]
     pub fn search_metrics(&self, index: &Index) -> Arc<SearchMetrics> {
         self.0.store.build_states().searches(index.base.id)
     }
 
-    /// The storage engine, for flushes, compactions and metrics. Writing to it bypasses the schema.
+    /// Returns the storage engine, for flushes, compactions and metrics. Its writes bypass indexes
+    /// and views.
     #[doc(hidden)]
     pub fn engine(&self) -> &Engine {
         self.0.store.engine()
     }
 
-    /// How long statements may take. Changes apply to statements that begin afterwards, until the next start.
+    /// Returns the request timeouts. Changes apply to later statements, until the next start.
     #[doc(hidden)]
     pub fn timeouts(&self) -> &RequestTimeouts {
         self.0.store.timeouts()
     }
 
-    /// Updates the recent metrics of requests and of queries by indexes. Call it every few seconds; without calls, rates
-    /// are averages since they were last read.
+    /// Updates moving averages of the metrics of requests and of queries by indexes. Expected every
+    /// few seconds; without these calls, rates are averages since the last call.
     #[doc(hidden)]
-    pub fn tick_figures(&self) {
-        self.0.store.tick_figures();
+    pub fn tick_metrics(&self) {
+        self.0.store.tick_metrics();
     }
 
-    /// Metrics of requests.
+    /// Returns the metrics of requests.
     #[doc(hidden)]
     pub fn metrics(&self) -> &RequestMetrics {
         self.0.store.metrics()
     }
 
-    /// Registers the server in front of the database, for virtual tables to show.
+    /// Sets the server in front of the database, whose metrics virtual tables show.
     #[doc(hidden)]
-    pub fn set_server(&self, server: &Arc<dyn ServerFigures>) {
+    pub fn set_server(&self, server: &Arc<dyn ServerMetrics>) {
         self.0.store.set_server(server);
     }
 
-    /// The server that was registered, while it exists.
+    /// Returns the server that was set, if it still exists.
     #[doc(hidden)]
-    pub fn server(&self) -> Option<Arc<dyn ServerFigures>> {
+    pub fn server(&self) -> Option<Arc<dyn ServerMetrics>> {
         self.0.store.server()
     }
 
-    /// How many prepared statements are kept, and how many were evicted for new ones.
+    /// Returns the numbers of cached and evicted prepared statements.
     #[doc(hidden)]
-    pub fn prepared_statements(&self) -> PreparedFigures {
-        self.0.prepared.figures()
+    pub fn prepared_statements(&self) -> PreparedMetrics {
+        self.0.prepared.metrics()
     }
 
-    /// The row of `system.local`.
+    /// Returns this node as described by `system.local`.
     #[doc(hidden)]
     pub fn node(&self) -> &Node {
         self.0.store.node()
     }
 
-    /// The configuration, by cassandra.yaml's names.
+    /// Returns the configuration, by cassandra.yaml's names.
     #[doc(hidden)]
     pub fn settings(&self) -> &BTreeMap<String, String> {
         self.0.store.settings()
     }
 
-    /// The guardrails, which may be changed at any time.
+    /// Returns the guardrails, which can be changed at any time.
     #[doc(hidden)]
     pub fn guardrails(&self) -> &Guardrails {
         self.0.store.guardrails()
@@ -178,7 +182,7 @@ impl std::fmt::Debug for Database {
     }
 }
 
-/// The engine's threads as Cassandra's thread pools.
+/// Returns the engine's threads in the form of Cassandra's thread pools.
 pub fn pools(database: &Database) -> Vec<Pool> {
     virtual_tables::pools(database.engine())
 }

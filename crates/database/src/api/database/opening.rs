@@ -1,4 +1,4 @@
-//! Options of a database, and opening it with them.
+//! The options of a database, and opening it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -24,33 +24,38 @@ use crate::store::{Store, StoreParts, StoreSettings};
 
 use super::{Database, Inner};
 
-/// How a database is to be opened.
+/// The options of a database.
 #[derive(Clone)]
 pub struct Options {
-    /// The storage engine's options, the data directory among them.
+    /// The storage engine's options, including the data directory.
     pub engine: cassette_engine::Options,
-    /// Where files are.
+    /// The file system.
     pub file_system: Arc<dyn FileSystem>,
-    /// What time it is.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// What `system.local` says of this node. The host id is made at the first start and kept; this one is not looked at.
+    /// The description of this node in `system.local`. The host id is generated at the first start
+    /// and kept; the one here is ignored.
     pub node: Node,
-    /// `prepared_statements_cache_size`, bytes: prepared statements hold about so much memory at most. 10 MiB.
+    /// `prepared_statements_cache_size`, bytes: the approximate maximum memory of prepared
+    /// statements. Default: 10 MiB.
     pub prepared_statements_cache_size: u64,
-    /// `materialized_views_enabled`: whether they may be made. No, as in Cassandra.
+    /// `materialized_views_enabled`: whether views can be created. Default: false, as in Cassandra.
     pub materialized_views_enabled: bool,
-    /// `default_compaction`: the `compaction` of tables and views that are made without one. Size-tiered.
+    /// `default_compaction`: the `compaction` of new tables and views that do not specify one.
+    /// Default: size-tiered.
     pub default_compaction: CompactionParams,
-    /// How long statements may take. Unlimited, as fits a library; a server sets Cassandra's.
+    /// The timeouts of statements. Default: unlimited, for embedded databases; a server sets
+    /// Cassandra's.
     pub timeouts: RequestTimeouts,
-    /// Guardrails that differ from their defaults: texts by the names of cassandra.yaml, empty for null.
+    /// Guardrails that differ from their defaults: texts by the names of cassandra.yaml, empty for
+    /// null.
     pub guardrails: BTreeMap<String, String>,
-    /// What else `system_views.settings` is to show beside the engine's options.
+    /// Other settings that `system_views.settings` shows besides the engine's options.
     pub settings: BTreeMap<String, String>,
 }
 
 impl Options {
-    /// The defaults, in directory `path`.
+    /// Returns the defaults for the directory `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             engine: cassette_engine::Options::new(path),
@@ -66,7 +71,7 @@ impl Options {
         }
     }
 
-    /// The defaults, with all files in memory: see [`Database::in_memory`].
+    /// Returns the defaults with all files in memory: see [`Database::in_memory`].
     pub fn in_memory() -> Self {
         Self { file_system: Arc::new(FakeFileSystem::new()), ..Self::new("/cassette") }
     }
@@ -79,8 +84,9 @@ impl<P: Into<PathBuf>> From<P> for Options {
 }
 
 impl Database {
-    /// Opens an empty database whose files are in memory, for tests. It behaves as one in a directory does, but is gone
-    /// with its last clone and session, and holds the content of each file twice.
+    /// Opens an empty database whose files are in memory, for tests. It behaves like one in a
+    /// directory, but is lost with its last clone and session, and holds the contents of each file
+    /// twice.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -88,7 +94,8 @@ impl Database {
         Self::open(Options::in_memory())
     }
 
-    /// Opens the database in a directory, making it if there is none: `Database::open("data")?`.
+    /// Opens the database in a directory, which is created if it does not exist:
+    /// `Database::open("data")?`.
     ///
     /// # Errors
     /// If another process has it open, or its files cannot be read or written.
@@ -132,7 +139,7 @@ impl Database {
                 auto_snapshot,
                 guardrails,
                 shown: settings,
-                prepared: Box::new(move || counted.figures()),
+                prepared: Box::new(move || counted.metrics()),
             },
         })?;
         let store = Arc::new(store);

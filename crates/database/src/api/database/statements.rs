@@ -17,11 +17,11 @@ use crate::statements::plan::{Plan, Planned};
 
 use super::Database;
 
-/// Different texts that a batch may have beside other large batches. The plan of each takes about
-/// 2 KiB, so the 65,535 that a batch can have take as much as many requests.
+/// The maximum number of distinct texts in a batch while other large batches run. The plan of each
+/// takes about 2 KiB, so the 65,535 texts that a batch can have take as much as many requests.
 const TEXTS_TOGETHER: usize = 4096;
 
-/// What parsing and planning one statement of a batch counts for, in steps of [`interrupt`].
+/// The cost of parsing and planning a batched statement, in steps of [`interrupt`].
 const PARSING_STEPS: u32 = 64;
 
 /// One statement of a batch.
@@ -29,21 +29,21 @@ const PARSING_STEPS: u32 = 64;
 pub struct BatchStatement<'a> {
     /// The statement.
     pub source: BatchSource<'a>,
-    /// Its values by position; batches have no named ones.
+    /// Its values by position; statements in batches have no named values.
     pub values: &'a [BoundValue<'a>],
 }
 
-/// Where a statement of a batch comes from.
+/// The source of a batched statement.
 #[derive(Debug, Clone, Copy)]
 pub enum BatchSource<'a> {
-    /// Its text.
+    /// A text.
     Query(&'a str),
-    /// One that was prepared.
+    /// A prepared statement.
     Prepared(&'a Prepared),
 }
 
 impl Database {
-    /// Parses, plans and executes one statement; rows go to `sink`.
+    /// Parses, plans and executes one statement; rows are pushed into `sink`.
     #[doc(hidden)]
     pub fn query(
         &self,
@@ -58,7 +58,7 @@ impl Database {
         self.execute_text(&planned, keyspace, values, options, sink)
     }
 
-    /// Executes what a client sent as text, and warns of what planning it met.
+    /// Executes a statement that a client sent as text, and adds the warnings of its planning.
     pub(crate) fn execute_text(
         &self,
         planned: &Planned,
@@ -78,7 +78,8 @@ impl Database {
         Ok(executed)
     }
 
-    /// Plans a statement, to be executed by its id. The same text in the same keyspace always has the same id.
+    /// Plans a statement that is executed by its id. The same text in the same keyspace always has
+    /// the same id.
     #[doc(hidden)]
     pub fn prepare(&self, keyspace: Option<&str>, cql: &str) -> Result<Arc<Prepared>> {
         self.store().limit(Limited::Other, self.store().clock().monotonic(), || {
@@ -86,24 +87,25 @@ impl Database {
         })
     }
 
-    /// The statement with this id, its plan up to date.
+    /// Returns the statement with this id, with a current plan.
     ///
     /// # Errors
-    /// Unprepared, if there is none.
+    /// Unprepared, if it does not exist.
     #[doc(hidden)]
     pub fn prepared(&self, id: &[u8]) -> Result<Arc<Prepared>> {
         self.resolve(id).map(ResolvedStatement::into_prepared)
     }
 
-    /// The statement with this id and its plan, for [`execute_resolved`](Self::execute_resolved).
+    /// Returns the statement with this id and its plan, for
+    /// [`execute_resolved`](Self::execute_resolved).
     ///
     /// # Errors
-    /// Unprepared, if there is none.
+    /// Unprepared, if it does not exist.
     pub fn resolve(&self, id: &[u8]) -> Result<ResolvedStatement> {
         self.0.prepared.get(id, &self.present_catalog())
     }
 
-    /// Executes a prepared statement; rows go to `sink`.
+    /// Executes a prepared statement; rows are pushed into `sink`.
     #[doc(hidden)]
     pub fn execute(
         &self,
@@ -117,7 +119,7 @@ impl Database {
         self.execute_prepared(&planned, keyspace, values, options, sink)
     }
 
-    /// Executes a statement that was resolved just before; rows go to `sink`.
+    /// Executes a statement that was resolved just before; rows are pushed into `sink`.
     pub fn execute_resolved(
         &self,
         keyspace: Option<&str>,
@@ -142,7 +144,8 @@ impl Database {
         self.execute_planned(planned, keyspace, values, options, sink)
     }
 
-    /// Executes a batch; the rows of a conditional one go to `sink`. All changes are made, or none.
+    /// Executes a batch; the rows of a conditional one are pushed into `sink`. All changes are
+    /// applied, or none.
     #[doc(hidden)]
     pub fn batch(
         &self,
@@ -159,7 +162,8 @@ impl Database {
         // Released after the plans.
         let mut large = None;
         let mut planned = Vec::with_capacity(statements.len());
-        // A plan takes far more memory than its text, and most batches repeat one text with other values.
+        // A plan takes far more memory than its text, and most batches repeat one text with other
+        // values.
         let mut texts: HashMap<&str, Arc<Planned>> = HashMap::new();
         self.store().limit(Limited::Other, self.store().clock().monotonic(), || {
             for statement in statements {
@@ -172,7 +176,7 @@ impl Database {
                                 if texts.len() >= TEXTS_TOGETHER && large.is_none() {
                                     large = Some(self.store().lock_large_batches()?);
                                 }
-                                // Parsing takes some microseconds at least.
+                                // Parsing takes at least some microseconds.
                                 interrupt::charge(PARSING_STEPS)?;
                                 let planned = Arc::new(Planned::new(cql, &catalog, keyspace)?);
                                 texts.insert(cql, Arc::clone(&planned));
@@ -229,7 +233,7 @@ impl Database {
         Ok(Executed { outcome, warnings })
     }
 
-    /// Parses and plans one statement, within the time limit of that.
+    /// Parses and plans one statement, within its time limit.
     pub(crate) fn plan(&self, keyspace: Option<&str>, cql: &str) -> Result<Planned> {
         self.store().limit(Limited::Other, self.store().clock().monotonic(), || {
             Planned::new(cql, &self.catalog(), keyspace)
@@ -255,7 +259,7 @@ impl Database {
         let outcome = self.store().limit(request, execution.started, || planned.execute(&execution, sink));
         if let Some(kind) = planned.plan.request_kind(options) {
             let ended = match kind {
-                // Read to the end just now.
+                // Its rows were just read to the end.
                 RequestKind::Read | RequestKind::Range if outcome.is_ok() => execution.read_until.get(),
                 _ => self.store().clock().monotonic(),
             };

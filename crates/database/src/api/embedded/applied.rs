@@ -3,14 +3,14 @@
 use super::{FromRow, Rows};
 use crate::basics::error::{Result, bail_invalid};
 
-/// Whether a conditional write was applied, and what prevented it otherwise.
+/// Whether a conditional write was applied, and otherwise the values that prevented it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Applied<T> {
-    /// The conditions held, and the write is applied.
+    /// The conditions held, and the write was applied.
     Yes,
-    /// The conditions did not hold, and nothing was written. The values that they were compared
-    /// with: all columns for `IF NOT EXISTS`, those of the conditions for `IF column = …`. `None`
-    /// where there is no row.
+    /// The conditions did not hold, and nothing was written. Contains the compared values: all
+    /// columns for `IF NOT EXISTS`, those of the conditions for `IF column = …`. `None` if the row
+    /// does not exist.
     No(Option<T>),
 }
 
@@ -22,11 +22,11 @@ impl<T> Applied<T> {
 }
 
 impl Rows {
-    /// Whether a conditional write was applied: `if session.execute(update, values)?.is_applied()?
-    /// { … }`.
+    /// Whether a conditional write was applied:
+    /// `if session.execute(update, values)?.is_applied()? { … }`.
     ///
     /// # Errors
-    /// Invalid, if this is no result of a conditional write.
+    /// Invalid, if this is not the result of a conditional write.
     pub fn is_applied(&self) -> Result<bool> {
         match (self.columns().first(), self.first()) {
             (Some(column), Some(row)) if &*column.name == "[applied]" => row.get(0),
@@ -34,11 +34,12 @@ impl Rows {
         }
     }
 
-    /// Whether a conditional write was applied, and the present values otherwise; of a batch, those
-    /// of its first row.
+    /// Returns whether a conditional write was applied, and otherwise the current values; for a
+    /// batch, those of its first row.
     ///
     /// # Errors
-    /// Invalid, if this is no result of a conditional write, or the values do not convert to `T`.
+    /// Invalid, if this is not the result of a conditional write, or the values do not convert to
+    /// `T`.
     pub fn applied<T: FromRow>(&self) -> Result<Applied<T>> {
         if self.is_applied()? {
             return Ok(Applied::Yes);

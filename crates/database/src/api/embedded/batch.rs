@@ -8,7 +8,7 @@ use crate::api::database::{BatchSource, BatchStatement};
 use crate::basics::error::Result;
 use crate::basics::request::StatementOptions;
 
-/// Writes that are applied together or not at all. [`Session::batch`] makes one.
+/// Writes that are applied together or not at all. Created by [`Session::batch`].
 #[derive(Debug)]
 pub struct Batch<'s> {
     session: &'s Session,
@@ -31,8 +31,8 @@ impl<'s> Batch<'s> {
     /// Adds an INSERT, UPDATE or DELETE with its values, as text or prepared.
     ///
     /// # Errors
-    /// If the text is no statement, or the values do not fit its markers. The batch stays as it
-    /// was.
+    /// If the text is not a statement, or the values do not match its markers. The batch is
+    /// unchanged then.
     pub fn add<'q>(&mut self, query: impl Into<Query<'q>>, values: impl BindValues) -> Result<&mut Self> {
         let query = query.into();
         let encoded = self.session.resolve(query, &self.options)?.bind(&values)?;
@@ -44,13 +44,13 @@ impl<'s> Batch<'s> {
         Ok(self)
     }
 
-    /// The write time of statements without their own USING TIMESTAMP, in microseconds since 1970.
+    /// Sets the write timestamp of statements without USING TIMESTAMP, in microseconds since 1970.
     pub fn timestamp(&mut self, micros: i64) -> &mut Self {
         self.options.timestamp = Some(micros);
         self
     }
 
-    /// How many statements it has.
+    /// Returns the number of statements.
     pub fn len(&self) -> usize {
         self.entries.len()
     }

@@ -8,17 +8,16 @@ use crate::basics::error::{Result, bail_invalid};
 use crate::basics::request::BoundValue;
 use crate::basics::response::ColumnSpec;
 
-/// The values that a statement is given: `()`, a tuple, a slice or vector by position, or a map by
-/// name.
+/// The values of a statement: `()`, a tuple, a slice or vector by position, or a map by name.
 pub trait BindValues {
     /// Writes a value for each of `markers`, in order.
     ///
     /// # Errors
-    /// Invalid, if there are too many or too few, or one is of another type.
+    /// Invalid, if there are too many or too few values, or one has the wrong type.
     fn bind(&self, markers: &[ColumnSpec], out: &mut Encoded) -> Result<()>;
 }
 
-/// Where a value lies in [`Encoded::bytes`], if it has bytes.
+/// The position of a value in [`Encoded::bytes`], if it has bytes.
 #[derive(Debug)]
 enum Part {
     Bytes(std::ops::Range<usize>),
@@ -26,7 +25,7 @@ enum Part {
     Unset,
 }
 
-/// Values of markers as bytes, one behind the other.
+/// The bytes of markers' values, concatenated.
 #[derive(Debug, Default)]
 pub struct Encoded {
     bytes: Vec<u8>,
@@ -34,7 +33,7 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// Adds the value of the marker that `spec` describes.
+    /// Appends the value of the marker described by `spec`.
     pub fn push(&mut self, value: &(impl ToCql + ?Sized), spec: &ColumnSpec) -> Result<()> {
         let start = self.bytes.len();
         let written =
@@ -47,12 +46,12 @@ impl Encoded {
         Ok(())
     }
 
-    /// Bytes of all values.
+    /// Returns the bytes of all values.
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The values as statements take them.
+    /// Returns the values of a statement.
     pub(crate) fn values(&self) -> Vec<BoundValue<'_>> {
         let value = |part: &Part| match part {
             Part::Bytes(range) => BoundValue::Set(&self.bytes[range.clone()]),

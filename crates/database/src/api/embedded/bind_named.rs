@@ -6,15 +6,15 @@ use super::{Encoded, ToCql};
 use crate::basics::error::{Result, bail_invalid};
 use crate::basics::response::ColumnSpec;
 
-/// Values with names, of which each marker of a statement gets the one that is called like it.
+/// Values with names; each marker of a statement receives the value with its name.
 ///
-/// A marker `?` has the name of its column, `:name` has its own. Implemented by maps and by
+/// A marker `?` has the name of its column, `:name` its own. Implemented by maps and by
 /// `#[derive(BindValues)]`.
 pub trait BindNamed {
-    /// Writes the value of `marker`. Returns whether there is one.
+    /// Writes the value of `marker`. Returns whether it exists.
     ///
     /// # Errors
-    /// Invalid, if the value is of another type than the marker.
+    /// Invalid, if the value does not have the type of the marker.
     fn bind_marker(&self, marker: &ColumnSpec, out: &mut Encoded) -> Result<bool>;
 }
 
@@ -22,7 +22,7 @@ pub trait BindNamed {
 /// marker are ignored.
 ///
 /// # Errors
-/// Invalid, if a marker has no value, or one of another type.
+/// Invalid, if a marker has no value, or one of the wrong type.
 pub fn bind_by_name(
     values: &(impl BindNamed + ?Sized),
     markers: &[ColumnSpec],

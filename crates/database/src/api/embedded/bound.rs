@@ -8,11 +8,11 @@ use super::{BindValues, Query, RowIter, Rows, Session};
 use crate::basics::error::{DatabaseError, Result};
 use crate::basics::request::StatementOptions;
 
-/// Bytes of values with which a statement is not executed at once: checking and copying them takes
-/// long.
+/// The maximum bytes of values of a statement that is executed on the polling thread: larger values
+/// take long to check and copy.
 const AT_ONCE_VALUES_MAX: usize = 64 << 10;
 
-/// A statement with its values and options. It owns all that it needs.
+/// A statement with its values and options. It borrows nothing.
 #[derive(Debug)]
 pub struct BoundStatement {
     statement: Resolved,
@@ -22,10 +22,10 @@ pub struct BoundStatement {
 }
 
 impl Session {
-    /// Resolves a statement and writes its values. Does not wait for anything.
+    /// Resolves a statement and writes its values, without blocking.
     ///
     /// # Errors
-    /// As [`execute`](Self::execute), as far as they are those of the text and the values.
+    /// Those of [`execute`](Self::execute) that concern the text and the values.
     pub fn bind<'q>(
         &self,
         query: impl Into<Query<'q>>,
@@ -52,8 +52,9 @@ impl Session {
         Ok(self.finish(executed, rows))
     }
 
-    /// Executes a bound statement if that takes neither long nor waits for a disk or a lock: reads
-    /// and writes of one partition whose rows are in memory. `None`, with nothing done, otherwise.
+    /// Executes a bound statement if that neither takes long nor waits for a disk or a lock: reads
+    /// and writes of one partition whose rows are in memory. Otherwise returns `None`, and nothing
+    /// was done.
     pub fn execute_bound_at_once(&self, bound: &BoundStatement) -> Option<Result<Rows>> {
         if bound.values.len() > AT_ONCE_VALUES_MAX || bound.statement.may_take_long() {
             return None;

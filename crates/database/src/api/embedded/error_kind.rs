@@ -1,4 +1,4 @@
-//! What callers of the library decide by when a call fails.
+//! The classification of errors for callers of the library.
 
 use std::path::Path;
 
@@ -8,39 +8,42 @@ use cassette_rows::StorageError;
 
 use crate::basics::error::DatabaseError;
 
-/// The kind of a [`DatabaseError`]: what to do about it. Returned by [`DatabaseError::kind`].
+/// The kind of a [`DatabaseError`], which determines how to respond. Returned by
+/// [`DatabaseError::kind`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The text is not valid CQL: [`position`](DatabaseError::position) returns the place.
+    /// The text is not valid CQL: [`position`](DatabaseError::position) returns the position of the
+    /// error.
     Syntax,
-    /// The statement or its values are wrong; executing it again does not help.
+    /// The statement or its values are invalid; executing it again does not help.
     Invalid,
     /// The keyspace, table or type to create exists.
     AlreadyExists,
-    /// The database does not allow it, such as a write to its own tables.
+    /// The operation is not permitted, such as a write to a system table.
     Unauthorized,
     /// The statement writes, and the database is open for reading only.
     ReadOnly,
-    /// An option or setting has a value that cannot work.
+    /// An option or setting has an invalid value.
     Config,
-    /// The directory is open in a process: [`lock_holder`](DatabaseError::lock_holder) returns its id.
+    /// The directory is open in a process: [`lock_holder`](DatabaseError::lock_holder) returns its
+    /// id.
     Locked,
     /// The database has been closed.
     Closed,
-    /// A file is damaged: [`path`](DatabaseError::path) returns its name.
+    /// A file or stored definition is damaged: [`path`](DatabaseError::path) returns the file.
     Corrupt,
-    /// Files of another version or program: [`path`](DatabaseError::path) returns their place.
+    /// Files of another version or program: [`path`](DatabaseError::path) returns their location.
     Incompatible,
-    /// The disk is full; the call may succeed when there is space.
+    /// The disk is full; the call may succeed when space is available.
     DiskFull,
-    /// The operating system refused to read or write a file.
+    /// The operating system failed to read or write a file.
     Io,
     /// The read took longer than its timeout.
     ReadTimeout,
     /// The write took longer than its timeout, and was applied as a whole or not at all.
     WriteTimeout,
-    /// Too much is in progress; the call may succeed later.
+    /// Too many operations are in progress; the call may succeed later.
     Overloaded,
     /// The statement was interrupted, and nothing was changed.
     Interrupted,
@@ -50,13 +53,12 @@ pub enum ErrorKind {
     WouldBlock,
     /// The database stopped after a fault and has to be opened again.
     Stopped,
-    /// A fault of the database itself.
+    /// An internal error of the database.
     Internal,
 }
 
 impl DatabaseError {
-    /// The kind of the error. Those of reads and writes that failed below are the kinds of their
-    /// causes.
+    /// Returns the kind of the error. Errors of the storage engine have the kind of their cause.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Syntax { .. } => ErrorKind::Syntax,
@@ -85,8 +87,8 @@ impl DatabaseError {
         }
     }
 
-    /// The line, counted from 1, and the column, counted from 0, of a syntax error, where it has a
-    /// place.
+    /// Returns the line, counted from 1, and the column, counted from 0, of a syntax error, if it
+    /// has a position.
     pub fn position(&self) -> Option<(u32, u32)> {
         match self {
             Self::Syntax { line, column, .. } => line.zip(*column),
@@ -94,12 +96,13 @@ impl DatabaseError {
         }
     }
 
-    /// The file or directory that the error is about.
+    /// Returns the damaged or inaccessible file or directory.
     pub fn path(&self) -> Option<&Path> {
         self.engine_error().and_then(path_of_engine)
     }
 
-    /// The id of the process that has the directory open, if the error is that and the id is known.
+    /// Returns the id of the process that has the directory open, if that is the error and the id
+    /// is known.
     pub fn lock_holder(&self) -> Option<u32> {
         match self.engine_error() {
             Some(EngineError::Locked { holder, .. }) => *holder,
@@ -107,7 +110,7 @@ impl DatabaseError {
         }
     }
 
-    /// The error of the storage engine below.
+    /// Returns the error of the storage engine that caused it.
     fn engine_error(&self) -> Option<&EngineError> {
         match self {
             Self::Storage { cause, .. } | Self::Refused(cause) => Some(cause.engine_error()),

@@ -1,4 +1,4 @@
-//! From a column's bytes to Rust values.
+//! Conversion of columns' bytes to Rust values.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::Hash;
@@ -14,17 +14,16 @@ use uuid::Uuid;
 use super::Value;
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 
-/// A Rust type that values of columns can be read as.
+/// A Rust type that column values can be converted to.
 pub trait FromCql: Sized {
-    /// The value whose bytes are these; `None` is null.
+    /// Converts the bytes of a value; `None` is null.
     ///
     /// # Errors
-    /// Invalid, if the column's type is another, or the value is null and the Rust type has no
-    /// null.
+    /// Invalid, if the column has another type, or the value is null and the Rust type has no null.
     fn read(data_type: &DataType, bytes: Option<&[u8]>) -> Result<Self>;
 }
 
-/// The bytes of a value that is there. A value of fixed width without bytes counts as null.
+/// Returns the bytes of a non-null value. An empty value of a fixed-width type is null.
 fn present<'a>(data_type: &DataType, bytes: Option<&'a [u8]>) -> Result<&'a [u8]> {
     match bytes {
         Some(bytes) if !bytes.is_empty() || data_type.fixed_width().is_none() => Ok(bytes),
@@ -33,12 +32,15 @@ fn present<'a>(data_type: &DataType, bytes: Option<&'a [u8]>) -> Result<&'a [u8]
 }
 
 fn mismatch<T>(rust: &str, data_type: &DataType) -> Result<T> {
-    bail_invalid!("a value of CQL's {data_type} cannot be read as {rust}")
+    bail_invalid!("cannot convert a value of CQL's {data_type} to {rust}")
 }
 
 fn array<const N: usize>(data_type: &DataType, bytes: &[u8]) -> Result<[u8; N]> {
     bytes.try_into().map_err(|_| {
-        DatabaseError::Server(format!("a value of {data_type} has {} bytes instead of {N}", bytes.len()))
+        DatabaseError::Server(format!(
+            "invalid value of {data_type}: expected {N} bytes, found {}",
+            bytes.len()
+        ))
     })
 }
 
@@ -51,15 +53,16 @@ fn read_whole(data_type: &DataType, bytes: Option<&[u8]>, rust: &str) -> Result<
         DataType::BigInt | DataType::Counter | DataType::Timestamp | DataType::Time => {
             i64::from_be_bytes(array(data_type, bytes)?)
         }
-        DataType::VarInt => i64::try_from(BigInt::from_signed_bytes_be(bytes))
-            .map_err(|_| DatabaseError::Invalid(format!("a varint beyond the range of {rust}")))?,
+        DataType::VarInt => i64::try_from(BigInt::from_signed_bytes_be(bytes)).map_err(|_| {
+            DatabaseError::Invalid(format!("cannot convert a varint: it is out of the range of {rust}"))
+        })?,
         _ => return mismatch(rust, data_type),
     })
 }
 
 macro_rules! whole_numbers {
     ($($number:ty)*) => {$(
-        /// Of any type of whole numbers, if the value fits.
+        /// Converts from any integer type, if the value is in range.
         impl FromCql for $number {
             fn read(data_type: &DataType, bytes: Option<&[u8]>) -> Result<Self> {
                 let value = read_whole(data_type, bytes, stringify!($number))?;
@@ -94,7 +97,7 @@ reads! {
     f32, DataType::Float => |data_type, bytes| f32::from_be_bytes(array(data_type, bytes)?);
     String, DataType::Text | DataType::Ascii => |data_type, bytes| {
         String::from_utf8(bytes.to_vec()).map_err(|_| {
-            DatabaseError::invalid("the text is not UTF-8 as Rust understands it: read it as a Value")
+            DatabaseError::invalid("the text is not valid UTF-8 in Rust: read it as a Value")
         })?
     };
     Vec<u8>, DataType::Blob => |data_type, bytes| bytes.to_vec();
@@ -140,8 +143,8 @@ impl<T: FromCql> FromCql for Option<T> {
     }
 }
 
-/// The elements of a list, set or vector. A collection that is null is empty: non-frozen ones
-/// cannot be told apart.
+/// Converts the elements of a list, set or vector. Null is empty: non-frozen collections do not
+/// distinguish them.
 fn read_elements<T: FromCql, C: FromIterator<T>>(
     data_type: &DataType,
     bytes: Option<&[u8]>,
@@ -256,6 +259,6 @@ fn read_duration(mut bytes: &[u8]) -> Result<Value> {
     let parts = (|| Some((i32::try_from(part()?).ok()?, i32::try_from(part()?).ok()?, part()?)))();
     match parts {
         Some((months, days, nanoseconds)) => Ok(Value::Duration { months, days, nanoseconds }),
-        None => Err(DatabaseError::Server("a value of duration is cut short".to_owned())),
+        None => Err(DatabaseError::Server("invalid value of duration: it is truncated".to_owned())),
     }
 }

@@ -1,4 +1,4 @@
-//! From a row to Rust values.
+//! Conversion of rows to Rust values.
 
 use super::tuple_sizes::for_each_tuple;
 use super::{FromCql, Row};
@@ -9,7 +9,7 @@ pub trait FromRow: Sized {
     /// Converts `row`.
     ///
     /// # Errors
-    /// Invalid, if the row has another number of columns, or one is of another type.
+    /// Invalid, if the number of columns or the type of one does not match.
     fn from_row(row: &Row<'_>) -> Result<Self>;
 }
 

@@ -1,19 +1,19 @@
-//! Metrics as plain values at one moment.
+//! A snapshot of the metrics.
 
 use std::time::Duration;
 
 use cassette_engine::CacheStats;
 
 use crate::api::database::Database;
-use crate::basics::metrics::RequestFigures;
+use crate::basics::metrics::RequestKindMetrics;
 use crate::schema::catalog::KeyspaceKind;
 
-/// The metrics of a database at one moment; counters are since it was opened.
-/// [`Database::metrics_snapshot`] takes it.
+/// The metrics of a database at one moment; counters start when it is opened. Returned by
+/// [`Database::metrics_snapshot`].
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct MetricsSnapshot {
-    /// SELECTs of partitions that they name.
+    /// SELECTs of named partitions.
     pub reads: RequestSnapshot,
     /// SELECTs over ranges of partitions.
     pub range_reads: RequestSnapshot,
@@ -39,67 +39,67 @@ pub struct MetricsSnapshot {
     pub commitlog_bytes: u64,
     /// Bytes of all SSTables.
     pub sstable_bytes: u64,
-    /// Bytes that can still be written to the disk, if the operating system tells.
+    /// Available bytes of the disk, if known.
     pub disk_available_bytes: Option<u64>,
-    /// The users' tables, by keyspace and name.
+    /// The user tables, by keyspace and name.
     pub tables: Vec<TableSnapshot>,
 }
 
-/// Requests of one kind.
+/// Metrics of one kind of request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestSnapshot {
-    /// Those that were executed, failed ones included.
+    /// Executed requests, including failed ones.
     pub count: u64,
-    /// The latency that half of them stayed within, rounded up to a bucket.
+    /// The median latency, rounded up to a bucket.
     pub p50: Duration,
-    /// The latency that 99 % stayed within.
+    /// The 99th percentile of the latency.
     pub p99: Duration,
-    /// The longest latency.
+    /// The maximum latency.
     pub max: Duration,
-    /// Those that took longer than their timeout.
+    /// Requests that exceeded their timeout.
     pub timeouts: u64,
-    /// Those that failed through no fault of the statement.
+    /// Requests that failed for reasons other than invalid input.
     pub failures: u64,
-    /// Those that were refused because of the statement or its values.
+    /// Requests that were rejected because of the statement or its values.
     pub invalid: u64,
 }
 
-/// A cache.
+/// Metrics of a cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CacheSnapshot {
-    /// Lookups that found an entry.
+    /// Look-ups that found an entry.
     pub hits: u64,
-    /// Lookups that did not.
+    /// Look-ups that found none.
     pub misses: u64,
-    /// Bytes in it.
+    /// Used bytes.
     pub bytes: u64,
-    /// Bytes that may be in it.
+    /// The capacity in bytes.
     pub capacity: u64,
 }
 
-/// A table.
+/// Metrics of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableSnapshot {
-    /// Its keyspace.
+    /// The keyspace.
     pub keyspace: String,
-    /// Its name.
+    /// The name.
     pub name: String,
     /// Heap bytes of its memtables.
     pub memtable_bytes: u64,
-    /// SSTables.
+    /// The number of SSTables.
     pub sstables: u64,
-    /// Bytes of their files.
+    /// Bytes of the SSTables' files.
     pub sstable_bytes: u64,
-    /// Estimated partitions in SSTables; those in several count several times.
+    /// The estimated number of partitions in SSTables; those in several are counted several times.
     pub estimated_partitions: u64,
-    /// Memtables flushed.
+    /// Flushed memtables.
     pub flushes: u64,
-    /// Compactions completed.
+    /// Completed compactions.
     pub compactions: u64,
-    /// Estimated compactions that are due.
+    /// The estimated number of pending compactions.
     pub pending_compactions: u64,
     /// Bytes written by flushes.
     pub flushed_bytes: u64,
@@ -108,11 +108,12 @@ pub struct TableSnapshot {
 }
 
 impl Database {
-    /// The metrics now. Takes time in the order of the number of SSTables, and waits for nothing.
+    /// Returns the current metrics, without blocking. Takes time proportional to the number of
+    /// SSTables.
     pub fn metrics_snapshot(&self) -> MetricsSnapshot {
         let stats = self.engine().stats();
         let requests = self.metrics();
-        let of = |figures: &RequestFigures| of_requests(figures, stats.now);
+        let of = |metrics: &RequestKindMetrics| of_requests(metrics, stats.now);
         MetricsSnapshot {
             reads: of(&requests.read),
             range_reads: of(&requests.range),
@@ -136,7 +137,7 @@ impl Database {
         let catalog = self.catalog();
         let users = catalog.keyspaces().filter(|keyspace| keyspace.kind == KeyspaceKind::User);
         let tables = users.flat_map(|keyspace| keyspace.tables.values());
-        // A table that is dropped meanwhile has no statistics.
+        // A table that was dropped concurrently has no statistics.
         let of_table = |table: &std::sync::Arc<cassette_rows::TableMetadata>| {
             let stats = self.engine().table_stats(table.id).ok()?;
             Some(TableSnapshot {
@@ -157,16 +158,16 @@ impl Database {
     }
 }
 
-fn of_requests(figures: &RequestFigures, now: Duration) -> RequestSnapshot {
-    let latency = figures.latency.snapshot(now).all;
+fn of_requests(metrics: &RequestKindMetrics, now: Duration) -> RequestSnapshot {
+    let latency = metrics.latency.snapshot(now).all;
     RequestSnapshot {
         count: latency.count(),
         p50: Duration::from_micros(latency.percentile(0.5)),
         p99: Duration::from_micros(latency.percentile(0.99)),
         max: Duration::from_micros(latency.max()),
-        timeouts: figures.timeouts.get(),
-        failures: figures.failures.get(),
-        invalid: figures.invalid.get(),
+        timeouts: metrics.timeouts.get(),
+        failures: metrics.failures.get(),
+        invalid: metrics.invalid.get(),
     }
 }
 

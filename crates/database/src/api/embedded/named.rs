@@ -1,4 +1,4 @@
-//! The macro for values with names.
+//! The macro for named values.
 
 use super::{BindNamed, BindValues, Encoded, ToCql, bind_by_name};
 use crate::basics::error::Result;
@@ -16,7 +16,7 @@ macro_rules! named {
     };
 }
 
-/// A value with a name, and others: what [`named!`](crate::named) makes.
+/// A named value, followed by others: created by [`named!`](crate::named).
 #[derive(Debug, Clone, Copy)]
 pub struct Named<'n, T, R> {
     name: &'n str,
@@ -29,7 +29,7 @@ pub struct Named<'n, T, R> {
 pub struct NoMore;
 
 impl<'n, T, R> Named<'n, T, R> {
-    /// `value` for the markers called `name`, `rest` for others.
+    /// Returns `value` for the markers called `name`, and `rest` for others.
     pub fn new(name: &'n str, value: T, rest: R) -> Self {
         Self { name, value, rest }
     }

@@ -1,4 +1,4 @@
-//! Options by the names of cassandra.yaml.
+//! Options with the names of cassandra.yaml.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,8 +9,7 @@ use crate::api::database::{Database, Options};
 use crate::basics::error::Result;
 use crate::basics::timeouts::Timeout;
 
-/// How a database is opened: each setting has the name that it has in cassandra.yaml, sizes are
-/// bytes.
+/// The options of opening a database. Each setting has its name in cassandra.yaml; sizes are bytes.
 ///
 /// ```
 /// # fn main() -> cassette_database::Result<()> {
@@ -41,7 +40,7 @@ impl std::fmt::Debug for OpenOptions {
 }
 
 impl OpenOptions {
-    /// The defaults of a database that is embedded: those of Cassandra, but no request times out.
+    /// Returns the defaults of an embedded database: those of Cassandra, without request timeouts.
     pub fn new() -> Self {
         Self(Options::new(PathBuf::new()))
     }
@@ -65,113 +64,114 @@ impl OpenOptions {
         Database::open(options)
     }
 
-    /// All options as one value, for what has no method here.
+    /// Returns all options, for settings without a method.
     pub fn options(mut self, path: impl Into<PathBuf>) -> Options {
         self.0.engine.data_dir = path.into();
         self.0
     }
 
-    /// `commitlog_sync`: when a write is acknowledged. Periodic, 10 s.
+    /// `commitlog_sync`: when a write is acknowledged. Default: periodic, 10 s.
     pub fn commitlog_sync(mut self, mode: SyncMode) -> Self {
         self.0.engine.commitlog_sync = mode;
         self
     }
 
-    /// `commitlog_segment_size`; a statement may write half of it to a partition. 32 MiB.
+    /// `commitlog_segment_size`; a statement may write half of it to a partition. Default: 32 MiB.
     pub fn commitlog_segment_size(mut self, bytes: u32) -> Self {
         self.0.engine.commitlog_segment_size = bytes;
         self
     }
 
-    /// `commitlog_total_space`: tables are flushed beyond it. 1 GiB.
+    /// `commitlog_total_space`: beyond it, tables are flushed. Default: 1 GiB.
     pub fn commitlog_total_space(mut self, bytes: u64) -> Self {
         self.0.engine.commitlog_total_space = bytes;
         self
     }
 
-    /// `memtable_heap_space`: writers wait beyond it. 256 MiB, or an eighth of the memory if that
-    /// is less.
+    /// `memtable_heap_space`: beyond it, writes are stalled. Default: 256 MiB, or an eighth of the
+    /// memory if that is less.
     pub fn memtable_heap_space(mut self, bytes: usize) -> Self {
         self.0.engine.memtable_heap_space = bytes;
         self
     }
 
-    /// `memtable_flush_writers`: threads that flush. 2.
+    /// `memtable_flush_writers`: the number of flushing threads. Default: 2.
     pub fn memtable_flush_writers(mut self, threads: usize) -> Self {
         self.0.engine.memtable_flush_writers = threads;
         self
     }
 
-    /// `file_cache_size`: decompressed chunks of SSTables in memory. 512 MiB, or a sixteenth of the
-    /// memory if that is less.
+    /// `file_cache_size`: decompressed chunks of SSTables in memory. Default: 512 MiB, or a
+    /// sixteenth of the memory if that is less.
     pub fn file_cache_size(mut self, bytes: u64) -> Self {
         self.0.engine.file_cache_size = bytes;
         self
     }
 
-    /// `key_cache_size`. 50 MiB; 0 for none.
+    /// `key_cache_size`. Default: 50 MiB; 0 disables it.
     pub fn key_cache_size(mut self, bytes: u64) -> Self {
         self.0.engine.key_cache_size = bytes;
         self
     }
 
-    /// `row_cache_size`, for tables whose `caching` has `rows_per_partition`. None.
+    /// `row_cache_size`, for tables with `rows_per_partition` in `caching`. Default: 0.
     pub fn row_cache_size(mut self, bytes: u64) -> Self {
         self.0.engine.row_cache_size = bytes;
         self
     }
 
-    /// `counter_cache_size`. 50 MiB; 0 for none.
+    /// `counter_cache_size`. Default: 50 MiB; 0 disables it.
     pub fn counter_cache_size(mut self, bytes: u64) -> Self {
         self.0.engine.counter_cache_size = bytes;
         self
     }
 
-    /// `prepared_statements_cache_size`. 10 MiB.
+    /// `prepared_statements_cache_size`. Default: 10 MiB.
     pub fn prepared_statements_cache_size(mut self, bytes: u64) -> Self {
         self.0.prepared_statements_cache_size = bytes;
         self
     }
 
-    /// `concurrent_compactors`: threads that compact. 2.
+    /// `concurrent_compactors`: the number of compacting threads. Default: 2.
     pub fn concurrent_compactors(mut self, threads: usize) -> Self {
         self.0.engine.concurrent_compactors = threads;
         self
     }
 
-    /// `compaction_throughput`: bytes a second that compactions read; 0 for no limit. 64 MiB.
+    /// `compaction_throughput`: bytes a second that compactions read; 0 for no limit. Default: 64
+    /// MiB.
     pub fn compaction_throughput(mut self, bytes_per_second: u64) -> Self {
         self.0.engine.compaction_throughput = bytes_per_second;
         self
     }
 
-    /// `auto_snapshot`: whether TRUNCATE and DROP TABLE leave a snapshot. Yes.
+    /// `auto_snapshot`: whether TRUNCATE and DROP TABLE take a snapshot. Default: true.
     pub fn auto_snapshot(mut self, enabled: bool) -> Self {
         self.0.engine.auto_snapshot = enabled;
         self
     }
 
-    /// `disk_failure_policy`: what follows when an SSTable is corrupt. Ignore.
+    /// `disk_failure_policy`: the reaction to a corrupt SSTable. Default: ignore.
     pub fn disk_failure_policy(mut self, policy: DiskFailurePolicy) -> Self {
         self.0.engine.disk_failure_policy = policy;
         self
     }
 
-    /// `materialized_views_enabled`: whether CREATE MATERIALIZED VIEW is allowed. No.
+    /// `materialized_views_enabled`: whether CREATE MATERIALIZED VIEW is allowed. Default: false.
     pub fn materialized_views_enabled(mut self, enabled: bool) -> Self {
         self.0.materialized_views_enabled = enabled;
         self
     }
 
-    /// One of the `*_request_timeout` keys and `cas_contention_timeout`; `None` for no limit, the
-    /// default.
+    /// Sets one of the `*_request_timeout` keys or `cas_contention_timeout`; `None` for no limit,
+    /// the default.
     pub fn timeout(self, timeout: Timeout, time: Option<Duration>) -> Self {
         self.0.timeouts.set(timeout, time);
         self
     }
 
-    /// A guardrail by its name in cassandra.yaml, such as `tables_fail_threshold`, with its value
-    /// as text. Opening fails if there is no such guardrail, or the value is not one of it.
+    /// Sets a guardrail by its name in cassandra.yaml, such as `tables_fail_threshold`, with its
+    /// value as text. Opening fails if the guardrail does not exist or the value is invalid.
     pub fn guardrail(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.0.guardrails.insert(name.into(), value.into());
         self

@@ -1,5 +1,4 @@
-//! Plans of texts that a session has executed, so that executing the same text again does not parse
-//! it again.
+//! Cached plans of the texts that a session has executed, so that repeated texts are parsed once.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,14 +9,13 @@ use crate::api::database::Database;
 use crate::basics::error::Result;
 use crate::statements::plan::Planned;
 
-/// Plans that a session keeps.
+/// The maximum number of plans of a session.
 const PLANS_MAX: usize = 256;
-/// The longest text whose plan is kept, bytes: with [`PLANS_MAX`] it bounds the memory of a session
-/// to some megabytes.
+/// The maximum length of a text whose plan is cached, bytes. With [`PLANS_MAX`], it limits the
+/// memory of a session to some megabytes.
 const TEXT_LENGTH_MAX: usize = 4096;
 
-/// The plans of one session. Only texts with markers are kept: those without are rarely executed
-/// twice.
+/// The plans of one session. Only texts with markers are cached: others are rarely repeated.
 #[derive(Debug, Default)]
 pub(crate) struct Plans(OnceLock<Cache<Text, Arc<Planned>>>);
 
@@ -27,7 +25,7 @@ struct Text {
     cql: Box<str>,
 }
 
-/// A [`Text`] to be looked up. Has the same fields in the same order, and so the same hash.
+/// A [`Text`] for look-ups. The same fields in the same order have the same hash.
 #[derive(Hash)]
 struct TextRef<'a> {
     keyspace: Option<&'a str>,
@@ -41,7 +39,7 @@ impl Equivalent<Text> for TextRef<'_> {
 }
 
 impl Plans {
-    /// The plan of `cql` against the present schema.
+    /// Returns the plan of `cql` for the current schema.
     pub fn plan(&self, database: &Database, keyspace: Option<&str>, cql: &str) -> Result<Arc<Planned>> {
         let text = TextRef { keyspace, cql };
         if let Some(planned) = self.0.get().and_then(|plans| plans.get(&text))

@@ -1,4 +1,4 @@
-//! What sessions execute: texts and prepared statements, with their values.
+//! The statements of sessions: texts and prepared statements, with their values.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use crate::statements::plan::Planned;
 pub struct Statement(pub(crate) Arc<Prepared>);
 
 impl Statement {
-    /// The prepared statement below: its id, markers and columns.
+    /// Returns the underlying statement: its id, markers and columns.
     #[doc(hidden)]
     pub fn prepared(&self) -> &Prepared {
         &self.0
     }
 }
 
-/// A statement to execute: its text (`&str`, `&String`), or one that was prepared (`&Statement`).
+/// A statement to execute: its text (`&str`, `&String`), or a prepared one (`&Statement`).
 #[derive(Debug, Clone, Copy)]
 pub struct Query<'a>(pub(crate) Source<'a>);
 
@@ -44,7 +44,7 @@ impl<'a> From<&'a Statement> for Query<'a> {
     }
 }
 
-/// A statement that is planned, with the keyspace that its names are resolved in.
+/// A planned statement, with the keyspace of its unqualified names.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     pub keyspace: Option<Arc<String>>,
@@ -86,8 +86,8 @@ impl Resolved {
         }
     }
 
-    /// Whether it may read much, or many partitions, before it meets something to wait for; so do
-    /// schema changes.
+    /// Whether it may read much, or many partitions, before it has to wait; true for schema
+    /// changes, too.
     pub fn may_take_long(&self) -> bool {
         match &self.plan {
             ResolvedPlan::Text(planned) => planned.may_take_long(),
@@ -100,7 +100,7 @@ impl Resolved {
     }
 }
 
-/// Whether values for the markers `before` are values for the markers `now`, in the same order.
+/// Whether values for the markers `before` are valid for the markers `now`, in the same order.
 pub(crate) fn same_markers(before: &[ColumnSpec], now: &[ColumnSpec]) -> bool {
     before.iter().map(|marker| &marker.data_type).eq(now.iter().map(|marker| &marker.data_type))
 }

@@ -1,4 +1,4 @@
-//! Databases that are only read.
+//! Read-only databases.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,20 +9,20 @@ use cassette_vfs::{FileSystem, OverlayFileSystem, RealFileSystem};
 use crate::api::database::{Database, Options};
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 
-/// Where a snapshot is opened: in memory, so that the name matters to nobody.
+/// The path of an opened snapshot in memory.
 const IN_MEMORY: &str = "/cassette-read-only";
 
 impl Database {
     /// Opens a directory without writing to it: a data directory, or a directory with the SSTables
     /// and the `schema.cql` of one table, such as a snapshot or a copy of one.
     ///
-    /// Statements that write fail. What opening itself writes stays in memory: among it the rows
-    /// that only the commit log holds. Any number of processes may have a directory open for
-    /// reading at the same time; no process may have it open for writing. There are no background
-    /// threads.
+    /// Statements that write fail. Files written by opening itself stay in memory, including the
+    /// rows that only the commit log contains. Any number of processes can open a directory
+    /// read-only at the same time, but not while a process has it open for writing. There are no
+    /// background threads.
     ///
     /// # Errors
-    /// As [`open`](Self::open). Invalid, if the directory is neither.
+    /// Those of [`open`](Self::open). Invalid, if the directory is neither.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_read_only_on(Arc::new(RealFileSystem), path.as_ref())
     }
@@ -30,7 +30,7 @@ impl Database {
     /// [`open_read_only`](Self::open_read_only) of a directory in a file system.
     ///
     /// # Errors
-    /// As [`open_read_only`](Self::open_read_only).
+    /// Those of [`open_read_only`](Self::open_read_only).
     pub fn open_read_only_on(file_system: Arc<dyn FileSystem>, path: &Path) -> Result<Self> {
         let listed = file_system.read_dir(path).map_err(|error| {
             DatabaseError::storage(cassette_rows::StorageError::io(path, "list the directory", error))
@@ -48,7 +48,7 @@ impl Database {
         options.file_system = Arc::new(OverlayFileSystem::new(file_system));
         options.engine.background_threads = false;
         options.engine.auto_snapshot = false;
-        // A snapshot of a base table has its views, too.
+        // The schema of a base table's snapshot contains its views.
         options.materialized_views_enabled = true;
         let database = Self::open(options)?;
         if !is_data_directory {
@@ -58,7 +58,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Creates the schema of a snapshot and gives its files names in the table's directory.
+    /// Creates the schema of a snapshot, and links its files into the table's directory.
     fn show_snapshot(&self, directory: &Path) -> Result<()> {
         let options = ImportOptions {
             verify: false,

@@ -13,15 +13,16 @@ use crate::basics::error::{DatabaseError, Result, bail_invalid};
 const REPLICATION: &str = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
 
 impl Database {
-    /// Restores a table from the directory of a snapshot, or a copy of one: its `schema.cql`
-    /// creates what does not exist of the keyspace, the table, its types, indexes and views, and
-    /// its SSTables are added to the rows that the table has.
+    /// Restores a table from the directory of a snapshot, or a copy of one. Its `schema.cql`
+    /// creates missing definitions: the keyspace, the table, its types, indexes and views. Its
+    /// SSTables are added to the rows of the table.
     ///
-    /// The files of the directory are copied and stay. To return to the state of the snapshot, truncate the table before.
+    /// The files of the directory are copied and not removed. To return to the state of the
+    /// snapshot, truncate the table first.
     ///
     /// # Errors
-    /// Invalid, if the directory is no snapshot, or its files do not fit the table; then no row is
-    /// added.
+    /// Invalid, if the directory is not a snapshot, or its files do not match the table; no row is
+    /// added then.
     pub fn restore(&self, directory: &Path) -> Result<Vec<ImportedSSTable>> {
         // Files outside of the data directory would be moved otherwise, and may be the only copy.
         self.restore_with(directory, &ImportOptions { copy_data: true, ..ImportOptions::default() })
@@ -63,12 +64,12 @@ fn execute(session: &Session, statements: &[&str]) -> Result<()> {
 /// The statements of a `schema.cql`.
 struct Schema<'a> {
     before: Vec<&'a str>,
-    /// Imported rows do not reach views: these are built from them afterwards.
+    /// Imported rows do not update views, which are built from the rows afterwards.
     views: Vec<&'a str>,
 }
 
 impl<'a> Schema<'a> {
-    /// The statements, and the keyspace and name of the table; `None` if there is no table.
+    /// Returns the statements, and the keyspace and name of the table; `None` if there is no table.
     fn parse(text: &'a str) -> Option<(Self, String, String)> {
         let (mut before, mut views, mut table) = (Vec::new(), Vec::new(), None);
         for statement in split_statements(text) {

@@ -10,23 +10,23 @@ use crate::basics::error::{Result, bail_invalid};
 use crate::basics::request::StatementOptions;
 use crate::basics::response::{ColumnSpec, Outcome};
 
-/// Rows of a page, unless the options name another size.
+/// The number of rows of a page, unless the options specify another.
 pub(crate) const PAGE_SIZE: i32 = 5000;
 
-/// The rows of a statement, one page of which is in memory at a time.
-/// [`Session::query_iter`](super::Session::query_iter) makes one.
+/// The rows of a statement, one page of which is in memory at a time. Created by
+/// [`Session::query_iter`](super::Session::query_iter).
 ///
-/// It borrows nothing, neither from the session nor from the values, so that it can be returned and
-/// moved to other threads. Between pages it holds no lock and no snapshot: a page has the rows as
-/// they are when it is read. An error ends it.
+/// It borrows neither the session nor the values, so it can be returned and moved to other threads.
+/// Between pages it holds no lock and no snapshot: each page contains the rows at the time of its
+/// read. It ends after an error.
 #[derive(Debug)]
 pub struct RowIter {
     database: Database,
     statement: Resolved,
-    /// The text, unless the statement was prepared.
+    /// The text, unless the statement is prepared.
     cql: Option<Box<str>>,
     values: Encoded,
-    /// With where the next page begins.
+    /// The options, with the position of the next page.
     options: StatementOptions,
     page: Arc<Rows>,
     next: usize,
@@ -34,7 +34,7 @@ pub struct RowIter {
 }
 
 impl RowIter {
-    /// Continues after the first page.
+    /// Creates an iterator from the first page.
     pub(crate) fn new(
         database: Database,
         statement: Resolved,
@@ -57,18 +57,18 @@ impl RowIter {
         iter
     }
 
-    /// The columns of the rows.
+    /// Returns the columns of the rows.
     pub fn columns(&self) -> &[ColumnSpec] {
         self.page.columns()
     }
 
-    /// The rows as tuples or structs: `session.query_iter("SELECT k, v FROM t", ())?.typed::<(i32,
-    /// String)>()`.
+    /// Converts the rows to tuples or structs:
+    /// `session.query_iter("SELECT k, v FROM t", ())?.typed::<(i32, String)>()`.
     pub fn typed<T: FromRow>(self) -> impl Iterator<Item = Result<T>> + use<T> {
         self.map(|row| T::from_row(&row?.as_row()))
     }
 
-    /// Whether the next row needs no page to be read.
+    /// Whether the next row is in memory.
     pub fn has_next_in_memory(&self) -> bool {
         self.next < self.page.len() || self.is_last_page
     }
@@ -92,7 +92,8 @@ impl RowIter {
         Ok(())
     }
 
-    /// The schema may have changed since the last page. Prepared statements plan themselves again.
+    /// Plans the statement again if the schema has changed since the last page. Prepared statements
+    /// do so themselves.
     fn plan_again_if_outdated(&mut self) -> Result<()> {
         let (ResolvedPlan::Text(planned), Some(cql)) = (&self.statement.plan, &self.cql) else {
             return Ok(());
@@ -114,7 +115,7 @@ impl Iterator for RowIter {
     type Item = Result<OwnedRow>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        // A page may be empty although more follow: of rows that a filter excludes.
+        // A page may be empty although more follow, if a filter excludes its rows.
         while self.next >= self.page.len() {
             if self.is_last_page {
                 return None;

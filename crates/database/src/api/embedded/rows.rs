@@ -8,11 +8,11 @@ use super::{FromCql, FromRow};
 use crate::basics::error::{Result, bail_invalid};
 use crate::basics::response::{ColumnSpec, ResultMetadata, RowSink};
 
-/// The rows that a statement gave; none, for statements that give none.
+/// The rows returned by a statement; none for statements without rows.
 #[derive(Debug, Default)]
 pub struct Rows {
     metadata: Option<Arc<ResultMetadata>>,
-    /// Per value: where it ends in `bytes`, and whether it is null. Row after row.
+    /// For each value, row by row: its end in `bytes`, and whether it is null.
     ends: Vec<(usize, bool)>,
     bytes: Vec<u8>,
     count: usize,
@@ -21,42 +21,42 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// The columns.
+    /// Returns the columns.
     pub fn columns(&self) -> &[ColumnSpec] {
         self.metadata.as_ref().map_or(&[], |metadata| &metadata.columns)
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Row number `index`.
+    /// Returns row number `index`.
     pub fn get(&self, index: usize) -> Option<Row<'_>> {
         (index < self.count).then_some(Row { rows: self, index, first: 0 })
     }
 
-    /// The first row.
+    /// Returns the first row.
     pub fn first(&self) -> Option<Row<'_>> {
         self.get(0)
     }
 
-    /// The rows in order.
+    /// Iterates over the rows in order.
     pub fn iter(&self) -> Iter<'_> {
         Iter { rows: self, indexes: 0..self.count }
     }
 
-    /// The rows as tuples, in order: `rows.typed::<(i32, String)>()`.
+    /// Converts the rows to tuples, in order: `rows.typed::<(i32, String)>()`.
     pub fn typed<T: FromRow>(&self) -> impl ExactSizeIterator<Item = Result<T>> {
         self.iter().map(|row| T::from_row(&row))
     }
 
-    /// The only row.
+    /// Returns the only row.
     ///
     /// # Errors
     /// Invalid, if there is no row or more than one, or it does not convert to `T`.
@@ -67,7 +67,7 @@ impl Rows {
         }
     }
 
-    /// The only row, or none.
+    /// Returns the only row, or `None`.
     ///
     /// # Errors
     /// Invalid, if there is more than one row, or it does not convert to `T`.
@@ -78,13 +78,13 @@ impl Rows {
         self.first().map(|row| T::from_row(&row)).transpose()
     }
 
-    /// Where the next page begins, when the statement was executed in pages and this was not the
-    /// last.
+    /// Returns the position of the next page, if the statement was executed with paging and this
+    /// was not the last page.
     pub fn paging_state(&self) -> Option<&Bytes> {
         self.paging_state.as_ref()
     }
 
-    /// What the database warns of.
+    /// Returns the warnings of the database.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -99,7 +99,7 @@ impl<'a> IntoIterator for &'a Rows {
     }
 }
 
-/// The rows of a result in order.
+/// Iterates over the rows of a result in order.
 #[derive(Debug, Clone)]
 pub struct Iter<'a> {
     rows: &'a Rows,
@@ -120,11 +120,11 @@ impl<'a> Iterator for Iter<'a> {
 
 impl ExactSizeIterator for Iter<'_> {}
 
-/// Rows of one page, which ends when it has [`PAGE_BYTES`].
+/// The rows of one page, which ends when it has [`PAGE_BYTES`].
 #[derive(Debug, Default)]
 pub(crate) struct Page(pub Rows);
 
-/// Bytes of values after which a page ends.
+/// The bytes of values after which a page ends.
 const PAGE_BYTES: usize = 1 << 20;
 
 impl RowSink for Page {
@@ -175,27 +175,27 @@ impl RowSink for Rows {
 pub struct Row<'a> {
     rows: &'a Rows,
     index: usize,
-    /// The first column that belongs to it.
+    /// The index of its first value's column.
     first: usize,
 }
 
 impl<'a> Row<'a> {
-    /// The value of a column, by name or by place.
+    /// Converts the value of a column, by name or by index.
     ///
     /// # Errors
-    /// Invalid, if there is no such column or its type is another.
+    /// Invalid, if the column does not exist or has another type.
     pub fn get<T: FromCql>(&self, column: impl ColumnIndex) -> Result<T> {
         let index = column.find(self.columns())?;
         let spec = &self.columns()[index];
         T::read(&spec.data_type, self.bytes(index)).map_err(|error| error.in_value(&spec.name))
     }
 
-    /// The columns of the row.
+    /// Returns the columns of the row.
     pub fn columns(&self) -> &'a [ColumnSpec] {
         self.rows.columns().get(self.first..).unwrap_or_default()
     }
 
-    /// The bytes of the value at `index`; `None` if it is null or there is none.
+    /// Returns the bytes of the value at `index`; `None` if it is null or does not exist.
     pub fn bytes(&self, index: usize) -> Option<&'a [u8]> {
         if index >= self.columns().len() {
             return None;
@@ -206,7 +206,7 @@ impl<'a> Row<'a> {
         (!is_null).then(|| &self.rows.bytes[start..end])
     }
 
-    /// The row without its first column.
+    /// Returns the row without its first column.
     pub(crate) fn without_first(self) -> Self {
         Self { first: self.first + 1, ..self }
     }
@@ -224,12 +224,12 @@ impl OwnedRow {
         Self { page, index }
     }
 
-    /// The row, borrowed.
+    /// Borrows the row.
     pub fn as_row(&self) -> Row<'_> {
         Row { rows: &self.page, index: self.index, first: 0 }
     }
 
-    /// The value of a column, by name or by place.
+    /// Converts the value of a column, by name or by index.
     ///
     /// # Errors
     /// As [`Row::get`].
@@ -237,15 +237,15 @@ impl OwnedRow {
         self.as_row().get(column)
     }
 
-    /// The columns of the row.
+    /// Returns the columns of the row.
     pub fn columns(&self) -> &[ColumnSpec] {
         self.page.columns()
     }
 }
 
-/// What names a column: its name, or its place from 0.
+/// The identification of a column: its name, or its index from 0.
 pub trait ColumnIndex {
-    /// The column's place.
+    /// Returns the column's index.
     fn find(&self, columns: &[ColumnSpec]) -> Result<usize>;
 }
 

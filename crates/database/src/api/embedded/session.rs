@@ -16,7 +16,7 @@ use crate::basics::error::Result;
 use crate::basics::request::StatementOptions;
 use crate::basics::response::{Executed, Outcome};
 
-/// Executes statements in a keyspace that USE chooses. Any thread may use it; all see the same
+/// Executes statements in the keyspace set by USE. Usable from any thread; all threads share the
 /// keyspace.
 #[derive(Debug)]
 pub struct Session {
@@ -30,24 +30,24 @@ impl Session {
         Self { database, keyspace: ArcSwapOption::empty(), plans: Plans::default() }
     }
 
-    /// The database it belongs to.
+    /// Returns the database.
     pub fn database(&self) -> &Database {
         &self.database
     }
 
-    /// The keyspace that names without one are in.
+    /// Returns the keyspace of unqualified names.
     pub fn keyspace(&self) -> Option<Arc<String>> {
         self.keyspace.load_full()
     }
 
-    /// Executes one statement, text or prepared, with all of its rows in memory:
+    /// Executes a statement, text or prepared, and returns all of its rows in memory:
     /// `session.execute("INSERT INTO t (k, v) VALUES (?, ?)", (1, "one"))?`.
     ///
-    /// Texts with markers are parsed once: the session keeps the plans of up to 256 of them.
+    /// Texts with markers are parsed once: the session caches up to 256 plans.
     ///
     /// # Errors
-    /// See [`DatabaseError`](crate::DatabaseError). Nothing was written, except where the error
-    /// says otherwise.
+    /// See [`DatabaseError`](crate::DatabaseError). Nothing was written, unless the error states
+    /// otherwise.
     pub fn execute<'q>(&self, query: impl Into<Query<'q>>, values: impl BindValues) -> Result<Rows> {
         self.execute_with(query, values, &StatementOptions::default())
     }
@@ -82,7 +82,7 @@ impl Session {
         self.execute(query, values)?.one()
     }
 
-    /// Executes a statement that returns one row or none.
+    /// Executes a statement that returns at most one row.
     ///
     /// # Errors
     /// Invalid, if there is more than one row, or it does not convert to `T`.
@@ -95,10 +95,10 @@ impl Session {
     }
 
     /// Executes a statement whose rows are read page by page, so that a result of any size needs
-    /// bounded memory: pages of at most 5,000 rows, which end early after 1 MiB.
+    /// bounded memory. A page has at most 5,000 rows, and ends early after 1 MiB.
     ///
-    /// The first page is read at once. The iterator borrows neither the session nor the values;
-    /// each page has the rows as they are when it is read.
+    /// The first page is read immediately. The iterator borrows neither the session nor the values;
+    /// each page contains the rows at the time of its read.
     ///
     /// # Errors
     /// As [`execute`](Self::execute). A SELECT with ORDER BY over several partitions cannot be
@@ -107,7 +107,7 @@ impl Session {
         self.query_iter_with(query, values, &StatementOptions::default())
     }
 
-    /// [`query_iter`](Self::query_iter) with options, the page size among them.
+    /// [`query_iter`](Self::query_iter) with options, including the page size.
     ///
     /// # Errors
     /// As [`query_iter`](Self::query_iter).
@@ -120,7 +120,7 @@ impl Session {
         self.query_iter_bound(self.bind(query, values, options)?)
     }
 
-    /// The rows of a statement, of which the first page is read.
+    /// Reads the first page of a statement.
     pub(super) fn pages(
         &self,
         statement: Resolved,
@@ -135,27 +135,27 @@ impl Session {
         Ok(RowIter::new(self.database.clone(), statement, cql, values, options, first))
     }
 
-    /// Prepares a statement that is to be executed often.
+    /// Prepares a statement for repeated execution.
     ///
     /// # Errors
-    /// Syntax and Invalid, if the text is no statement that this database can execute.
+    /// Syntax and Invalid, if the text is not a statement that this database can execute.
     pub fn prepare(&self, cql: &str) -> Result<Statement> {
         let keyspace = self.keyspace();
         self.database.prepare(keyspace.as_deref().map(String::as_str), cql).map(Statement)
     }
 
-    /// An empty logged batch.
+    /// Returns an empty logged batch.
     pub fn batch(&self) -> Batch<'_> {
         self.batch_of_kind(BatchKind::Logged)
     }
 
-    /// An empty batch. Counters need [`BatchKind::Counter`]; an unlogged batch is as atomic as a
-    /// logged one here.
+    /// Returns an empty batch. Counters require [`BatchKind::Counter`]. Unlogged batches are as
+    /// atomic as logged ones.
     pub fn batch_of_kind(&self, kind: BatchKind) -> Batch<'_> {
         Batch::new(self, kind)
     }
 
-    /// The plan of a statement in the session's keyspace, or that of the options.
+    /// Plans a statement in the session's keyspace, or that of the options.
     pub(crate) fn resolve(&self, query: Query<'_>, options: &StatementOptions) -> Result<Resolved> {
         let keyspace = self.keyspace();
         let plan = match query.0 {

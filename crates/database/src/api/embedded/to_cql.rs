@@ -1,4 +1,4 @@
-//! From Rust values to the bytes of a column's type.
+//! Conversion of Rust values to the bytes of a column's type.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -13,31 +13,31 @@ use uuid::Uuid;
 use super::Value;
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 
-/// What a value came to.
+/// The result of writing a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
-    /// Its bytes were appended.
+    /// The bytes were appended.
     Bytes,
-    /// It is null; nothing was appended.
+    /// The value is null; nothing was appended.
     Null,
-    /// It is omitted; nothing was appended.
+    /// The value is omitted; nothing was appended.
     Unset,
 }
 
-/// A Rust value that a statement can be given.
+/// A Rust value that can be bound to a marker.
 pub trait ToCql {
-    /// Appends the value as one of `data_type`.
+    /// Appends the value in the encoding of `data_type`.
     ///
     /// # Errors
-    /// Invalid, if it is none of that type: of another kind, or out of its range.
+    /// Invalid, if it is not a value of that type, or out of its range.
     fn write(&self, data_type: &DataType, out: &mut Vec<u8>) -> Result<Written>;
 }
 
 fn mismatch<T>(what: &str, data_type: &DataType) -> Result<T> {
-    bail_invalid!("a Rust value of kind {what} cannot be given where CQL's {data_type} is wanted")
+    bail_invalid!("cannot convert a Rust value: expected CQL's {data_type}, found {what}")
 }
 
-/// Whole numbers go wherever whole numbers are, if they fit.
+/// Writes an integer as any integer type, if it is in range.
 fn write_whole(value: i64, kind: &str, data_type: &DataType, out: &mut Vec<u8>) -> Result<Written> {
     let range = |_| DatabaseError::Invalid(format!("{value} is out of the range of CQL's {data_type}"));
     match data_type {
@@ -89,7 +89,7 @@ impl ToCql for f64 {
     fn write(&self, data_type: &DataType, out: &mut Vec<u8>) -> Result<Written> {
         match data_type {
             DataType::Double => out.extend_from_slice(&self.to_be_bytes()),
-            // A literal like 1.5 is meant for either.
+            // A literal like 1.5 may be meant for either type.
             DataType::Float if *self as f32 as f64 == *self || self.is_nan() => {
                 out.extend_from_slice(&(*self as f32).to_be_bytes());
             }
@@ -183,8 +183,9 @@ impl ToCql for SystemTime {
             Ok(after) => i64::try_from(after.as_millis()),
             Err(before) => i64::try_from(before.duration().as_nanos().div_ceil(1_000_000)).map(|ms| -ms),
         };
-        let millis =
-            millis.map_err(|_| DatabaseError::invalid("a time beyond the range of CQL's timestamp"))?;
+        let millis = millis.map_err(|_| {
+            DatabaseError::invalid("cannot convert a time: it is out of the range of CQL's timestamp")
+        })?;
         match data_type {
             DataType::Timestamp => write_whole(millis, "time", data_type, out),
             _ => mismatch("time", data_type),
@@ -234,7 +235,7 @@ impl<K: ToCql, V: ToCql, S> ToCql for HashMap<K, V, S> {
     }
 }
 
-/// One part of a collection, which cannot be null.
+/// Writes a part of a collection, which cannot be null.
 fn write_part(part: &(impl ToCql + ?Sized), data_type: &DataType) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     match part.write(data_type, &mut bytes)? {
@@ -244,7 +245,7 @@ fn write_part(part: &(impl ToCql + ?Sized), data_type: &DataType) -> Result<Vec<
     }
 }
 
-/// A list, set or vector.
+/// Writes a list, set or vector.
 fn write_elements<'a, T: ToCql + 'a>(
     values: impl ExactSizeIterator<Item = &'a T>,
     kind: &str,
@@ -352,7 +353,7 @@ impl ToCql for Value {
     }
 }
 
-/// The items of a tuple or user-defined type.
+/// Writes the items of a tuple or user-defined type.
 fn write_items<'a>(items: impl Iterator<Item = (&'a Value, &'a DataType)>, out: &mut Vec<u8>) -> Result<()> {
     for (value, data_type) in items {
         let mut bytes = Vec::new();

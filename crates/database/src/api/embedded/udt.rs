@@ -1,4 +1,4 @@
-//! Structs as values of user-defined types: what `#[derive(UdtValue)]` calls.
+//! Structs as values of user-defined types: called by `#[derive(UdtValue)]`.
 
 use cassette_rows::DataType;
 use cassette_rows::types::UserType;
@@ -7,10 +7,10 @@ use cassette_rows::types::collection;
 use super::{FromCql, ToCql, Written};
 use crate::basics::error::{Result, bail_invalid};
 
-/// Appends a value of a user-defined type. Fields that `fields` lacks are null.
+/// Appends a value of a user-defined type. Fields that are missing in `fields` are null.
 ///
 /// # Errors
-/// Invalid, if `data_type` is no user-defined type, or lacks one of `fields`.
+/// Invalid, if `data_type` is not a user-defined type, or lacks one of `fields`.
 pub fn write_udt(
     rust: &str,
     fields: &[(&str, &dyn ToCql)],
@@ -44,17 +44,17 @@ impl<'a> UdtReader<'a> {
     /// Reads a value as the Rust type called `rust`.
     ///
     /// # Errors
-    /// Invalid, if `data_type` is no user-defined type, or the value is null.
+    /// Invalid, if `data_type` is not a user-defined type, or the value is null.
     pub fn new(rust: &str, data_type: &'a DataType, bytes: Option<&'a [u8]>) -> Result<Self> {
         let definition = definition(rust, data_type)?;
         let Some(bytes) = bytes else { bail_invalid!("the value is null: read it as an Option") };
         Ok(Self { definition, items: collection::read_tuple(bytes).take(definition.fields.len()).collect() })
     }
 
-    /// Converts the field `name`. Values written before the field was added have null there.
+    /// Converts the field `name`, which is null in values written before it was added.
     ///
     /// # Errors
-    /// Invalid, if there is no such field, or it does not convert to `T`.
+    /// Invalid, if the field does not exist, or does not convert to `T`.
     pub fn get<T: FromCql>(&self, name: &str) -> Result<T> {
         match self.definition.field(name) {
             Some((index, data_type)) => T::read(data_type, self.items.get(index).copied().flatten())

@@ -1,4 +1,4 @@
-//! Values that are omitted: what they would be written to stays as it is.
+//! Omitted values, which leave their column unchanged.
 
 use cassette_rows::DataType;
 
@@ -10,10 +10,10 @@ use crate::basics::error::Result;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Unset;
 
-/// A value, or none that leaves its column as it is.
+/// A value, or none that leaves its column unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MaybeUnset<T> {
-    /// Leaves the column as it is.
+    /// Leaves the column unchanged.
     #[default]
     Unset,
     /// Writes the value; `Set(None)` deletes.
@@ -21,7 +21,7 @@ pub enum MaybeUnset<T> {
 }
 
 impl<T> MaybeUnset<T> {
-    /// `None` becomes [`Unset`](Self::Unset) instead of a deletion.
+    /// Converts `None` to [`Unset`](Self::Unset) instead of a deletion.
     pub fn from_option(value: Option<T>) -> Self {
         value.map_or(Self::Unset, Self::Set)
     }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 /// A value of any CQL type.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// No value.
+    /// Null.
     Null,
     /// `ascii`, `text`
     Text(String),
@@ -18,24 +18,24 @@ pub enum Value {
     Blob(Vec<u8>),
     /// `boolean`
     Boolean(bool),
-    /// `date`: days, 1970-01-01 being 2^31.
+    /// `date`: days; 1970-01-01 is 2^31.
     Date(u32),
     /// `decimal`: unscaled × 10^-scale.
     Decimal {
         /// The digits.
         unscaled: BigInt,
-        /// How many of them are behind the point.
+        /// The number of digits after the decimal point.
         scale: i32,
     },
     /// `double`
     Double(f64),
     /// `duration`
     Duration {
-        /// Whole months.
+        /// Months.
         months: i32,
-        /// Whole days.
+        /// Days.
         days: i32,
-        /// The rest.
+        /// Nanoseconds.
         nanoseconds: i64,
     },
     /// `float`
@@ -58,9 +58,9 @@ pub enum Value {
     VarInt(BigInt),
     /// `list`, `vector`
     List(Vec<Value>),
-    /// `set`, in the order of its elements.
+    /// `set`, sorted.
     Set(Vec<Value>),
-    /// `map`, in the order of its keys.
+    /// `map`, sorted by key.
     Map(Vec<(Value, Value)>),
     /// `tuple`
     Tuple(Vec<Value>),
@@ -69,7 +69,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What messages call the value's kind.
+    /// Returns the name of the value's kind in messages.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",

@@ -241,8 +241,8 @@ fn timeouts_are_counted_as_timeouts_and_not_as_invalid_requests() {
     let inserts: String = (0..600).map(|n| format!("INSERT INTO ks.t (k, c) VALUES ({n}, 1); ")).collect();
     execute(&database, &format!("BEGIN UNLOGGED BATCH {inserts} APPLY BATCH")).unwrap_err();
     let metrics = database.metrics();
-    for figures in [&metrics.read, &metrics.write] {
-        let counted = (figures.timeouts.get(), figures.failures.get(), figures.invalid.get());
+    for of_kind in [&metrics.read, &metrics.write] {
+        let counted = (of_kind.timeouts.get(), of_kind.failures.get(), of_kind.invalid.get());
         assert_eq!(counted, (1, 0, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! Elements of the schema as the CQL that makes them.
+//! CQL statements that create elements of the schema.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use crate::schema::system::TextMap;
 use crate::schema::system::schema_rows::{caching_map, compaction_map, compression_map};
 use crate::schema::views::View;
 
-/// `CREATE KEYSPACE …`; for a virtual keyspace a comment.
+/// Returns `CREATE KEYSPACE …`; for a virtual keyspace as a comment.
 pub(crate) fn create_keyspace(keyspace: &Keyspace) -> String {
     let name = quote_identifier(&keyspace.name);
     if keyspace.kind == KeyspaceKind::Virtual {
@@ -32,7 +32,7 @@ pub(crate) fn create_keyspace(keyspace: &Keyspace) -> String {
     )
 }
 
-/// `CREATE TYPE …`
+/// Returns `CREATE TYPE …`.
 pub(crate) fn create_type(user_type: &UserType) -> String {
     let field = |(name, field): &(String, DataType)| format!("    {} {field}", quote_identifier(name));
     let fields: Vec<_> = user_type.fields.iter().map(field).collect();
@@ -44,7 +44,7 @@ pub(crate) fn create_type(user_type: &UserType) -> String {
     )
 }
 
-/// `CREATE TABLE …`, and with internals the id and the history of dropped columns.
+/// Returns `CREATE TABLE …`, with internals including the id and the history of dropped columns.
 pub(crate) fn create_table(table: &TableMetadata, is_virtual: bool, with_internals: bool) -> String {
     let name = format!("{}.{}", quote_identifier(&table.keyspace), quote_identifier(&table.name));
     let mut out = String::with_capacity(2048);
@@ -78,7 +78,7 @@ pub(crate) fn create_table(table: &TableMetadata, is_virtual: bool, with_interna
     out
 }
 
-/// `CREATE MATERIALIZED VIEW …`, and with internals the id.
+/// Returns `CREATE MATERIALIZED VIEW …`, with internals including the id.
 pub(crate) fn create_view(view: &View, with_internals: bool) -> String {
     let table = &view.table;
     let keyspace = quote_identifier(&table.keyspace);
@@ -97,7 +97,8 @@ pub(crate) fn create_view(view: &View, with_internals: bool) -> String {
     out
 }
 
-/// `CLUSTERING ORDER BY (…)` and what leads to the next option; empty without clustering columns.
+/// Returns `CLUSTERING ORDER BY (…)` and the separator of the next option; empty without clustering
+/// columns.
 fn clustering_order(table: &TableMetadata) -> String {
     if table.clustering.is_empty() {
         return String::new();
@@ -109,7 +110,8 @@ fn clustering_order(table: &TableMetadata) -> String {
     format!("CLUSTERING ORDER BY ({})\n    AND ", order.join(", "))
 }
 
-/// Partition key, clustering, static, then regular columns; the last two by name, simple ones first.
+/// Returns partition key, clustering, static, then regular columns; the last two by name, simple
+/// ones first.
 fn columns_in_create_order(table: &TableMetadata) -> Vec<&ColumnMetadata> {
     let mut stored: Vec<_> = table.columns.iter().flatten().map(|column| &**column).collect();
     stored.sort_by(|a, b| {
@@ -125,7 +127,8 @@ fn columns_in_create_order(table: &TableMetadata) -> Vec<&ColumnMetadata> {
     key.chain(stored).collect()
 }
 
-/// With internals, a column that was dropped is declared as it was, whether or not it was added again.
+/// Appends the column definitions. With internals, a dropped column is declared in its dropped
+/// form, whether or not it was added again.
 fn column_definitions(out: &mut String, table: &TableMetadata, with_internals: bool, has_short_key: bool) {
     let columns = columns_in_create_order(table);
     let dropped = if with_internals { dropped_columns(table) } else { Vec::new() };
@@ -174,7 +177,8 @@ fn primary_key(table: &TableMetadata) -> String {
     }
 }
 
-/// The options in Cassandra's order, which is the alphabet's but for `memtable`. A view has no time to live of its own.
+/// Appends the options in Cassandra's order, which is alphabetic except for `memtable`. A view has
+/// no default TTL.
 fn options(out: &mut String, params: &TableParams, of_view: bool) {
     let map = |map: &TextMap| {
         let entries: Vec<_> = map
@@ -212,7 +216,7 @@ fn options(out: &mut String, params: &TableParams, of_view: bool) {
     *out += &lines.join("\n    AND ");
 }
 
-/// The drops, and the columns that were added again after.
+/// Appends the drops of columns, and the additions that followed them.
 fn drops(out: &mut String, table: &TableMetadata, name: &str) {
     for (column, dropped) in dropped_columns(table) {
         let quoted = quote_identifier(column);
@@ -225,11 +229,12 @@ fn drops(out: &mut String, table: &TableMetadata, name: &str) {
     }
 }
 
-/// The dropped columns in the order in which Cassandra's hash map has them.
+/// Returns the dropped columns in the iteration order of Cassandra's hash map.
 fn dropped_columns(table: &TableMetadata) -> Vec<(&str, &DroppedColumn)> {
     let mut columns: Vec<_> =
         table.dropped_columns.iter().map(|(name, column)| (name.as_str(), column)).collect();
-    // Java's HashMap: 16 buckets, twice as many whenever they are filled by more than three quarters.
+    // Java's HashMap has 16 buckets, and doubles them when they are filled by more than three
+    // quarters.
     let mut buckets = 16;
     while columns.len() * 4 > buckets * 3 {
         buckets *= 2;
@@ -238,7 +243,8 @@ fn dropped_columns(table: &TableMetadata) -> Vec<(&str, &DroppedColumn)> {
     columns
 }
 
-/// The bucket of a `ByteBuffer` in a `HashMap`: its hash with the upper half mixed into the lower.
+/// Returns the bucket of a `ByteBuffer` in a `HashMap`: its hash, with the upper half mixed into
+/// the lower.
 fn java_bucket(bytes: &[u8], buckets: usize) -> usize {
     let hash = bytes
         .iter()

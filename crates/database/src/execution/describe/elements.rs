@@ -1,4 +1,4 @@
-//! The elements of a schema, in the order in which they are described.
+//! The elements of a schema, in the order of their description.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use crate::schema::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::schema::indexes::Index;
 use crate::schema::views::View;
 
-/// What can be described.
+/// A schema element.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Element<'a> {
     Keyspace(&'a Keyspace),
@@ -24,7 +24,7 @@ pub(crate) enum Element<'a> {
 }
 
 impl<'a> Element<'a> {
-    /// The keyspace it is or is in, quoted where it must be.
+    /// Returns the keyspace of the element, or the keyspace itself, quoted if necessary.
     pub fn keyspace(&self) -> Cow<'a, str> {
         quote_identifier(match self {
             Self::Keyspace(keyspace) => &keyspace.name,
@@ -35,7 +35,7 @@ impl<'a> Element<'a> {
         })
     }
 
-    /// Its name, quoted where it must be.
+    /// Returns the name, quoted if necessary.
     pub fn name(&self) -> Cow<'a, str> {
         quote_identifier(match self {
             Self::Keyspace(keyspace) => &keyspace.name,
@@ -46,7 +46,7 @@ impl<'a> Element<'a> {
         })
     }
 
-    /// `keyspace`, `type`, `table` or `index`.
+    /// Returns `keyspace`, `type`, `table` or `index`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Keyspace(_) => "keyspace",
@@ -57,7 +57,8 @@ impl<'a> Element<'a> {
         }
     }
 
-    /// The statements that make it again; `with_internals` also its id and dropped columns.
+    /// Returns the statements that create the element; `with_internals` with its id and dropped
+    /// columns.
     pub fn text(&self, with_internals: bool) -> String {
         match self {
             Self::Keyspace(keyspace) => cql_text::create_keyspace(keyspace),
@@ -71,7 +72,7 @@ impl<'a> Element<'a> {
     }
 }
 
-/// Names in Cassandra's order, which does not look at case.
+/// Sorts by name in Cassandra's order, which ignores case.
 fn by_name<T>(mut items: Vec<T>, name: impl Fn(&T) -> &str) -> Vec<T> {
     items.sort_by_cached_key(|item| name(item).to_lowercase());
     items
@@ -86,12 +87,12 @@ pub(crate) fn sorted_tables(keyspace: &Keyspace) -> Vec<Element<'_>> {
     tables.into_iter().map(|table| Element::Table(table, keyspace.kind)).collect()
 }
 
-/// The tables that are no views.
+/// Returns the tables that are not views.
 fn tables(keyspace: &Keyspace) -> impl Iterator<Item = &Arc<TableMetadata>> {
     keyspace.tables.values().filter(|table| !keyspace.views.contains_key(&table.name))
 }
 
-/// A table, then its indexes and views.
+/// Returns a table, followed by its indexes and views.
 pub(crate) fn of_table<'a>(table: &'a Arc<TableMetadata>, keyspace: &'a Keyspace) -> Vec<Element<'a>> {
     let mut elements = vec![Element::Table(table, keyspace.kind)];
     let indexes = by_name(keyspace.indexes_of(table).collect(), |index| &index.name);
@@ -109,7 +110,8 @@ pub(crate) fn types_by_name(keyspace: &Keyspace) -> Vec<Element<'_>> {
         .collect()
 }
 
-/// A keyspace and what is in it: types, each after those it names, then tables, each with its indexes.
+/// Returns a keyspace and its contents: types, each after those it refers to, then tables, each
+/// with its indexes.
 pub(crate) fn of_keyspace(keyspace: &Keyspace) -> Vec<Element<'_>> {
     let mut elements = vec![Element::Keyspace(keyspace)];
     let mut seen = BTreeSet::new();
@@ -122,7 +124,7 @@ pub(crate) fn of_keyspace(keyspace: &Keyspace) -> Vec<Element<'_>> {
     elements
 }
 
-/// A table after the types that it needs and before its indexes.
+/// Returns a table between the types that it uses and its indexes.
 pub(crate) fn with_types<'a>(keyspace: &'a Keyspace, table: &'a Arc<TableMetadata>) -> Vec<Element<'a>> {
     let (mut elements, mut seen) = (Vec::new(), BTreeSet::new());
     for column in table.all_columns() {

@@ -1,4 +1,4 @@
-//! DESCRIBE: the schema as CQL text, word for word as Cassandra 5.0.8 writes it.
+//! DESCRIBE: the schema as CQL text, identical to that of Cassandra 5.0.8.
 
 mod cql_text;
 mod elements;
@@ -21,17 +21,17 @@ use crate::schema::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::schema::system::local::{PARTITIONER, STORAGE_PORT, TOKEN};
 use elements::Element;
 
-/// A planned DESCRIBE. Names are looked up when it runs.
+/// A planned DESCRIBE. Names are resolved at execution.
 #[derive(Debug)]
 pub(crate) struct DescribePlan {
     statement: ast::Describe,
 }
 
-/// `keyspace_name`, `type`, `name`: what lists have.
+/// The columns of lists: `keyspace_name`, `type`, `name`.
 static LIST: LazyLock<Arc<ResultMetadata>> =
     LazyLock::new(|| metadata(&[("keyspace_name", TEXT), ("type", TEXT), ("name", TEXT)]));
 
-/// The same and `create_statement`: what elements have.
+/// The columns of elements: the same and `create_statement`.
 static ELEMENTS: LazyLock<Arc<ResultMetadata>> = LazyLock::new(|| {
     metadata(&[("keyspace_name", TEXT), ("type", TEXT), ("name", TEXT), ("create_statement", TEXT)])
 });
@@ -49,13 +49,14 @@ fn metadata(columns: &[(&str, DataType)]) -> Arc<ResultMetadata> {
 }
 
 impl DescribePlan {
-    /// Nothing is looked up yet, but what it means depends on the session's keyspace.
+    /// Plans a DESCRIBE. No name is resolved yet, but the meaning depends on the session's
+    /// keyspace.
     pub fn new(describe: &ast::Describe, cx: &mut PlanContext<'_>) -> Result<Self> {
         cx.used_session_keyspace = true;
         Ok(Self { statement: describe.clone() })
     }
 
-    /// Gives a row for each element.
+    /// Pushes a row for each element.
     pub fn describe(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         if let DescribeTarget::Cluster = self.statement.target {
             return describe_cluster(execution, sink);
@@ -84,7 +85,7 @@ impl DescribePlan {
         Ok(Outcome::Rows { paging_state })
     }
 
-    /// What the statement is about, and whether the answer has their text.
+    /// Returns the described elements, and whether the result includes their text.
     fn elements<'a>(&self, catalog: &'a Catalog, current: Option<&str>) -> Result<(Vec<Element<'a>>, bool)> {
         let named = |name: &ast::QualifiedName| {
             let keyspace = match (&name.keyspace, current) {
@@ -173,18 +174,18 @@ impl DescribePlan {
     }
 }
 
-/// [`schema_cql`] of a table that is in `catalog`.
+/// Returns [`schema_cql`] of a table in `catalog`.
 pub(crate) fn schema_cql_of(catalog: &Catalog, table: &Arc<TableMetadata>) -> String {
     catalog.keyspace(&table.keyspace).map_or_else(String::new, |keyspace| schema_cql(keyspace, table))
 }
 
-/// The statements that make a table again, with the types that it needs, its id, its dropped columns and its indexes: schema.cql of a
-/// snapshot.
+/// Returns the statements that create a table with the types that it uses, its id, its dropped
+/// columns and its indexes: schema.cql of a snapshot.
 pub(crate) fn schema_cql(keyspace: &Keyspace, table: &Arc<TableMetadata>) -> String {
     let mut out = String::new();
     for element in elements::with_types(keyspace, table) {
         let kind = element.kind().to_uppercase();
-        // It may be there, or some of its types.
+        // The table or some of its types may exist.
         let text = element.text(true);
         out += &text.replacen(&format!("{kind} "), &format!("{kind} IF NOT EXISTS "), 1);
         out.push('\n');
@@ -192,7 +193,7 @@ pub(crate) fn schema_cql(keyspace: &Keyspace, table: &Arc<TableMetadata>) -> Str
     out
 }
 
-/// A keyspace, or else a table, a view or an index.
+/// Returns a keyspace, or else a table, a view or an index.
 fn describe_any<'a>(
     catalog: &'a Catalog,
     name: &ast::QualifiedName,
@@ -231,7 +232,8 @@ fn find_table<'a>(keyspace: &'a Keyspace, name: &str) -> Result<Vec<Element<'a>>
     }
 }
 
-/// Name, partitioner and snitch; with a keyspace in use also which node owns which range: this one owns all.
+/// Pushes name, partitioner and snitch; with a keyspace, also the owner of each range: this node
+/// owns all.
 fn describe_cluster(execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
     let node = execution.store.node();
     let own = |name: &str| {
@@ -258,7 +260,8 @@ fn describe_cluster(execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result
     Ok(Outcome::Rows { paging_state: None })
 }
 
-/// Bytes of a paging state: the schema's version, and how many rows were given as u64.
+/// The length of a paging state in bytes: the schema version, and the number of returned rows as
+/// u64.
 const PAGING_STATE_LENGTH: usize = 16 + 8;
 
 fn write_paging_state(offset: usize, version: Uuid) -> Bytes {

@@ -17,8 +17,9 @@ fn describe(session: &Session, cql: &str) -> String {
     texts.join("\n\n")
 }
 
-/// Each file is what Cassandra 5.0.8 answers to `DESCRIBE … WITH INTERNALS` of a schema's types and tables: with ids and
-/// dropped columns. Executed here, it must be described by the same text.
+/// Each file is the output of `DESCRIBE … WITH INTERNALS` of Cassandra 5.0.8 for the types and
+/// tables of a schema, with ids and dropped columns. Executing it must produce the same
+/// description.
 #[test]
 fn what_cassandra_describes_is_described_by_the_same_words() {
     let schemas = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/schemas")).unwrap();
@@ -33,7 +34,7 @@ fn what_cassandra_describes_is_described_by_the_same_words() {
                 .unwrap_or_else(|error| panic!("{}: {statement}: {error}", path.display()));
         }
         let described = describe(&session, "DESCRIBE KEYSPACE golden WITH INTERNALS");
-        // The keyspace comes first in both; its replication was written by hand.
+        // The keyspace is first in both; its replication was written manually.
         let mut described: Vec<&str> = described.split("\n\n").skip(1).collect();
         let mut expected: Vec<&str> = text.trim_end().split("\n\n").skip(1).collect();
         described.sort();

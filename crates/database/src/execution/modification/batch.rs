@@ -1,4 +1,4 @@
-//! BATCH: several modifications applied whole.
+//! BATCH: several modifications that are applied together.
 
 use cassette_cql::ast::BatchKind;
 use cassette_rows::{TableMetadata, interrupt};
@@ -15,11 +15,11 @@ use crate::planning::modification::plan::validate;
 use crate::planning::modification::{BatchPlan, ModificationPlan};
 use crate::planning::restrictions::StatementKind;
 
-/// What one statement of a batch counts for, in steps of [`interrupt`].
+/// The cost of a batched statement, in steps of [`interrupt`].
 const STATEMENT_STEPS: u32 = 8;
 
 impl BatchPlan {
-    /// Makes all changes or none.
+    /// Applies all changes or none.
     pub fn apply(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         let statements: Vec<_> = self.statements.iter().map(|statement| (statement, execution)).collect();
         let timestamp = self.attributes.timestamp(execution)?;
@@ -27,11 +27,11 @@ impl BatchPlan {
     }
 }
 
-/// Executes a batch that came over the protocol: planned modifications, each with an execution that has its values.
-/// All changes are made, or none.
+/// Executes a batch of the protocol: planned modifications, each with an execution that has its
+/// values. All changes are applied, or none.
 ///
 /// # Errors
-/// Those of the statements; Invalid for what a batch cannot hold.
+/// Those of the statements; Invalid for combinations that a batch cannot have.
 pub(crate) fn apply_batch(
     kind: BatchKind,
     statements: &[(&ModificationPlan, Execution<'_>)],
@@ -61,11 +61,12 @@ fn apply(
         return apply_conditional(statements, sink);
     }
     guard_disk_usage(first)?;
-    // As in Cassandra, every level will do, also those that single statements are refused with.
+    // As in Cassandra, every consistency level is accepted, including those that single statements
+    // reject.
     if kind == BatchKind::Logged {
         warn_of_gc_grace(statements, first);
     }
-    // Cells of one batch have one time, unless a statement says its own.
+    // All cells of a batch have the same timestamp, unless a statement specifies one.
     let timestamp = match timestamp {
         Some(timestamp) => timestamp,
         None => first.default_timestamp()?,
@@ -88,7 +89,8 @@ fn apply(
     Ok(Outcome::Void)
 }
 
-/// Warns of what Cassandra warns of, though no batchlog is needed here.
+/// Issues Cassandra's warning about gc_grace_seconds and the batchlog, although no batchlog is
+/// necessary.
 fn warn_of_gc_grace(statements: &[(&ModificationPlan, &Execution<'_>)], execution: &Execution<'_>) {
     let mut tables: Vec<&TableMetadata> = Vec::new();
     for (plan, _) in statements {

@@ -1,4 +1,5 @@
-//! The limits of BATCH: `batch_size_*_threshold` and `unlogged_batch_across_partitions_warn_threshold`.
+//! The limits of BATCH: `batch_size_*_threshold` and
+//! `unlogged_batch_across_partitions_warn_threshold`.
 
 use std::collections::HashSet;
 
@@ -10,20 +11,21 @@ use crate::basics::error::{DatabaseError, Result};
 use crate::execution::Execution;
 use crate::schema::guardrails::Key;
 
-/// Bytes of Cassandra's objects that `Mutation.dataSize` counts beside values: a timestamp, the deletion
-/// of a row or of a complex column, an expiration, and what a cell has.
+/// Sizes in bytes that `Mutation.dataSize` of Cassandra adds to those of values: a timestamp, the
+/// deletion of a row or of a complex column, an expiration, and the overhead of a cell.
 const TIMESTAMP: usize = 8;
 const DELETION: usize = 12;
 const ROW_DELETION: usize = DELETION + 1;
 const EXPIRATION: usize = 12;
 const CELL: usize = 20;
 
-/// Warns of a batch that is large or, if it is not logged, changes many partitions; refuses one that is too large.
+/// Warns about a batch that is large or, if unlogged, changes many partitions; rejects one that is
+/// too large.
 ///
-/// The changes of one key are one mutation, in however many tables of a keyspace, and not judged.
+/// The changes of one key are one mutation, in all tables of a keyspace, and not checked.
 ///
 /// # Errors
-/// Returns Invalid for more bytes than `batch_size_fail_threshold`.
+/// Invalid, for more bytes than `batch_size_fail_threshold`.
 pub(crate) fn check(kind: BatchKind, mutations: &[Mutation], execution: &Execution<'_>) -> Result<()> {
     if are_one(mutations) {
         return Ok(());
@@ -35,7 +37,7 @@ pub(crate) fn check(kind: BatchKind, mutations: &[Mutation], execution: &Executi
     Ok(())
 }
 
-/// Whether they are one mutation of Cassandra's: of one key in one keyspace.
+/// Whether they are one mutation of Cassandra: of one key in one keyspace.
 fn are_one(mutations: &[Mutation]) -> bool {
     let same = |a: &Mutation, b: &Mutation| {
         a.update.key == b.update.key && (a.table.id == b.table.id || a.table.keyspace == b.table.keyspace)
@@ -82,7 +84,7 @@ fn check_size(mutations: &[Mutation], execution: &Execution<'_>) -> Result<()> {
 fn warn_of_partitions(mutations: &[Mutation], execution: &Execution<'_>) {
     let guard = execution.guard();
     let limit = usize::try_from(guard.value(Key::UnloggedBatchAcrossPartitionsWarn)).unwrap_or(usize::MAX);
-    // There are no more keys than mutations.
+    // There are at most as many keys as mutations.
     if mutations.len() <= limit {
         return;
     }
@@ -114,7 +116,7 @@ fn tables(mutations: &[Mutation]) -> String {
     format!("[{}]", names.join(", "))
 }
 
-/// The size by which Cassandra judges the changes of a partition.
+/// Returns the size of a partition's changes as Cassandra computes it.
 fn data_size(update: &PartitionUpdate) -> usize {
     let ranges = update.range_tombstones.as_slice().iter().map(|range| {
         let bound =

@@ -18,7 +18,7 @@ use crate::schema::conditions::Term;
 use crate::schema::guardrails::collections::CELL_SIZE;
 use crate::schema::guardrails::{Guard, ListOperation};
 
-/// What an operation adds to a counter; `None` when its value is unset.
+/// Returns the increment of a counter by an operation; `None` if its value is unset.
 fn increment(operation: &Operation, execution: &Execution<'_>) -> Result<Option<i64>> {
     let (Operation::Increment(term) | Operation::Decrement(term)) = operation else { return Ok(None) };
     let by = match term.bind(execution)? {
@@ -47,30 +47,30 @@ fn sum(a: Option<i64>, b: Option<i64>) -> Option<i64> {
     }
 }
 
-/// What becomes of one column in one row.
+/// The changes of one column in one row.
 #[derive(Debug)]
 pub(crate) enum Change<'a> {
-    /// Nothing: its value is unset.
+    /// No change: the value is unset.
     None,
-    /// A simple column's value, or its deletion.
+    /// The value of a simple column, or its deletion.
     Simple(ColumnId, Option<Cow<'a, [u8]>>),
-    /// Of a complex column.
+    /// The changes of a complex column.
     Complex {
         column: ColumnId,
-        /// What to delete of it first.
+        /// The deletion that precedes the elements.
         deletion: ComplexDeletion,
-        /// Ascending by path, none twice.
+        /// Ascending by path, without repetitions.
         elements: Vec<Element<'a>>,
     },
 }
 
-/// Whether a complex column is deleted whole.
+/// The deletion of a whole complex column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ComplexDeletion {
     No,
-    /// A microsecond before the write, so that the elements written with it stay.
+    /// A microsecond before the write timestamp, so that it does not cover the written elements.
     Overwrite,
-    /// At the time of the write.
+    /// At the write timestamp.
     Delete,
 }
 
@@ -78,12 +78,13 @@ pub(crate) enum ComplexDeletion {
 #[derive(Debug)]
 pub(crate) struct Element<'a> {
     path: Cow<'a, [u8]>,
-    /// `None` deletes it.
+    /// `None` deletes the cell.
     value: Option<Cow<'a, [u8]>>,
 }
 
 impl<'a> Change<'a> {
-    /// Binds the values of a column's operations. `current` is the row as it is, where they depend on it.
+    /// Binds the values of a column's operations. `current` is the current row, for operations that
+    /// depend on it.
     pub fn bind(
         column: &'a ColumnOperations,
         current: Option<&Row>,
@@ -137,7 +138,7 @@ impl<'a> Change<'a> {
         Ok(Self::Complex { column: id, deletion, elements })
     }
 
-    /// Bytes of values and paths.
+    /// Returns the bytes of values and paths.
     pub fn size(&self) -> usize {
         let length = |value: &Option<Cow<'_, [u8]>>| value.as_ref().map_or(0, |v| v.len());
         match self {
@@ -147,7 +148,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// The number of cells.
+    /// Returns the number of cells.
     pub fn cell_count(&self) -> usize {
         match self {
             Self::None => 0,
@@ -180,7 +181,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// A cell with a value, or a tombstone.
+/// Returns a cell with a value, or a tombstone.
 fn cell<'a>(column: ColumnId, path: Option<&'a [u8]>, value: Option<&'a [u8]>, times: &Times) -> Cell<'a> {
     let (ttl, local_deletion_time) = match (value, times.ttl) {
         (None, _) => (NO_TTL, times.now),
@@ -197,7 +198,7 @@ fn cell<'a>(column: ColumnId, path: Option<&'a [u8]>, value: Option<&'a [u8]>, t
     }
 }
 
-/// Applies the guardrails to a value of a column that is one cell.
+/// Applies the guardrails to the value of a simple column.
 fn guard_value(column: &ColumnMetadata, value: &[u8], execution: &Execution<'_>) -> Result<()> {
     let guard = execution.guard();
     let items = match &column.data_type {
@@ -211,12 +212,11 @@ fn guard_value(column: &ColumnMetadata, value: &[u8], execution: &Execution<'_>)
 
 struct ComplexWriter<'a, 't> {
     guard: Guard<'t>,
-    /// The column's name.
     name: &'a str,
     data_type: &'a DataType,
     column: ColumnId,
     times: &'t Times,
-    /// Of a list that an operation depends on: as the operations before left it.
+    /// The list that an operation depends on, after the previous operations.
     list: Option<ListView>,
     deletion: ComplexDeletion,
     elements: Vec<Element<'a>>,
@@ -280,14 +280,14 @@ impl<'a> ComplexWriter<'a, '_> {
         Ok(())
     }
 
-    /// All elements of a collection's or UDT's value.
+    /// Adds all elements of a collection or UDT.
     fn put_all(&mut self, value: &[u8], execution: &Execution<'_>) -> Result<()> {
         let before = self.elements.len();
         self.put_elements(value, execution)?;
         if matches!(self.data_type, DataType::Udt { .. }) {
             return Ok(());
         }
-        // As in Cassandra, what the collection held before does not count: it is not read.
+        // As in Cassandra, previous elements of the collection are not read and do not count.
         let added = &self.elements[before..];
         let length =
             |element: &Element<'_>| element.path.len() + element.value.as_ref().map_or(0, |v| v.len());
@@ -317,7 +317,7 @@ impl<'a> ComplexWriter<'a, '_> {
                 let fields = collection::read_tuple(value);
                 for (index, field) in (0u16..).zip(fields.take(definition.fields.len())) {
                     let path = index.to_be_bytes().to_vec();
-                    // The whole column was deleted just before: nothing is left of a null field.
+                    // The whole column was deleted just before, so a null field needs no tombstone.
                     if let Some(field) = field {
                         self.put(path, field.to_vec())?;
                     }
@@ -359,7 +359,7 @@ impl<'a> ComplexWriter<'a, '_> {
 
     fn delete_element(&mut self, key: &'a Term, execution: &Execution<'a>) -> Result<()> {
         let path = match self.data_type {
-            // Cassandra lets an unset index pass here, and not where an element is set.
+            // Cassandra accepts an unset index here, but not where an element is set.
             DataType::List { .. } if key.bind(execution)?.is_unset() => return Ok(()),
             DataType::List { .. } => self.path_at(key, "delete", execution)?,
             data_type => match key.bind(execution)? {
@@ -374,7 +374,7 @@ impl<'a> ComplexWriter<'a, '_> {
         self.delete(path)
     }
 
-    /// The path of the list element at an index.
+    /// Returns the path of the list element at an index.
     fn path_at(&self, index: &Term, act: &str, execution: &Execution<'_>) -> Result<Vec<u8>> {
         let index = match index.bind(execution)? {
             Bound::Null => bail_invalid!("Invalid null value for list index"),
@@ -402,7 +402,7 @@ impl<'a> ComplexWriter<'a, '_> {
         self.write(Element { path: path.into(), value: Some(value.into()) })
     }
 
-    /// A deletion of a set's element or a map's key stores it, too.
+    /// The deletion of a set's element or a map's key stores its path, so that is checked, too.
     fn delete(&mut self, path: Vec<u8>) -> Result<()> {
         self.write(Element { path: path.into(), value: None })
     }
@@ -421,8 +421,8 @@ impl<'a> ComplexWriter<'a, '_> {
         Ok(())
     }
 
-    /// The elements by path. Of several changes of one element at one time a deletion wins, then the greater value, as
-    /// when they come in different statements of a batch.
+    /// Sorts the elements by path. Of several changes of one element with one timestamp, a deletion
+    /// wins, then the greater value, as with several statements of a batch.
     fn finish(mut self) -> (ComplexDeletion, Vec<Element<'a>>) {
         if let Some(path_type) = self.data_type.path_type() {
             let rank = |e: &Element<'_>| {

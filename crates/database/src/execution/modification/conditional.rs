@@ -1,7 +1,8 @@
-//! Conditional writes: lock the partition, read, decide, write.
+//! Conditional writes: lock the partition, read, check, write.
 //!
-//! One machine needs no Paxos. The partition's lock is held from the read to the write, and every conditional write
-//! takes it; plain writes do not, as in Cassandra, where the two are not to be mixed either.
+//! A single node needs no Paxos. The partition's lock is held from the read to the write, and every
+//! conditional write acquires it. Plain writes do not: as in Cassandra, the two should not be
+//! mixed.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -45,8 +46,8 @@ pub(crate) fn apply_if(
     apply_parts_if(&[part], &question, key, false, sink)
 }
 
-/// Executes statements on one partition, some of them conditional: all are applied if all conditions hold, else none.
-/// `question` is what they ask.
+/// Executes statements on one partition, some of them conditional: all are applied if all
+/// conditions hold, otherwise none. `question` contains their conditions.
 pub(crate) fn apply_parts_if(
     parts: &[Part<'_, '_>],
     question: &Question<'_>,
@@ -96,7 +97,8 @@ fn spec(table: &TableMetadata, name: &str, data_type: DataType) -> ColumnSpec {
     }
 }
 
-/// What the partition holds of the rows in question; where only the static row is, its first row, which is shown beside.
+/// The current rows that the conditions refer to. If only the static row is checked, its first row
+/// is included for the result.
 pub(crate) struct Current {
     pub static_row: Option<Row>,
     rows: Vec<Row>,
@@ -140,21 +142,21 @@ impl Current {
         Ok(current)
     }
 
-    /// Finds rows for clusterings that ascend.
+    /// Finds rows for ascending clusterings.
     pub fn rows_in_order<'a>(&'a self, table: &'a TableMetadata) -> RowsInOrder<'a> {
         RowsInOrder { rows: &self.rows, comparator: &table.comparator }
     }
 }
 
-/// The rows of [`Current`] that have not been passed yet. Both they and the clusterings that are looked up ascend, so that
-/// all look-ups together compare each row about once.
+/// The remaining rows of [`Current`]. Rows and requested clusterings ascend, so all look-ups
+/// together compare each row about once.
 pub(crate) struct RowsInOrder<'a> {
     rows: &'a [Row],
     comparator: &'a ClusteringComparator,
 }
 
 impl<'a> RowsInOrder<'a> {
-    /// The row at `clustering`, which is above that of the call before.
+    /// Returns the row at `clustering`, which must be greater than that of the previous call.
     pub fn at(&mut self, clustering: &Clustering) -> Option<&'a Row> {
         while let Some((row, after)) = self.rows.split_first() {
             match self.comparator.compare_rows(row.clustering(), clustering) {
@@ -167,7 +169,7 @@ impl<'a> RowsInOrder<'a> {
     }
 }
 
-/// Answers `[applied]` false, with the values that stood in the way.
+/// Returns `[applied]` false, with the current values.
 fn refuse(
     parts: &[Part<'_, '_>],
     key: &DecoratedKey,
@@ -211,7 +213,10 @@ fn refuse(
         sink.end_row()?;
     }
     let Some(key_values) = key::components(key.key(), table.partition_key.len()) else {
-        bail_invalid!("the partition key of {} cannot be taken apart", table.qualified_name());
+        bail_invalid!(
+            "invalid partition key of {}: its components cannot be decoded",
+            table.qualified_name()
+        );
     };
     for row in rows {
         sink.value(Some(&[0]));

@@ -1,16 +1,19 @@
-//! Writes of counters: increments become counts, one partition after the other.
+//! Counter writes: increments become counts, one partition after the other.
 //!
-//! A counter is stored as a context: for each node its clock and its own count, absolute, as Cassandra stores it. This node's
-//! is read, added to, and written under the partition's lock, which every write of increments takes. Of two counts of one node
-//! the later clock wins, so that a record that is replayed twice counts once.
+//! A counter is stored as a context: for each node a clock and its own absolute count, as in
+//! Cassandra. The count of this node is read, incremented and written under the partition's lock,
+//! which every counter write acquires. Of two counts of one node the later clock wins, so a record
+//! that is replayed twice counts once.
 //!
-//! 1. An increment is bound as a cell with a context that is a bare increment; several of one counter add up, as versions of
-//!    a counter do.
-//! 2. With the partition locked, the counters that are to change are looked up in the counter cache, or else read.
-//! 3. Each increment is replaced by this node's new count, with a clock after the one it had.
-//! 4. The counts are logged and applied, the cache learns them, and the lock is let go.
+//! 1. An increment is bound as a cell whose context is a bare increment; several increments of one
+//!    counter add up, like versions of a counter.
+//! 2. With the partition locked, the affected counters are looked up in the counter cache, or else
+//!    read.
+//! 3. Each increment is replaced by the new count of this node, with the next clock.
+//! 4. The counts are logged and applied, the counter cache is updated, and the lock is released.
 //!
-//! A batch does this for each of its partitions by itself: as in Cassandra, a batch of counters is not atomic.
+//! A batch does this for each of its partitions separately: as in Cassandra, a counter batch is not
+//! atomic.
 
 use std::sync::Arc;
 
@@ -30,15 +33,15 @@ use crate::store::admission::{Admission, Unapplied};
 /// Applies increments and deletions, partition by partition.
 ///
 /// # Errors
-/// WouldBlock, without an effect, when this thread may not wait and would have to.
+/// WouldBlock, without an effect, if this thread must not wait and would have to.
 pub(crate) fn apply(mutations: &[Mutation], execution: &Execution<'_>) -> Result<()> {
     if !may_wait() && mutations.len() > 1 {
-        // What the first partition counted could not be taken back when the second would have to wait.
+        // The counts of the first partition could not be undone if the second had to wait.
         return Err(DatabaseError::WouldBlock);
     }
     for (at, mutation) in mutations.iter().enumerate() {
         apply_partition(mutation, execution).map_err(|error| match error {
-            // Its client must not take it for one that did nothing.
+            // The client must not assume that nothing was applied.
             DatabaseError::Interrupted(_) if at > 0 => {
                 Limited::write(WriteType::Counter, execution.options).error()
             }
@@ -66,7 +69,7 @@ fn attempt<'s>(
     } else {
         engine.try_lock_partition(table.id, &update.key).ok_or(DatabaseError::WouldBlock)?
     };
-    // A table that is not there any more is for the write to report.
+    // The write reports a table that was dropped.
     let cache = engine.counters(table.id, &update.key).ok().flatten();
     let counted = counted(update, table, cache.as_ref(), execution)?;
     let mut mutations = vec![Mutation { table: table.clone(), update: counted.update }];
@@ -74,7 +77,7 @@ fn attempt<'s>(
     let applied =
         execution.store.try_apply(execution, write_type, &mut mutations, Durability::Configured, admission);
     if let Some(cache) = &cache {
-        // A failed write may count after all.
+        // A failed write may still take effect.
         if applied.is_err() || !counted.is_cacheable || deletes(update) {
             cache.forget();
         } else {
@@ -86,7 +89,7 @@ fn attempt<'s>(
     applied
 }
 
-/// Whether something is deleted.
+/// Whether the update contains a deletion.
 fn deletes(update: &PartitionUpdate) -> bool {
     let in_row = |row: &Row| !row.deletion().is_live() || row.cells().any(|cell| cell.is_tombstone());
     !update.deletion.is_live()
@@ -94,15 +97,15 @@ fn deletes(update: &PartitionUpdate) -> bool {
         || update.static_row.iter().chain(&update.rows).any(in_row)
 }
 
-/// What is to be written, and what the counter cache is to hold after that.
+/// The update to write, and the subsequent contents of the counter cache.
 struct CountedUpdate {
     update: PartitionUpdate,
     cacheable: Vec<(Clustering, ColumnId, Counted)>,
-    /// Otherwise some of it is under a deletion.
+    /// Otherwise a deletion covers some of it.
     is_cacheable: bool,
 }
 
-/// The update with counts instead of increments. The partition is locked.
+/// Replaces the increments of an update by counts. The partition must be locked.
 fn counted(
     update: &PartitionUpdate,
     table: &Arc<TableMetadata>,
@@ -135,7 +138,7 @@ fn counted(
             if cache.is_some() {
                 let read = || current.as_ref().map_or(i64::MIN, |current| current.deleted);
                 let deleted = cached.map_or_else(read, |cached| cached.deleted);
-                // What is under a deletion, the next increment must not count on.
+                // The next increment must not be added to a count that a deletion covers.
                 is_cacheable &= cell.timestamp > deleted;
                 let now = Counted { clock, count, deleted };
                 cacheable.push((row.clustering().clone(), cell.column, now));
@@ -152,11 +155,11 @@ fn counted(
     Ok(CountedUpdate { update: counted, cacheable, is_cacheable })
 }
 
-/// What the counter cache knows of the counters that an update increments.
+/// The counters of an update in the counter cache.
 struct Known {
     /// For each increment, in the update's order.
     counters: Vec<Option<Counted>>,
-    /// Nothing has to be read.
+    /// All counters are cached.
     is_complete: bool,
 }
 
@@ -175,14 +178,14 @@ impl Known {
     }
 }
 
-/// The counters as they are, live ones only.
+/// The current counters, live ones only.
 struct Current {
     table: Arc<TableMetadata>,
     static_row: Option<Row>,
     /// In the table's order.
     rows: Vec<Row>,
-    /// The newest deletion of any of it, microseconds; the greatest number where a counter itself is deleted, which no later
-    /// increment changes.
+    /// The timestamp of the latest deletion, microseconds; the maximum if a counter itself is
+    /// deleted, which no later increment changes.
     deleted: i64,
     now: u32,
 }
@@ -242,7 +245,7 @@ impl Current {
         };
     }
 
-    /// What `node` has in a counter.
+    /// Returns the clock and count of `node` in a counter.
     fn count(
         &self,
         clustering: &Clustering,
@@ -351,7 +354,8 @@ mod tests {
         session.execute("UPDATE ks.t SET n = n + 5 WHERE k = 0 AND c = 1", ()).unwrap();
         database.engine().flush(None).unwrap();
         drop((session, database));
-        // Without replay positions all of the log is replayed, also what SSTables hold.
+        // Without replay positions, the whole commit log is replayed, including what SSTables
+        // contain.
         use cassette_vfs::FileSystem;
         fs.remove_file(std::path::Path::new("/data/replay_positions")).unwrap();
         assert_eq!(counts(&open(&fs).session()), [(1, Some(5), None)]);

@@ -1,4 +1,4 @@
-//! Executing an INSERT, UPDATE or DELETE.
+//! Execution of INSERT, UPDATE and DELETE.
 
 use super::{Mutations, conditional};
 use crate::basics::error::{Result, WriteType};
@@ -8,12 +8,12 @@ use crate::execution::Execution;
 use crate::planning::modification::ModificationPlan;
 
 impl ModificationPlan {
-    /// Applies the guardrails that follow from the statement.
+    /// Applies the guardrails on the statement.
     pub(crate) fn guard(&self, execution: &Execution<'_>) -> Result<()> {
         if self.has_timestamp() { execution.guard().user_timestamp() } else { Ok(()) }
     }
 
-    /// Makes the change; a conditional one gives rows.
+    /// Applies the change; a conditional one returns rows.
     pub fn apply(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         let options = execution.options;
         self.guard(execution)?;
@@ -40,7 +40,7 @@ impl ModificationPlan {
     }
 }
 
-/// Applies the guardrail on how full the disk is.
+/// Applies the guardrail on disk usage.
 pub(crate) fn guard_disk_usage(execution: &Execution<'_>) -> Result<()> {
     let engine = execution.store.engine();
     execution.store.disk_usage().guard_write(execution.guard(), execution.started, || {

@@ -1,15 +1,16 @@
-//! A list as the operations of one statement see it.
+//! A list as seen by the operations of one statement.
 
 use cassette_rows::merge::reconcile;
 use cassette_rows::{Cell, ColumnId, DataType, Row};
 
-/// What a list holds, under what the statement's earlier operations wrote.
+/// The stored list, overlaid by the statement's previous operations.
 #[derive(Debug)]
 pub(crate) struct ListView {
     column: ColumnId,
     /// Seconds since 1970.
     now: u32,
-    /// Whether there is a row already. If not, Cassandra counts elements deleted by earlier operations as well.
+    /// Whether the row exists. If not, Cassandra also counts elements deleted by previous
+    /// operations.
     row_exists: bool,
     /// Ascending by path.
     elements: Vec<ListElement>,
@@ -48,7 +49,7 @@ impl ListElement {
 }
 
 impl ListView {
-    /// The list in `row`, as it is stored; `None` if there is no such row.
+    /// Returns the stored list of `row`; `None` if the row does not exist.
     pub fn new(row: Option<&Row>, column: ColumnId, now: u32) -> Self {
         let row = row.filter(|row| row.is_live(now));
         let live = row.into_iter().flat_map(|row| row.cells_of(column)).filter(|cell| cell.is_live(now));
@@ -64,18 +65,18 @@ impl ListView {
         self.elements.len()
     }
 
-    /// The path of the element at `index`.
+    /// Returns the path of the element at `index`.
     pub fn path(&self, index: usize) -> Option<&[u8]> {
         self.elements.get(index).map(|element| &element.path[..])
     }
 
-    /// The paths of elements with one of these values.
+    /// Returns the paths of elements with one of these values.
     pub fn paths_of(&self, values: &[&[u8]]) -> Vec<Vec<u8>> {
         let found = self.elements.iter().filter(|element| values.contains(&&element.value[..]));
         found.map(|element| element.path.clone()).collect()
     }
 
-    /// Puts a cell of the statement, or its tombstone, over what is there: what has the later timestamp stays.
+    /// Applies a cell of the statement, or its tombstone; the later timestamp wins.
     pub fn write(&mut self, cell: &Cell<'_>) {
         let path = cell.path.unwrap_or_default();
         let at = self.elements.binary_search_by(|element| DataType::TimeUuid.compare(&element.path, path));

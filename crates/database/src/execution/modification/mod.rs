@@ -1,7 +1,7 @@
 //! INSERT, UPDATE, DELETE and BATCH: execution.
 //!
 //! ```text
-//! plan + values --> PartitionUpdates --> one Store::apply, after the conditions, if any, were found to hold
+//! plan + values --> PartitionUpdates --> one Store::apply, after the conditions, if any, were checked
 //! ```
 
 mod batch;

@@ -1,4 +1,4 @@
-//! The partition updates of one statement or batch, one per partition.
+//! The partition updates of one statement or batch, one for each partition.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,15 +11,16 @@ use crate::basics::error::{Result, WriteType};
 use crate::execution::Execution;
 use crate::store::admission::{Admission, Unapplied};
 
-/// Collects updates; those of one partition become one.
+/// Collects updates, and merges those of one partition.
 #[derive(Debug, Default)]
 pub(crate) struct Mutations {
     pub(crate) list: Vec<Mutation>,
-    /// Where a partition is in `list`; filled once there are many.
+    /// The index of a partition in `list`; used from [`INDEXED_FROM`](Self::INDEXED_FROM)
+    /// partitions on.
     index: HashMap<(TableId, DecoratedKey), usize>,
 }
 
-/// Below this many partitions looking through the list is cheaper than hashing keys.
+/// With fewer partitions, a linear search is cheaper than hashing keys.
 const INDEXED_FROM: usize = 16;
 
 impl Mutations {
@@ -54,12 +55,12 @@ impl Mutations {
         }
     }
 
-    /// How many partitions they change.
+    /// Returns the number of partitions.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Applies all or none; increments of counters partition by partition.
+    /// Applies all mutations or none; counter updates partition by partition.
     pub fn apply(self, execution: &Execution<'_>, write_type: WriteType) -> Result<()> {
         self.apply_with(execution, write_type, Durability::Configured)
     }
@@ -80,7 +81,7 @@ impl Mutations {
         store.try_apply(execution, WriteType::Cas, &mut self.list, Durability::Configured, admission)
     }
 
-    /// [`apply`](Self::apply) with a weaker durability, if one is enough; counters do not know of it.
+    /// [`apply`](Self::apply) with the specified durability, which counters ignore.
     pub fn apply_with(
         self,
         execution: &Execution<'_>,
@@ -90,7 +91,7 @@ impl Mutations {
         if self.list.is_empty() {
             return Ok(());
         }
-        // Planning lets counters stand beside counters only.
+        // Planning rejects statements that mix counters and other tables.
         if self.list.iter().any(|mutation| mutation.table.is_counter) {
             return counters::apply(&self.list, execution);
         }

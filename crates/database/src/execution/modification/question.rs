@@ -1,4 +1,5 @@
-//! What a conditional write, of one statement or a batch, asks of its partition, and what is read to answer.
+//! The conditions of a conditional write, of one statement or a batch, and the columns that they
+//! read.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,14 +11,14 @@ use crate::basics::error::{Result, bail_invalid};
 use crate::planning::modification::conditions::{BoundCondition, Conditions};
 use crate::planning::modification::rows_plan::RowsPlan;
 
-/// The conditions of all statements, by the rows they are about.
+/// The conditions of all statements, grouped by row.
 ///
-/// What is read follows Cassandra, as it shows: columns that are not read count as null, and a row of which nothing is
-/// read as missing.
+/// The columns that are read follow Cassandra's observable behavior: columns that are not read
+/// count as null, and a row of which nothing is read as missing.
 pub(crate) struct Question<'a> {
     table: Arc<TableMetadata>,
     static_row: Option<RowQuestion<'a>>,
-    /// In clustering order and one of each row, once [finished](Self::finish).
+    /// In clustering order and unique, once [finished](Self::finish).
     pub rows: Vec<(Clustering, RowQuestion<'a>)>,
     /// The static columns that are read; `None` for all.
     statics: Option<BTreeSet<ColumnId>>,
@@ -25,7 +26,7 @@ pub(crate) struct Question<'a> {
     reads_regulars: bool,
 }
 
-/// What is asked of one row.
+/// The conditions on one row.
 pub(crate) enum RowQuestion<'a> {
     Exists,
     NotExists,
@@ -43,11 +44,12 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Adds the conditions of a statement; one without says only what is read.
+    /// Adds the conditions of a statement; one without conditions only determines the columns that
+    /// are read.
     ///
     /// # Errors
-    /// Invalid, for conditions on the static row that cannot stand side by side, values that cannot
-    /// be compared, and a row that cannot be.
+    /// Invalid, for incompatible conditions on the static row, values that cannot be compared, and
+    /// invalid clusterings.
     pub fn add(&mut self, part: &Part<'a, '_>) -> Result<()> {
         let (plan, execution) = (part.plan, part.execution);
         let clustering = &plan.restrictions.clustering;
@@ -79,7 +81,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Adds to what is asked of a row, the static one if there is no clustering.
+    /// Adds conditions on a row, or on the static row if there is no clustering.
     fn ask(&mut self, target: Option<Clustering>, asked: RowQuestion<'a>) -> Result<()> {
         let Some(clustering) = target else {
             return match &mut self.static_row {
@@ -94,13 +96,13 @@ impl<'a> Question<'a> {
         Ok(())
     }
 
-    /// Brings the conditions of all statements together, by rows.
+    /// Merges the conditions of all statements by row.
     ///
     /// # Errors
-    /// Invalid, for conditions on one row that cannot stand side by side.
+    /// Invalid, for incompatible conditions on one row.
     pub fn finish(&mut self) -> Result<()> {
         let comparator = &self.table.comparator;
-        // Stable: of one row, the statements stay in order.
+        // A stable sort keeps the statements on one row in order.
         self.rows.sort_by(|(a, _), (b, _)| comparator.compare_rows(a, b));
         let mut rows: Vec<(Clustering, RowQuestion<'a>)> = Vec::with_capacity(self.rows.len());
         for (clustering, asked) in self.rows.drain(..) {
@@ -134,7 +136,7 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Whether something of the static row is read and lives at `now`.
+    /// Whether a column of the static row is read and live at `now`.
     pub fn sees_static_row(&self, row: &Row, now: u32) -> bool {
         match &self.statics {
             None => row.has_live_cell(now),
@@ -142,12 +144,12 @@ impl<'a> Question<'a> {
         }
     }
 
-    /// Whether something of the row is read and lives at `now`.
+    /// Whether a column of the row is read and live at `now`.
     pub fn sees_row(&self, row: &Row, now: u32) -> bool {
         if self.reads_regulars { row.is_live(now) } else { row.liveness().is_live(now) }
     }
 
-    /// The answer: whether all conditions hold, at `now` (seconds since 1970).
+    /// Returns whether all conditions hold at `now` (seconds since 1970).
     ///
     /// # Errors
     /// Invalid, for values that cannot be compared.
@@ -168,7 +170,7 @@ impl<'a> Question<'a> {
 }
 
 impl<'a> RowQuestion<'a> {
-    /// Adds what a later statement asks of the same row. Errors are in Cassandra's words.
+    /// Adds the conditions of a later statement on the same row. Errors have Cassandra's words.
     fn add(&mut self, later: RowQuestion<'a>) -> Result<()> {
         match (self, later) {
             (Self::Exists, Self::Exists) | (Self::NotExists, Self::NotExists) => Ok(()),
@@ -182,7 +184,7 @@ impl<'a> RowQuestion<'a> {
             (Self::Columns(_), Self::Exists) => {
                 bail_invalid!("Cannot mix IF conditions and IF EXISTS for the same row")
             }
-            // Cassandra says NOT also where the earlier statement has IF EXISTS.
+            // Cassandra's message contains NOT also if the earlier statement has IF EXISTS.
             (Self::Columns(_), Self::NotExists) | (Self::Exists | Self::NotExists, Self::Columns(_)) => {
                 bail_invalid!("Cannot mix IF conditions and IF NOT EXISTS for the same row")
             }

@@ -17,7 +17,8 @@ use crate::planning::modification::rows_plan::RowsPlan;
 use crate::planning::restrictions::StatementKind;
 use crate::planning::restrictions::product::{self, Product};
 
-/// How many bytes one statement may write to several partitions: each of them holds its own copy of the values.
+/// The maximum number of bytes that one statement may write to several partitions: each has its own
+/// copy of the values.
 const WRITTEN_BYTES_MAX: usize = 128 << 20;
 
 impl RowsPlan {
@@ -45,7 +46,7 @@ impl RowsPlan {
         Ok(())
     }
 
-    /// The changes of one partition.
+    /// Returns the changes of one partition.
     pub fn update_of(
         &self,
         key: DecoratedKey,
@@ -73,7 +74,7 @@ impl RowsPlan {
         Ok(update)
     }
 
-    /// Rows of an INSERT or UPDATE, or of a DELETE of columns.
+    /// Writes rows of an INSERT or UPDATE, or of a DELETE of columns.
     fn write_rows(
         &self,
         update: &mut PartitionUpdate,
@@ -100,7 +101,7 @@ impl RowsPlan {
         Ok(())
     }
 
-    /// A deletion of the partition, of rows, or of ranges.
+    /// Deletes the partition, rows, or ranges.
     fn delete_rows(
         &self,
         update: &mut PartitionUpdate,
@@ -121,7 +122,8 @@ impl RowsPlan {
         } else {
             for slice in clustering.slices(execution)?.as_slice() {
                 let Slice { start, end } = slice.clone();
-                // A SELECT may ask for what lies above null; a tombstone of that would be a bound that no row has.
+                // A SELECT may have a range above null, but the bound of such a tombstone would not
+                // be valid in a row.
                 if [&start, &end].iter().any(|bound| bound.prefix.values().any(|value| value.is_none())) {
                     bail_invalid!(
                         "Invalid null value in the range to delete from {}",
@@ -143,7 +145,8 @@ fn check_length(clustering: &Clustering) -> Result<()> {
     }
 }
 
-/// A row with these changes; `None` if they come to nothing. `read` gives the row as it is, for changes that depend on it.
+/// Builds a row with these changes; `None` if there are none. `read` returns the current row, for
+/// changes that depend on it.
 fn build_row(
     clustering: Clustering,
     liveness: LivenessInfo,
@@ -156,7 +159,8 @@ fn build_row(
         columns.iter().any(|c| c.operations.iter().any(|o| o.requires_read(&c.column.data_type)));
     let current = if requires_read { read()? } else { None };
 
-    // All values are bound before the first is copied, so that the row's buffer has its size from the start.
+    // All values are bound before the first is copied, so the row's buffer is allocated with its
+    // final size.
     let mut bound = Vec::with_capacity(columns.len());
     let mut bytes = 0;
     for column in columns {
@@ -173,7 +177,7 @@ fn build_row(
     Ok((!row.is_empty()).then(|| row.finish()))
 }
 
-/// The row at `clustering` as it is now, or the static row.
+/// Reads the current row at `clustering`, or the static row.
 pub(crate) fn read_row(
     execution: &Execution<'_>,
     table: &Arc<TableMetadata>,

@@ -1,4 +1,4 @@
-//! From INSERT, UPDATE and DELETE to what is written, as text.
+//! The written cells of INSERT, UPDATE and DELETE, as text.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::basics::request::{BoundValue, StatementOptions};
 use crate::execution::Execution;
 use crate::statements::plan::{Plan, Planned};
 
-/// A database whose clock stands at a million seconds.
+/// A database whose clock is at a million seconds.
 fn database() -> Database {
     database_at(1_000_000_000_000)
 }
 
-/// A database whose clock stands, microseconds since 1970.
+/// A database whose clock does not advance, microseconds since 1970.
 fn database_at(now: i64) -> Database {
     let options = Options {
         file_system: Arc::new(FakeFileSystem::new()),
@@ -38,7 +38,7 @@ fn database_at(now: i64) -> Database {
     database
 }
 
-/// What a statement writes, in one line for each partition.
+/// The mutations of a statement, one line for each partition.
 fn written(database: &Database, cql: &str, values: &[BoundValue<'_>]) -> Result<Vec<String>, String> {
     let planned = Planned::new(cql, &database.catalog(), None).map_err(|error| error.to_string())?;
     let Plan::Modification(modification) = &planned.plan else { panic!("{cql}") };
@@ -110,7 +110,7 @@ fn row_text(row: &Row, table: &TableMetadata) -> String {
     }
     for cell in row.cells() {
         let path = match cell.path {
-            // Of a list: a time UUID, another every time.
+            // The path of a list element is a time UUID, which differs each time.
             Some(path) if path.len() == 16 => "[]".to_owned(),
             Some(path) => format!("[{}]", number(path)),
             None => String::new(),
@@ -146,7 +146,7 @@ fn statements_write_cells_liveness_and_tombstones_as_cassandra_does() {
         ("UPDATE ks.t SET v = 3 WHERE k = 1 AND c = 2", "1: 2(v=3@9)"),
         ("UPDATE ks.t SET s = 3 WHERE k = 1", "1: static(s=3@9)"),
         ("UPDATE ks.t USING TTL 7 SET v = 3 WHERE k = 1 AND c IN (2, 5)", "1: 2(v=3@9 ttl 7) 5(v=3@9 ttl 7)"),
-        // What the collection held goes a microsecond before what it holds now.
+        // The previous elements are deleted a microsecond before the new ones are written.
         ("UPDATE ks.t SET m = {2: 1, 1: 7} WHERE k = 1 AND c = 2", "1: 2(m deleted@8, m[1]=7@9, m[2]=1@9)"),
         ("UPDATE ks.t SET m = m + {2: 1} WHERE k = 1 AND c = 2", "1: 2(m[2]=1@9)"),
         ("UPDATE ks.t SET m[4] = null, m[3] = 1 WHERE k = 1 AND c = 2", "1: 2(m[3]=1@9, m[4]=gone@9)"),
@@ -219,7 +219,7 @@ fn what_depends_on_a_list_reads_it() {
 
 #[test]
 fn operations_of_one_statement_on_a_list_see_what_the_ones_before_left() {
-    // Elements that are prepended come before others only after 2010.
+    // Prepended elements sort before others only after 2010.
     let database = database_at(1_800_000_000_000_000);
     let session = database.session();
     let list = |of: i32| -> Vec<i32> {
@@ -228,7 +228,7 @@ fn operations_of_one_statement_on_a_list_see_what_the_ones_before_left() {
             .map(|row| row.get::<Option<Vec<i32>>>(0).unwrap().unwrap_or_default())
             .unwrap_or_default()
     };
-    // What Cassandra 5.0.8 makes of [1, 2, 3, 4].
+    // The results of Cassandra 5.0.8 for [1, 2, 3, 4].
     for (statement, expected) in [
         ("DELETE l[0], l[1] FROM ks.t", &[2, 4][..]),
         ("UPDATE ks.t SET l = l - [1], l[0] = 9", &[9, 3, 4]),
@@ -236,7 +236,7 @@ fn operations_of_one_statement_on_a_list_see_what_the_ones_before_left() {
         ("UPDATE ks.t SET l[0] = null, l[1] = 9", &[2, 9, 4]),
         ("UPDATE ks.t SET l[0] = 5, l = l - [5]", &[2, 3, 4]),
         ("UPDATE ks.t SET l = l + [5], l[4] = 9", &[1, 2, 3, 4, 9]),
-        // Of two values of one time the greater stays.
+        // Of two values with one timestamp, the greater wins.
         ("UPDATE ks.t SET l[0] = 9, l[0] = 7", &[9, 2, 3, 4]),
         // The list is newer than the statement.
         ("UPDATE ks.t USING TIMESTAMP 1 SET l[0] = 5, l = l - [1]", &[1, 2, 3, 4]),
@@ -245,7 +245,7 @@ fn operations_of_one_statement_on_a_list_see_what_the_ones_before_left() {
         session.execute(&format!("{statement} WHERE k = 1 AND c = 1"), ()).unwrap();
         assert_eq!(list(1), expected, "{statement}");
     }
-    // Where there was no row, what the statement itself deleted still counts, and stays deleted.
+    // If no row existed, elements deleted by the statement itself still count, and remain deleted.
     session
         .execute("UPDATE ks.t SET l = l + [1, 2], l[0] = null, l[1] = 9 WHERE k = 2 AND c = 1", ())
         .unwrap();
@@ -257,7 +257,8 @@ fn operations_of_one_statement_on_a_list_see_what_the_ones_before_left() {
     );
 }
 
-/// A database with `ks.l (p, c, s static, v)`, whose partition 1 has the static value 5 and the row 2.
+/// A database with `ks.l (p, c, s static, v)`, whose partition 1 has the static value 5 and the row
+/// 2.
 fn database_of_statics() -> Database {
     let database = database();
     let session = database.session();
@@ -290,7 +291,7 @@ fn a_refused_write_of_a_missing_row_shows_the_static_columns_that_it_asked_for()
     for (cql, expected) in [
         ("UPDATE ks.l SET v = 1 WHERE p = 1 AND c = 1 IF v = 0 AND s = 6", "[applied]=0 v=null s=5"),
         ("UPDATE ks.l SET v = 1 WHERE p = 1 AND c = 1 IF v = 0", "[applied]=0"),
-        // The static column in question has no value, and the other one was not asked for.
+        // The static column in the condition has no value, and the other one is not read.
         ("UPDATE ks.l SET v = 1 WHERE p = 1 AND c = 1 IF v = 0 AND z = 6", "[applied]=0"),
         ("UPDATE ks.l SET v = 1 WHERE p = 1 AND c = 2 IF v = 0 AND s = 6", "[applied]=0 v=7 s=5"),
     ] {
@@ -306,7 +307,7 @@ fn a_refused_write_of_a_missing_row_shows_the_static_columns_that_it_asked_for()
     }
 }
 
-/// The columns and rows of a conditional write's answer, one text a row.
+/// The columns and rows of a conditional write's result, one text for each row.
 fn shown(session: &crate::api::embedded::Session, cql: &str) -> Result<Vec<String>, String> {
     let rows = session.execute(cql, ()).map_err(|error| error.to_string())?;
     let row = |row: &crate::api::embedded::Row<'_>| {
@@ -337,12 +338,12 @@ fn a_refused_batch_shows_the_rows_that_have_conditions_and_the_columns_that_were
             format!("UPDATE ks.l SET v = 0 WHERE p = 1 AND c = 1 IF v = 0; {refused}"),
             &["[applied]=0 p=1 c=1 v=8", "[applied]=0 p=1 c=2 v=7"],
         ),
-        // Of static columns that do not change those in the conditions are read.
+        // Static columns that are not changed are read if they are in the conditions.
         (
             format!("INSERT INTO ks.l (p, c) VALUES (1, 1) IF NOT EXISTS; {refused} AND s = 5"),
             &["[applied]=0 p=1 c=1 s=5 z=null v=8", "[applied]=0 p=1 c=2 s=5 z=null v=7"],
         ),
-        // Where only the static row is asked of, the first row is shown beside it.
+        // If the conditions are on the static row only, the first row is shown with it.
         (
             "UPDATE ks.l SET s = 0 WHERE p = 1 IF s = 0; UPDATE ks.l SET v = 0 WHERE p = 1 AND c = 2".into(),
             &["[applied]=0 p=1 c=1 s=5"],
@@ -356,7 +357,7 @@ fn a_refused_batch_shows_the_rows_that_have_conditions_and_the_columns_that_were
         assert_eq!(shown(&session, &batch).unwrap(), expected, "{batch}");
     }
     for (cql, expected) in [
-        // The row 2 lives by a cell alone, which is not read.
+        // Row 2 is live only by a cell, which is not read.
         ("UPDATE ks.l SET s = 0 WHERE p = 2 IF s = 0", "[applied]=0"),
         ("INSERT INTO ks.l (p, s) VALUES (1, 0) IF NOT EXISTS", "[applied]=0 p=1 c=1 s=5 z=3 v=null"),
         ("INSERT INTO ks.l (p, c) VALUES (1, 1) IF NOT EXISTS", "[applied]=0 p=1 c=1 s=null z=null v=8"),
@@ -414,13 +415,13 @@ fn a_batch_with_conditions_keeps_the_rows_it_writes_beside_deletions_of_their_pa
         ("DELETE FROM ks.l WHERE p = 1", &["c=3 s=6 v=9"][..]),
         ("DELETE FROM ks.l WHERE p = 1 AND c > 0", &["c=3 s=6 v=9"]),
         ("DELETE FROM ks.l WHERE p = 1 AND c > 2", &["c=2 s=6 v=7", "c=3 s=6 v=9"]),
-        // The deletion of a row wins over what the batch writes to it.
+        // The deletion of a row wins over the batch's writes to it.
         ("DELETE FROM ks.l WHERE p = 1 AND c = 3", &["c=2 s=6 v=7"]),
     ] {
         session.execute("DELETE FROM ks.l WHERE p = 1", ()).unwrap();
         session.execute("INSERT INTO ks.l (p, c, s, v) VALUES (1, 2, 5, 7)", ()).unwrap();
         let insert = "INSERT INTO ks.l (p, c, s, v) VALUES (1, 3, 6, 9)";
-        // USING TIMESTAMP of a statement without a condition is not heeded.
+        // USING TIMESTAMP of a statement without a condition is ignored.
         let batch = format!(
             "BEGIN BATCH {insert} IF NOT EXISTS; {deletion}; UPDATE ks.l USING TIMESTAMP 5 SET s = 6 WHERE p = 1; APPLY BATCH"
         );
@@ -564,7 +565,7 @@ fn default_time_to_live_shows_in_droppable_tombstones_tombstones_per_slice_and_w
     };
     let id = |table: &str| database.catalog().table("ks", table).unwrap().id;
     let stats = |table: &str| database.engine().table_stats(id(table)).unwrap();
-    // Rows of partition 1 that are seen, and tombstones that were come across in all reads.
+    // The rows read from partition 1, and the tombstones scanned by all reads.
     let read = |table: &str| {
         let rows = run(&format!("SELECT * FROM ks.{table} WHERE k = 1")).len();
         let metrics = database.engine().table_metrics(id(table)).unwrap();
@@ -574,7 +575,7 @@ fn default_time_to_live_shows_in_droppable_tombstones_tombstones_per_slice_and_w
         insert(table, 1);
         assert_eq!((stats(table).droppable_ratio, read(table)), (0.0, (10, 0)), "{table}");
     }
-    // SSTables note the minute in which cells expire.
+    // SSTables round expiration times up to minutes.
     clock.advance(std::time::Duration::from_secs(121));
     assert_eq!((stats("stays").droppable_ratio, read("stays")), (0.0, (10, 0)));
     assert!(stats("expires").droppable_ratio > 0.9, "{:?}", stats("expires"));
@@ -583,7 +584,7 @@ fn default_time_to_live_shows_in_droppable_tombstones_tombstones_per_slice_and_w
         database.engine().compact(id(table)).unwrap();
         assert_eq!(stats(table).sstables, sstables, "{table}");
     }
-    // An ALTER is for what is written after it.
+    // ALTER affects only later writes.
     run("ALTER TABLE ks.stays WITH default_time_to_live = 60");
     insert("stays", 2);
     clock.advance(std::time::Duration::from_secs(61));

@@ -1,4 +1,4 @@
-//! Many rows becoming one.
+//! Aggregation of rows.
 
 use cassette_cql::values::aggregates::Accumulator;
 
@@ -11,18 +11,18 @@ use crate::planning::select::outputs::Outputs;
 use crate::planning::select::row::KeptRow;
 use crate::planning::terms::Bound;
 
-/// The rows of a group so far.
+/// The state of the current group.
 pub(crate) struct Aggregation<'a, 'e> {
     outputs: &'a Outputs,
     terms: &'a [Bound<'e>],
     cx: &'a BindContext<'e>,
     accumulators: Vec<Accumulator>,
     is_open: bool,
-    /// What is no aggregate shows the first row's values.
+    /// Selectors outside of aggregates have the values of the first row.
     first: Option<KeptRow>,
 }
 
-/// A group that is complete.
+/// A complete group.
 pub(crate) struct Group {
     first: Option<KeptRow>,
     aggregates: Vec<Option<Vec<u8>>>,
@@ -39,7 +39,8 @@ impl<'a, 'e> Aggregation<'a, 'e> {
         self.is_open
     }
 
-    /// Takes a row; `keep` it if it is the first and is needed for more than its values.
+    /// Adds a row. `keep` retains it if it is the first, because more than its aggregates is
+    /// needed.
     pub fn add(&mut self, row: CurrentRow<'_>, keep: bool) -> Result<()> {
         let input = Input { row: Some(row), terms: self.terms, aggregates: &[], cx: self.cx };
         for (aggregate, accumulator) in self.outputs.aggregates.iter().zip(&mut self.accumulators) {
@@ -55,7 +56,7 @@ impl<'a, 'e> Aggregation<'a, 'e> {
         Ok(())
     }
 
-    /// Ends the group; the next begins.
+    /// Ends the group, and starts the next.
     pub fn finish(&mut self) -> Result<Group> {
         let mut aggregates = Vec::with_capacity(self.accumulators.len());
         for (aggregate, accumulator) in self.outputs.aggregates.iter().zip(&mut self.accumulators) {
@@ -74,7 +75,7 @@ impl<'a, 'e> Aggregation<'a, 'e> {
 }
 
 impl Group {
-    /// Its first row.
+    /// Returns its first row.
     pub fn row(&self) -> Option<CurrentRow<'_>> {
         self.first.as_ref().map(KeptRow::get)
     }

@@ -1,4 +1,4 @@
-//! Executing a SELECT: rows are read, grouped, aggregated or sorted, and pushed into the sink.
+//! Execution of SELECT: rows are read, grouped, aggregated or sorted, and pushed into the sink.
 
 use cassette_rows::{Clustering, DecoratedKey};
 
@@ -24,7 +24,7 @@ struct Run<'r, 'e> {
     execution: &'r Execution<'e>,
     /// The bound terms of the outputs.
     terms: &'r [Bound<'r>],
-    /// Rows a page; `None` when all come in one.
+    /// Rows of a page; `None` without paging.
     page_size: Option<u32>,
     resume: Option<&'r PagingState>,
 }
@@ -73,7 +73,7 @@ impl SelectPlan {
         Ok(Outcome::Rows { paging_state: next.map(|state| state.encode(&seal)) })
     }
 
-    /// Reads the rows of a page. Returns where the next page begins.
+    /// Reads the rows of a page. Returns the position of the next page.
     fn push(&self, run: Run<'_, '_>, limits: Limits, sink: &mut dyn RowSink) -> Result<Option<PagingState>> {
         match &self.group_by {
             Some(group_by) => self.push_groups(group_by, run, limits, sink),
@@ -83,7 +83,7 @@ impl SelectPlan {
         }
     }
 
-    /// Applies the guardrails that follow from the statement and its consistency level.
+    /// Applies the guardrails on the statement and its consistency level.
     fn guard(&self, execution: &Execution<'_>) -> Result<()> {
         let guard = execution.guard();
         if self.group_by.is_some() {
@@ -98,7 +98,7 @@ impl SelectPlan {
         guard.read_level(execution.options.consistency)
     }
 
-    /// Refuses what cannot be read at SERIAL: several partitions at once. Pages and aggregates go through them one by one.
+    /// Rejects SERIAL reads of several partitions at once. Pages and aggregates read one at a time.
     fn refuse_serial(&self, run: Run<'_, '_>, limits: Limits) -> Result<()> {
         let pages = run.page_size.is_some_and(|size| limits.rows_max() > size as usize);
         let goes_through = pages || self.group_by.is_some() || self.outputs.has_aggregates();
@@ -121,7 +121,7 @@ impl SelectPlan {
         }
     }
 
-    /// Rows as they are read. Returns where the next page begins.
+    /// Pushes rows in stored order. Returns the position of the next page.
     fn push_rows(
         &self,
         run: Run<'_, '_>,
@@ -139,10 +139,10 @@ impl SelectPlan {
             let input = Input { row: Some(row), terms: run.terms, aggregates: &[], cx: run.execution };
             self.outputs.push(input, sink)?;
             if let Some(left) = &mut left {
-                // A page of large rows ends before it is too long to be sent.
+                // A page of large rows ends before it becomes too large to send.
                 *left = if sink.is_full() { 0 } else { *left - 1 };
                 if *left == 0 {
-                    // Of a partition whose one row is shown nothing is left.
+                    // DISTINCT shows one row for each partition, so the next page begins after it.
                     let clustering = row.clustering().filter(|_| !self.distinct);
                     next = Some(PagingState::after(&row.partition.key, clustering, limits));
                 }
@@ -152,7 +152,7 @@ impl SelectPlan {
         Ok(next.filter(|_| more))
     }
 
-    /// One row of all rows. LIMIT is about rows of the result, of which there is one.
+    /// Aggregates all rows into one. LIMIT applies to the rows of the result.
     fn push_aggregates(&self, run: Run<'_, '_>, sink: &mut dyn RowSink) -> Result<Option<PagingState>> {
         let mut aggregation = Aggregation::new(&self.outputs, run.terms, run.execution);
         Reader::new(self, run.execution, None)?.for_each(&mut Limits::NONE.clone(), &mut |row, _| {
@@ -164,7 +164,7 @@ impl SelectPlan {
         Ok(None)
     }
 
-    /// All rows, then in order.
+    /// Reads all rows, then sorts them.
     fn push_sorted(
         &self,
         run: Run<'_, '_>,
@@ -184,7 +184,8 @@ impl SelectPlan {
         Ok(None)
     }
 
-    /// A row of each group. Limits and pages count groups. Returns where the next page begins: always between groups.
+    /// Pushes a row for each group. Limits and pages count groups. Returns the position of the next
+    /// page, which is always between groups.
     fn push_groups(
         &self,
         group_by: &GroupBy,
@@ -198,7 +199,7 @@ impl SelectPlan {
         let mut aggregation = Aggregation::new(&self.outputs, run.terms, run.execution);
         let mut groups = group_by.bind(run.execution)?;
         let mut sorted: Vec<Group> = Vec::new();
-        // Where the last row was read.
+        // The position of the last row read.
         let mut last: Option<(DecoratedKey, Option<Clustering>)> = None;
         let mut next = None;
         let mut end = |aggregation: &mut Aggregation<'_, '_>| {

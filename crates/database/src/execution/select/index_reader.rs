@@ -1,7 +1,8 @@
-//! Reading the rows that an index finds.
+//! Reads of the rows that an index finds.
 //!
-//! Hits come in the order of the table, so pages, limits and groups are as without an index. Hits of one partition are read
-//! together. Every row is looked at again: an index may have entries that are stale, which are removed when all is read.
+//! Hits are in the order of the table, so pages, limits and groups work as without an index. Hits
+//! of one partition are read together. Every row is checked, because index entries may be stale;
+//! stale entries are removed at the end.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,36 +19,39 @@ use crate::planning::select::{CurrentPartition, CurrentRow};
 use crate::schema::indexes::IndexKind;
 use crate::store::indexes::{Hit, Hits, Intersection, SearchMetrics, Within};
 
-/// Hits of a partition that are read together: the first few alone, since a LIMIT may be small, then more.
+/// The number of hits of a partition that are read together: a few at first, since a LIMIT may be
+/// small, then more.
 const FIRST_BATCH: usize = 8;
 const BATCH_MAX: usize = 256;
 
-/// Stale entries that one query removes at most.
+/// The maximum number of stale entries that one query removes.
 const REMOVALS_MAX: usize = 1000;
 
-/// Hits that a query may have on a thread that serves others, too: reading their rows takes up to some 100 us.
+/// The maximum number of hits of a query on a thread that also serves other clients: reading their
+/// rows takes up to about 100 us.
 const AT_ONCE_MAX: usize = 32;
 
-/// A search while it runs.
+/// The state of a search.
 struct Found<'s> {
     hits: Intersection,
-    /// Hits so far.
+    /// The number of hits so far.
     count: usize,
-    /// Read from `hits` already.
+    /// The hit that was read from `hits` last.
     next: Option<Hit>,
-    /// The rows that the indexes lead to, for the guardrails on tombstones: those of the whole search.
+    /// Counts of the whole search, for the guardrails on tombstones.
     seen: Seen,
     removals: &'s mut Vec<Mutation>,
 }
 
 impl<'p, 'e: 'p> Reader<'p, 'e> {
-    /// Calls `visit` with each row that the indexes find and all other restrictions let pass, until it says stop.
+    /// Calls `visit` with each row that the indexes find and that satisfies all other restrictions,
+    /// until it returns stop.
     pub(crate) fn for_each_found(&mut self, limits: &mut Limits, visit: &mut Visit<'_>) -> Result<()> {
         let mut removals = Vec::new();
         let began = self.monotonic();
         let within_partition = matches!(self.partitions, Partitions::Keys(_));
         let result = self.find(limits, visit, &mut removals);
-        // One that would block comes again.
+        // A search that would block is repeated on another thread.
         if !matches!(result, Err(DatabaseError::WouldBlock)) {
             self.execution.lap();
             let (time, tally) = (self.monotonic().saturating_sub(began), &self.tally);
@@ -62,7 +66,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         result
     }
 
-    /// Where the query is counted; `None` if no index that answers is storage-attached.
+    /// Returns the metrics of the query; `None` if no storage-attached index is used.
     fn search_metrics(&self) -> Option<&SearchMetrics> {
         let find = || {
             let mut searches = self.searches();
@@ -72,7 +76,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         self.search_metrics.get_or_init(find).as_deref()
     }
 
-    /// The searches of indexes that are built; all of them, if none is.
+    /// Returns the searches of built indexes; all of them if none is built.
     fn searches(&self) -> impl Iterator<Item = &'p Search> {
         let store = self.execution.store;
         self.plan.restrictions.searches_of_built_indexes(|index| store.is_built(index))
@@ -82,7 +86,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         self.execution.store.clock().monotonic()
     }
 
-    /// Reads rows that were found, and looks at them: times it.
+    /// Times the reading and filtering of found rows.
     fn filtering(&self, read: impl FnOnce() -> Result<Flow>) -> Result<Flow> {
         let Some(metrics) = self.search_metrics() else { return read() };
         let began = self.monotonic();
@@ -141,7 +145,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             let hits = search.with_value(self.execution, |wanted| {
                 store.search(self.execution, &search.index, wanted, within)
             })?;
-            // No row holds a null.
+            // Null matches no row.
             let Some(hits) = hits else { return Ok(Flow::Continue) };
             self.tally.add_sstables(hits.sstables());
             if search.index.kind == IndexKind::StorageAttached {
@@ -152,7 +156,8 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         if let Within::Range(_) = within {
             self.limit_indexes(sstables, extent_of(within))?;
         }
-        // Those of a range have to be read and sorted first, and those of partitions lead to all rows of each.
+        // Hits of ranges have to be read and sorted first, and hits of partitions refer to all
+        // their rows.
         let lead_to_few = |hits: &Hits| hits.are_in_order() && hits.is_of_rows();
         if !may_wait() && !contenders.iter().all(lead_to_few) {
             return Err(DatabaseError::WouldBlock);
@@ -160,7 +165,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let hits = Intersection::new(contenders, within, &self.plan.table);
         let hits = hits.map_err(|error| self.failed(error))?;
         let Some(hits) = hits else {
-            // The filters hold all that the search is for.
+            // The filters contain the restrictions of the search.
             return self.filtering(|| match within {
                 Within::Partition(key, _) => {
                     self.drain_partition(key, selection, shows_static_rows, limits, visit)
@@ -175,7 +180,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         flow
     }
 
-    /// Visits the rows that the hits lead to.
+    /// Visits the rows of the hits.
     fn visit_found(
         &self,
         found: &mut Found<'_>,
@@ -197,7 +202,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                 return Ok(Flow::Stop);
             }
             limits.next_partition();
-            // What is left of the partition is not wanted.
+            // The rest of the partition is skipped.
             while found.next.as_ref().is_some_and(|hit| hit.key == key) {
                 found.next = self.next(found)?;
             }
@@ -205,7 +210,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         Ok(Flow::Continue)
     }
 
-    /// The next hit; WouldBlock, after many on a thread that may not wait.
+    /// Returns the next hit; WouldBlock after many on a thread that must not wait.
     fn next(&self, found: &mut Found<'_>) -> Result<Option<Hit>> {
         found.count += 1;
         interrupt::check()?;
@@ -230,7 +235,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             let mut batch: VecDeque<Hit> = VecDeque::new();
             let mut slices = Vec::new();
             while let Some(hit) = found.next.take_if(|hit| hit.key == *key) {
-                // Elements of one row may hold the value several times.
+                // Several elements of one row may have the value.
                 let same_row = batch.back().is_some_and(|last| last.clustering == hit.clustering);
                 if !same_row && batch.len() >= size {
                     found.next = Some(hit);
@@ -262,7 +267,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         }
     }
 
-    /// Visits the rows that hits of one partition lead to.
+    /// Visits the rows of hits of one partition.
     fn drain_hits(
         &self,
         mut stream: Box<dyn PartitionStream>,
@@ -274,7 +279,8 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
     ) -> Result<Flow> {
         let now = self.execution.now_seconds;
         let comparator = &self.plan.table.comparator;
-        // A storage-attached index filters before it returns rows, others leave that to the reader.
+        // Searches of storage-attached indexes count filtered rows; others leave that to the
+        // reader.
         let counts_filtered = self.search_metrics().is_none();
         if let Some(mut header) = stream.next_partition().map_err(|e| self.failed(e))? {
             let token = header.key.token();
@@ -352,7 +358,8 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         })
     }
 
-    /// Whether the partition's static row holds what one of its hits says; those before that are passed over.
+    /// Whether the partition's static row has the value of one of its hits; hits before that are
+    /// skipped.
     fn holds_static_value(&self, key: &DecoratedKey, found: &mut Found<'_>) -> Result<bool> {
         let selection = Selection { slices: Slices::none(), reversed: false };
         let mut stream = self.read(key, &selection)?;

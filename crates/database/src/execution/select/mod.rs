@@ -1,7 +1,7 @@
 //! SELECT: execution.
 //!
 //! ```text
-//! plan + values + where a page goes on --reader--> rows one by one --outputs, aggregation--> straight into the sink
+//! plan + values + paging position --reader--> one row at a time --outputs, aggregation--> sink
 //! ```
 
 mod aggregation;

@@ -1,4 +1,4 @@
-//! The text of a read in warnings and errors of guardrails, in the form that Cassandra gives it.
+//! The text of a read in warnings and errors of guardrails, in Cassandra's form.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,8 @@ use crate::planning::terms::Bound;
 use crate::schema::conditions::{ColumnRestriction, Filter, Term};
 
 impl Reader<'_, '_> {
-    /// The query, without restrictions of clustering columns. `partition` is that of a read of one.
+    /// Returns the query, without restrictions of clustering columns. `partition` is the key of a
+    /// read of one partition.
     pub(crate) fn query(&self, partition: Option<&DecoratedKey>) -> String {
         let table = &self.plan.table;
         let filters = &self.plan.restrictions.filters;
@@ -34,7 +35,8 @@ impl Reader<'_, '_> {
         query + " ALLOW FILTERING"
     }
 
-    /// The static and regular columns that it selects or filters by; `*` for all and for none.
+    /// Returns the static and regular columns that it selects or filters by; `*` for all and for
+    /// none.
     fn columns(&self) -> String {
         let Some(queried) = &self.plan.queried else { return "*".to_owned() };
         let table = &self.plan.table;
@@ -50,7 +52,7 @@ fn equals(column: &ColumnMetadata, value: &[u8]) -> String {
     format!("{} = {}", column.name, to_literal(&column.data_type, Some(value)))
 }
 
-/// What a filter compares; a value that cannot be bound is shown as `?`.
+/// Returns the comparisons of a filter; values that cannot be bound are shown as `?`.
 fn comparisons(filter: &Filter, execution: &Execution<'_>) -> Vec<String> {
     let ColumnMetadata { name, data_type, .. } = &*filter.column;
     let literal = |term: &Term, data_type: &DataType| match term.bind(execution) {

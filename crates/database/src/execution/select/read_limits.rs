@@ -1,7 +1,8 @@
-//! Guardrails on what one read comes across: tombstones, bytes and row indexes.
+//! Guardrails on what one read scans: tombstones, bytes and row indexes.
 //!
-//! `tombstone_warn_threshold` and `tombstone_failure_threshold` always apply. `read_thresholds_enabled` switches on
-//! those on sizes, and changes the texts of those on tombstones to the ones that a coordinator sums up.
+//! `tombstone_warn_threshold` and `tombstone_failure_threshold` always apply.
+//! `read_thresholds_enabled` enables those on sizes, and replaces the texts of those on tombstones
+//! by the coordinator's summaries.
 
 use std::fmt::Write as _;
 use std::ops::Bound;
@@ -14,7 +15,7 @@ use crate::basics::error::{AbortReason, DatabaseError, Result};
 use crate::schema::catalog::KeyspaceKind;
 use crate::schema::guardrails::{Guard, Key};
 
-/// What one read may come across; `u64::MAX` for any amount.
+/// The limits of one read; `u64::MAX` for no limit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadLimits {
     tombstones: u64,
@@ -24,11 +25,11 @@ pub(crate) struct ReadLimits {
     pub tracks: bool,
     /// Whether bytes are counted.
     pub measures: bool,
-    /// Whether the table is one of the database's own, which have no limits.
+    /// Whether the table is a system table, which has no limits.
     exempt: bool,
 }
 
-/// Which partitions a read is about, as far as its warnings name them.
+/// The partitions of a read, as named in warnings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Extent<'r> {
     Partition(&'r DecoratedKey),
@@ -43,7 +44,7 @@ impl<'r> Extent<'r> {
         }
     }
 
-    /// The tokens, as Cassandra writes them.
+    /// Returns the tokens in Cassandra's format.
     fn tokens(self) -> String {
         match self {
             Self::Partition(key) => format!("token={}", key.token().0),
@@ -55,8 +56,8 @@ impl<'r> Extent<'r> {
     }
 }
 
-/// Whether an end of a range is exclusive, the bracket that begins with it, and its token. The ring begins and ends with
-/// the smallest one.
+/// Returns whether a bound of a range is exclusive, its opening bracket, and its token. The ring
+/// begins and ends with the minimum token.
 fn edge(bound: &Bound<PartitionPosition>) -> (bool, char, i64) {
     match bound {
         Bound::Unbounded => (false, '(', i64::MIN),
@@ -70,7 +71,7 @@ fn edge(bound: &Bound<PartitionPosition>) -> (bool, char, i64) {
 }
 
 impl ReadLimits {
-    /// Those in force. The database's own tables have none.
+    /// Returns the current limits. System tables have none.
     pub fn new(guard: Guard<'_>, kind: Option<KeyspaceKind>) -> Self {
         let any = u64::MAX;
         if kind == Some(KeyspaceKind::Local) {
@@ -99,7 +100,7 @@ impl ReadLimits {
         }
     }
 
-    /// What was seen is within them.
+    /// Whether the counts are within the limits.
     #[inline]
     fn allow(&self, seen: &Seen) -> bool {
         seen.tombstones <= self.tombstones && seen.bytes < self.bytes && seen.row_index <= self.row_index
@@ -107,7 +108,7 @@ impl ReadLimits {
 }
 
 impl Reader<'_, '_> {
-    /// Notes the row index of the partition that was opened last.
+    /// Records the size of the row index of the partition that was opened last.
     #[inline]
     pub(crate) fn note_row_index(&self, seen: &mut Seen) {
         if self.read_limits.tracks {
@@ -115,8 +116,10 @@ impl Reader<'_, '_> {
         }
     }
 
+    /// Checks the limits after reading `token`.
+    ///
     /// # Errors
-    /// If a read has come across more than it may, the last of it at `token`.
+    /// If the read has exceeded a limit.
     #[inline]
     pub(crate) fn check_limits(&self, seen: &Seen, extent: Extent<'_>, token: Token) -> Result<()> {
         if self.read_limits.allow(seen) { Ok(()) } else { Err(self.too_much(seen, extent, token)) }
@@ -160,7 +163,7 @@ impl Reader<'_, '_> {
         self.aborted(reason, &message)
     }
 
-    /// The error of a read that a guardrail ended.
+    /// Returns the error of a read that a guardrail ended.
     pub(crate) fn aborted(&self, reason: AbortReason, message: &str) -> DatabaseError {
         DatabaseError::ReadAborted {
             consistency: self.execution.options.consistency,
@@ -171,7 +174,8 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Warns or fails if a search of all partitions reads many SSTables of one storage-attached index.
+    /// Warns or fails if a search of all partitions reads many SSTables of one storage-attached
+    /// index.
     pub(crate) fn limit_indexes(&self, sstables: u64, extent: Extent<'_>) -> Result<()> {
         let guard = self.execution.guard();
         let is_above =
@@ -198,7 +202,7 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// Warns if a read came across much.
+    /// Warns if a read exceeded a warning threshold.
     #[inline]
     pub(crate) fn warn_of_read(&self, seen: &Seen, extent: Extent<'_>) {
         let limit = self.execution.guard().value(Key::TombstoneWarn);
@@ -226,7 +230,7 @@ impl Reader<'_, '_> {
             guard.warn("tombstone_warn_threshold", message + " (see tombstone_warn_threshold)");
             return;
         }
-        // A read that failed has said so.
+        // A read that failed has returned the error instead.
         if !limits.allow(seen) {
             return;
         }

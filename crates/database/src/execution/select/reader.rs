@@ -1,4 +1,4 @@
-//! Reading the rows that restrictions name, partition by partition.
+//! Reads of the rows of a query, partition by partition.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -20,24 +20,24 @@ use crate::planning::select::paging::{self, PagingState};
 use crate::planning::select::{BoundFilter, CurrentPartition, CurrentRow, SelectPlan};
 use crate::store::indexes::{SearchMetrics, SearchTally};
 
-/// What opening a partition counts for, in steps of [`interrupt`]: it may need the disk.
+/// The cost of opening a partition, in steps of [`interrupt`]: it may need the disk.
 const PARTITION_READ_STEPS: u32 = 32;
 
-/// Whether to go on, and where.
+/// Whether and where to continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// With the next row.
     Continue,
     /// With the next partition.
     NextPartition,
-    /// Nowhere.
+    /// The read ends.
     Stop,
 }
 
-/// Takes a row, and the limits as they are after it.
+/// Receives a row, and the limits after it.
 pub(crate) type Visit<'v> = dyn FnMut(CurrentRow<'_>, &Limits) -> Result<Flow> + 'v;
 
-/// One execution's reads.
+/// The reads of one execution.
 pub(crate) struct Reader<'p, 'e> {
     pub(crate) plan: &'p SelectPlan,
     pub(crate) execution: &'p Execution<'e>,
@@ -46,20 +46,20 @@ pub(crate) struct Reader<'p, 'e> {
     filters: Vec<BoundFilter<'p>>,
     /// The metrics of the table; `None` if it is virtual.
     pub(crate) metrics: Option<Arc<TableMetrics>>,
-    /// Where a search by indexes is counted, once it has begun.
+    /// The metrics of a search by indexes, once it has begun.
     pub(crate) search_metrics: OnceCell<Option<Arc<SearchMetrics>>>,
-    /// The rest of the partition in which an earlier page ended.
+    /// The rest of the partition in which the previous page ended.
     pub(crate) resumed: Option<(DecoratedKey, Selection)>,
     /// Whether a partition without rows shows its static row.
     pub(crate) shows_static_rows: bool,
-    /// What a search by indexes came upon.
+    /// The counts of a search by indexes.
     pub(crate) tally: SearchTally,
-    /// The guardrails on what it may come across.
+    /// The guardrails on what it scans.
     pub(crate) read_limits: ReadLimits,
 }
 
 impl<'p, 'e: 'p> Reader<'p, 'e> {
-    /// Reads all that the plan's restrictions name, or what is left of it after an earlier page.
+    /// Returns a reader of the plan's restrictions, or of the remainder after an earlier page.
     pub fn new(
         plan: &'p SelectPlan,
         execution: &'p Execution<'e>,
@@ -91,7 +91,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                     Partitions::Keys(keys.split_off(last + 1))
                 }
                 Partitions::Range(range) if range.contains(&key) => Partitions::Range(range.after(key)),
-                // The state is one of ours, but of other values of the bind markers.
+                // The paging state is authentic, but of other values of the bind markers.
                 Partitions::Range(_) => return Err(paging::invalid()),
             };
         }
@@ -103,7 +103,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let keyspace = execution.catalog.keyspace(&plan.table.keyspace);
         let read_limits = ReadLimits::new(execution.guard(), keyspace.map(|keyspace| keyspace.kind));
         if read_limits.tracks {
-            // What other requests of this thread have read.
+            // Discards the counts of other requests on this thread.
             row_index_reads::take();
         }
         let metrics =
@@ -123,7 +123,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         })
     }
 
-    /// Calls `visit` with each row within the limits, until it says stop.
+    /// Calls `visit` with each row within the limits, until it returns stop.
     pub fn for_each(&mut self, limits: &mut Limits, visit: &mut Visit<'_>) -> Result<()> {
         if !self.plan.restrictions.searches.is_empty() {
             return self.for_each_found(limits, visit);
@@ -169,7 +169,8 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         drained
     }
 
-    /// [`Self::drain_partition`] as part of a read of an extent, whose guardrails apply to all that it has seen.
+    /// [`Self::drain_partition`] as part of a read of an extent, whose guardrails apply to all its
+    /// counts.
     pub(crate) fn drain_partition_into(
         &self,
         key: &DecoratedKey,
@@ -187,7 +188,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         drained
     }
 
-    /// Counts a read of one partition; one that is part of a search is counted with that.
+    /// Records a read of one partition; one that is part of a search is recorded with the search.
     pub(crate) fn record_partition_read(&self, key: &DecoratedKey, seen: &Seen) {
         let Some(metrics) = &self.metrics else { return };
         let (key, time) = (key.key(), self.execution.lap());
@@ -225,7 +226,8 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         self.read_rows(key, selection, None)
     }
 
-    /// Reads a partition of the table, stored or virtual, of which at most so many live `rows` will be pulled.
+    /// Reads a partition of a stored or virtual table, of which at most `rows` live rows will be
+    /// read.
     fn read_rows(
         &self,
         key: &DecoratedKey,
@@ -239,7 +241,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         store.read_first(self.execution, table, key, selection, rows)
     }
 
-    /// [`Self::read`], telling the engine how many rows will be pulled where that is sure.
+    /// [`Self::read`] with the number of rows that will be read, if it is certain.
     fn read_first(
         &self,
         key: &DecoratedKey,
@@ -323,7 +325,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         Ok(Flow::Continue)
     }
 
-    /// One row: past the filters, within the limits, to `visit`.
+    /// Visits one row if it satisfies the filters and the limits.
     pub(crate) fn visit(
         &self,
         current: CurrentRow<'_>,
@@ -336,13 +338,13 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         self.take(current, limits, visit)
     }
 
-    /// Whether a row is what all filters want.
+    /// Whether a row satisfies all filters.
     pub(crate) fn passes(&self, current: CurrentRow<'_>) -> bool {
         let now = self.execution.now_seconds;
         self.filters.iter().all(|filter| filter.matches(current, now))
     }
 
-    /// One row that passes the filters: within the limits, to `visit`.
+    /// Visits one row that satisfies the filters, if it is within the limits.
     pub(crate) fn take(
         &self,
         current: CurrentRow<'_>,
@@ -354,8 +356,8 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         }
         limits.take();
         let flow = visit(current, limits)?;
-        // Where a page may end just here, the reader has to look whether a row follows; after the last one of a LIMIT
-        // nothing does.
+        // If a page may end here, the reader has to check whether a row follows, except after the
+        // last row of a LIMIT.
         Ok(if limits.is_reached() { Flow::Stop } else { flow })
     }
 
@@ -364,7 +366,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
     }
 }
 
-/// What a read comes across.
+/// The counts of a read.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Seen {
     pub live_rows: u64,
@@ -372,13 +374,14 @@ pub(crate) struct Seen {
     pub last: Option<Token>,
     /// Deletion markers, dead cells, and deleted rows without any.
     pub tombstones: u64,
-    /// Bytes of keys and rows in memory; counted if a guardrail limits them.
+    /// Bytes of keys and rows in memory; counted only if a guardrail limits them.
     pub bytes: u64,
-    /// The largest index of rows that was read, in bytes; noted if a guardrail limits it.
+    /// The size of the largest row index that was read, in bytes; recorded only if a guardrail
+    /// limits it.
     pub row_index: u64,
 }
 
-/// The bytes of a row that a read is charged for.
+/// Returns the bytes of a row that count for a read.
 pub(crate) fn size_of_row(row: &Row) -> u64 {
     row.heap_size() as u64
 }
@@ -388,7 +391,7 @@ impl Seen {
         trace(|| format!("Read {} live rows and {} tombstone cells", self.live_rows, self.tombstones));
     }
 
-    /// What was counted after `earlier`.
+    /// Returns the counts since `earlier`.
     fn since(&self, earlier: &Self) -> Self {
         Self {
             live_rows: self.live_rows - earlier.live_rows,
@@ -397,7 +400,7 @@ impl Seen {
         }
     }
 
-    /// Counts a row; whether it is live at `now`.
+    /// Counts a row, and returns whether it is live at `now`.
     #[inline]
     pub fn is_live(&mut self, row: &Row, table: &TableMetadata, now: u32) -> bool {
         let is_live = row.is_live_in(table, now);
@@ -411,7 +414,7 @@ impl Seen {
     }
 }
 
-/// The part of `selection` that comes after the row at `clustering`.
+/// Returns the part of `selection` after the row at `clustering`.
 fn after(selection: &Selection, clustering: cassette_rows::Clustering, plan: &SelectPlan) -> Selection {
     let comparator = &plan.table.comparator;
     let rest = if !selection.reversed {

@@ -1,5 +1,5 @@
-//! `coordinator_read_size_warn_threshold` and `coordinator_read_size_fail_threshold`: how many bytes of values the
-//! rows of one answer may have.
+//! `coordinator_read_size_warn_threshold` and `coordinator_read_size_fail_threshold`: limits of the
+//! bytes of values in one response.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::planning::restrictions::Partitions;
 use crate::planning::select::SelectPlan;
 use crate::schema::guardrails::Key;
 
-/// A sink that counts the bytes of what goes through it to another.
+/// A sink that counts the bytes pushed into another sink.
 pub(crate) struct MeasuredSink<'s, 'e> {
     sink: &'s mut dyn RowSink,
     plan: &'s SelectPlan,
@@ -25,7 +25,7 @@ impl<'s, 'e> MeasuredSink<'s, 'e> {
         Self { sink, plan, execution, bytes: 0, fail }
     }
 
-    /// Warns of a large answer.
+    /// Warns if the response exceeds the threshold.
     pub fn finish(self) {
         let Some(limit) = threshold(self.execution, Key::CoordinatorReadSizeWarn) else { return };
         if self.bytes > limit {
@@ -43,7 +43,7 @@ impl<'s, 'e> MeasuredSink<'s, 'e> {
         )
     }
 
-    /// The tokens that the statement reads, as Cassandra writes them.
+    /// Returns the tokens that the statement reads, in Cassandra's format.
     fn tokens(&self) -> String {
         match self.plan.restrictions.partition.partitions(self.execution) {
             Ok(Partitions::Keys(keys)) => {
@@ -108,7 +108,7 @@ fn threshold(execution: &Execution<'_>, key: Key) -> Option<u64> {
     execution.guard().limit(key).and_then(|limit| u64::try_from(limit).ok())
 }
 
-/// A number with a comma before every third digit from the right.
+/// Formats a number with a comma before each group of three digits.
 fn with_separators(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);

@@ -35,7 +35,7 @@ fn page(session: &Session, cql: &str, size: i32, state: Option<Bytes>) -> Result
     session.execute_with(cql, (), &options)
 }
 
-/// Whether a clause holds for a row.
+/// Whether a condition holds for a row.
 type Holds = Box<dyn Fn(i32, i32) -> bool>;
 
 const PAGED: [&str; 15] = [
@@ -78,7 +78,8 @@ proptest! {
             let mut state = None;
             loop {
                 let rows = page(&session, cql, size, state.take()).unwrap();
-                // A page is only promised when it has rows, and only the last one may be short.
+                // A paging state is only returned if another page has rows, and only the last page
+                // may be short.
                 prop_assert!(!rows.is_empty() || whole.is_empty(), "{cql}: an empty page");
                 paged.extend(values(&rows));
                 state = rows.paging_state().cloned();
@@ -136,7 +137,7 @@ proptest! {
     }
 }
 
-/// What a statement with values answers after `state`; an error for a state that is refused.
+/// Returns the result of a statement with values after `state`; an error if the state is rejected.
 fn rest(
     session: &Session,
     cql: &str,

@@ -1,4 +1,5 @@
-//! `system_views.sai_column_indexes`: the storage-attached indexes, and whether queries can use them.
+//! `system_views.sai_column_indexes`: the storage-attached indexes, and whether queries can use
+//! them.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::schema::indexes::{BOOLEAN_OPTIONS, Index, IndexKind, Part};
 use crate::schema::system::encode::{row_update_of, text_key};
 use crate::store::Store;
 
-/// `CREATE TABLE` of it.
+/// Its CREATE TABLE.
 pub(crate) const ATTACHED: &str = "CREATE TABLE sai_column_indexes (keyspace_name text, index_name text, analyzer text, \
      column_name text, is_building boolean, is_queryable boolean, is_string boolean, table_name text, \
      PRIMARY KEY (keyspace_name, index_name))";
@@ -42,7 +43,7 @@ impl VirtualTable for AttachedIndexes {
     }
 }
 
-/// What becomes of values, as Cassandra calls it.
+/// Returns Cassandra's description of the analyzer.
 fn analyzer(index: &Index) -> String {
     let [case_sensitive, normalized, ascii] = BOOLEAN_OPTIONS.map(|name| index.options.get(name));
     if [case_sensitive, normalized, ascii].iter().all(Option::is_none) {
@@ -59,7 +60,7 @@ fn analyzer(index: &Index) -> String {
     )
 }
 
-/// Whether values are equal or not, and in no order that could be asked for.
+/// Whether values are compared only for equality, so that ranges are not supported.
 fn is_literal(index: &Index) -> bool {
     let indexed = match (&index.column.data_type, index.target.part) {
         (data_type, _) if !data_type.is_multi_cell() => data_type,

@@ -1,7 +1,7 @@
-//! `system_views`: figures as tables, with Cassandra's names and columns.
+//! `system_views`: metrics as tables, with Cassandra's names and columns.
 //!
-//! This node is both coordinator and replica, so that what Cassandra times at the coordinator and at the replica is one
-//! figure here, under both names.
+//! This node is both coordinator and replica, so metrics that Cassandra records separately for both
+//! are identical, under both names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use cassette_engine::{EngineStats, TableStats};
 use cassette_rows::{DecoratedKey, PartitionUpdate, TableMetadata, key};
 
 use super::{VirtualTable, pools};
-use crate::basics::server_figures::Pool;
+use crate::basics::server_metrics::Pool;
 use crate::schema::system::encode::{Value, row_update_of};
 use crate::store::Store;
 
-/// One of the tables.
+/// The contents of one of the tables.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Figures {
+pub(crate) enum MetricsTable {
     Caches,
     Clients,
     Queries,
@@ -37,8 +37,8 @@ pub(crate) enum Figures {
     MaxSSTableDuration,
 }
 
-/// A table's name, its columns, the comment and what computes it.
-type Definition = (&'static str, &'static str, Figures);
+/// A table's CREATE TABLE, its comment and its contents.
+type Definition = (&'static str, &'static str, MetricsTable);
 
 const LATENCY: &str = "(keyspace_name text, table_name text, count bigint, max_ms double, p50th_ms double, \
      p99th_ms double, per_second double, PRIMARY KEY ((keyspace_name, table_name)))";
@@ -47,8 +47,8 @@ const COUNTS: &str = "(keyspace_name text, table_name text, count bigint, max do
 const MEBIBYTES: &str =
     "(keyspace_name text, table_name text, mebibytes bigint, PRIMARY KEY ((keyspace_name, table_name)))";
 
-/// The tables: CREATE TABLE, comment, source.
-pub(crate) fn definitions() -> Vec<(String, &'static str, Figures)> {
+/// Returns the tables: CREATE TABLE, comment, source.
+pub(crate) fn definitions() -> Vec<(String, &'static str, MetricsTable)> {
     let tables: [(&str, Definition); 21] = [
         (
             "caches",
@@ -57,7 +57,7 @@ pub(crate) fn definitions() -> Vec<(String, &'static str, Figures)> {
                  recent_hit_rate_per_second bigint, recent_request_rate_per_second bigint, request_count bigint, \
                  size_bytes bigint)",
                 "system caches",
-                Figures::Caches,
+                MetricsTable::Caches,
             ),
         ),
         (
@@ -68,7 +68,7 @@ pub(crate) fn definitions() -> Vec<(String, &'static str, Figures)> {
                  request_count bigint, ssl_cipher_suite text, ssl_enabled boolean, ssl_protocol text, username text, \
                  PRIMARY KEY (address, port))",
                 "currently connected clients",
-                Figures::Clients,
+                MetricsTable::Clients,
             ),
         ),
         (
@@ -76,7 +76,7 @@ pub(crate) fn definitions() -> Vec<(String, &'static str, Figures)> {
             (
                 "(thread_id text PRIMARY KEY, queued_micros bigint, running_micros bigint, task text)",
                 "Lists currently running queries",
-                Figures::Queries,
+                MetricsTable::Queries,
             ),
         ),
         (
@@ -85,7 +85,7 @@ pub(crate) fn definitions() -> Vec<(String, &'static str, Figures)> {
                 "(name text PRIMARY KEY, active_tasks int, active_tasks_limit int, blocked_tasks bigint, \
                  blocked_tasks_all_time bigint, completed_tasks bigint, pending_tasks int)",
                 "",
-                Figures::ThreadPools,
+                MetricsTable::ThreadPools,
             ),
         ),
         (
@@ -95,7 +95,7 @@ pub(crate) fn definitions() -> Vec<(String, &'static str, Figures)> {
                  progress bigint, sstables int, target_directory text, total bigint, unit text, \
                  PRIMARY KEY (keyspace_name, table_name, task_id))",
                 "current sstable tasks",
-                Figures::SSTableTasks,
+                MetricsTable::SSTableTasks,
             ),
         ),
         (
@@ -105,7 +105,7 @@ pub(crate) fn definitions() -> Vec<(String, &'static str, Figures)> {
                  expires_at timestamp, size_on_disk bigint, true_size bigint, \
                  PRIMARY KEY (name, keyspace_name, table_name))",
                 "available snapshots",
-                Figures::Snapshots,
+                MetricsTable::Snapshots,
             ),
         ),
         (
@@ -113,7 +113,7 @@ pub(crate) fn definitions() -> Vec<(String, &'static str, Figures)> {
             (
                 "(name text PRIMARY KEY, value text)",
                 "Cassandra relevant system properties",
-                Figures::SystemProperties,
+                MetricsTable::SystemProperties,
             ),
         ),
         (
@@ -121,7 +121,7 @@ pub(crate) fn definitions() -> Vec<(String, &'static str, Figures)> {
             (
                 "(name text PRIMARY KEY, value double)",
                 "Metrics specific to CQL prepared statement caching",
-                Figures::CqlMetrics,
+                MetricsTable::CqlMetrics,
             ),
         ),
         (
@@ -129,27 +129,27 @@ pub(crate) fn definitions() -> Vec<(String, &'static str, Figures)> {
             (
                 "(name text PRIMARY KEY, max bigint, p50th double, p999th double, p99th double)",
                 "Metrics specific to batch statements",
-                Figures::BatchMetrics,
+                MetricsTable::BatchMetrics,
             ),
         ),
-        ("local_read_latency", (LATENCY, "", Figures::Latency(|table| &table.read_latency))),
-        ("local_scan_latency", (LATENCY, "", Figures::Latency(|table| &table.range_latency))),
-        ("local_write_latency", (LATENCY, "", Figures::Latency(|table| &table.write_latency))),
-        ("coordinator_read_latency", (LATENCY, "", Figures::Latency(|table| &table.read_latency))),
-        ("coordinator_scan_latency", (LATENCY, "", Figures::Latency(|table| &table.range_latency))),
-        ("coordinator_write_latency", (LATENCY, "", Figures::Latency(|table| &table.write_latency))),
-        ("tombstones_per_read", (COUNTS, "", Figures::Counts(|table| &table.tombstones_scanned))),
-        ("rows_per_read", (COUNTS, "", Figures::Counts(|table| &table.live_scanned))),
-        ("disk_usage", (MEBIBYTES, "", Figures::Mebibytes(|table| table.live_disk_bytes))),
-        ("max_partition_size", (MEBIBYTES, "", Figures::Mebibytes(|table| table.max_partition_bytes))),
-        ("max_sstable_size", (MEBIBYTES, "", Figures::Mebibytes(|table| table.max_sstable_bytes))),
+        ("local_read_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.read_latency))),
+        ("local_scan_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.range_latency))),
+        ("local_write_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.write_latency))),
+        ("coordinator_read_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.read_latency))),
+        ("coordinator_scan_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.range_latency))),
+        ("coordinator_write_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.write_latency))),
+        ("tombstones_per_read", (COUNTS, "", MetricsTable::Counts(|table| &table.tombstones_scanned))),
+        ("rows_per_read", (COUNTS, "", MetricsTable::Counts(|table| &table.live_scanned))),
+        ("disk_usage", (MEBIBYTES, "", MetricsTable::Mebibytes(|table| table.live_disk_bytes))),
+        ("max_partition_size", (MEBIBYTES, "", MetricsTable::Mebibytes(|table| table.max_partition_bytes))),
+        ("max_sstable_size", (MEBIBYTES, "", MetricsTable::Mebibytes(|table| table.max_sstable_bytes))),
         (
             "max_sstable_duration",
             (
                 "(keyspace_name text, table_name text, max_sstable_duration bigint, \
                  PRIMARY KEY ((keyspace_name, table_name)))",
                 "",
-                Figures::MaxSSTableDuration,
+                MetricsTable::MaxSSTableDuration,
             ),
         ),
     ];
@@ -158,7 +158,7 @@ pub(crate) fn definitions() -> Vec<(String, &'static str, Figures)> {
     tables.into_iter().map(definition).collect()
 }
 
-/// Partitions being put together.
+/// Partitions that are being built.
 struct Rows<'a> {
     table: &'a Arc<TableMetadata>,
     partitions: Vec<PartitionUpdate>,
@@ -166,13 +166,13 @@ struct Rows<'a> {
 
 impl Rows<'_> {
     fn add(&mut self, key: &[&[u8]], clustering: &[&[u8]], values: &[(&str, Value)]) {
-        // A single component stands for itself; of several, none may be as long as no name is.
+        // A single component is the key itself; of several, none may be too long for a composite.
         let key = match key {
             [only] => Some(Bytes::copy_from_slice(only)),
             several => key::compose(several.iter().copied()),
         };
         let Some(key) = key.map(DecoratedKey::new) else { return };
-        // Any write time does: nothing here is older or newer than anything else.
+        // Any write timestamp is valid, because rows of virtual tables are not merged.
         let row = row_update_of(self.table, clustering, values, 1);
         let at = self.partitions.iter().position(|partition| partition.key == key).unwrap_or_else(|| {
             self.partitions.push(PartitionUpdate::new(key));
@@ -186,7 +186,7 @@ impl Rows<'_> {
     }
 }
 
-impl VirtualTable for Figures {
+impl VirtualTable for MetricsTable {
     fn partitions(&self, table: &Arc<TableMetadata>, store: &Store) -> Vec<PartitionUpdate> {
         let mut rows = Rows { table, partitions: Vec::new() };
         let engine = store.engine();
@@ -210,12 +210,13 @@ impl VirtualTable for Figures {
             Self::BatchMetrics => batch_metrics(store, stats.now, &mut rows),
             Self::Latency(_) | Self::Counts(_) | Self::Mebibytes(_) | Self::MaxSSTableDuration => {
                 for (id, of) in engine.tables() {
-                    // One that is dropped meanwhile is passed over.
-                    let (Ok(metrics), Ok(figures)) = (engine.table_metrics(id), engine.table_stats(id))
+                    // A table that was dropped concurrently is skipped.
+                    let (Ok(metrics), Ok(stats_of_table)) =
+                        (engine.table_metrics(id), engine.table_stats(id))
                     else {
                         continue;
                     };
-                    let values = self.of_table(&metrics, &figures, stats.now);
+                    let values = self.of_table(&metrics, &stats_of_table, stats.now);
                     rows.add(&[of.keyspace.as_bytes(), of.name.as_bytes()], &[], &values);
                 }
             }
@@ -224,7 +225,7 @@ impl VirtualTable for Figures {
     }
 }
 
-impl Figures {
+impl MetricsTable {
     fn of_table(
         &self,
         metrics: &TableMetrics,
@@ -233,23 +234,23 @@ impl Figures {
     ) -> Vec<(&'static str, Value)> {
         match self {
             Self::Latency(histogram) => {
-                let figures = histogram(metrics).snapshot(now);
+                let snapshot = histogram(metrics).snapshot(now);
                 let millis = |micros: u64| Value::from(micros as f64 / 1000.0);
                 vec![
-                    ("count", long(figures.count())),
-                    ("max_ms", millis(figures.recent.max())),
-                    ("p50th_ms", millis(figures.recent.percentile(0.5))),
-                    ("p99th_ms", millis(figures.recent.percentile(0.99))),
-                    ("per_second", ((figures.rates.five_minutes * 1000.0).round() / 1000.0).into()),
+                    ("count", long(snapshot.count())),
+                    ("max_ms", millis(snapshot.recent.max())),
+                    ("p50th_ms", millis(snapshot.recent.percentile(0.5))),
+                    ("p99th_ms", millis(snapshot.recent.percentile(0.99))),
+                    ("per_second", ((snapshot.rates.five_minutes * 1000.0).round() / 1000.0).into()),
                 ]
             }
             Self::Counts(histogram) => {
-                let figures = histogram(metrics).snapshot(now);
+                let snapshot = histogram(metrics).snapshot(now);
                 vec![
-                    ("count", long(figures.count())),
-                    ("max", (figures.recent.max() as f64).into()),
-                    ("p50th", (figures.recent.percentile(0.5) as f64).into()),
-                    ("p99th", (figures.recent.percentile(0.99) as f64).into()),
+                    ("count", long(snapshot.count())),
+                    ("max", (snapshot.recent.max() as f64).into()),
+                    ("p50th", (snapshot.recent.percentile(0.5) as f64).into()),
+                    ("p99th", (snapshot.recent.percentile(0.99) as f64).into()),
                 ]
             }
             Self::Mebibytes(size) => vec![("mebibytes", long(size(stats).div_ceil(1 << 20)))],
@@ -360,7 +361,7 @@ fn sstable_tasks(store: &Store, rows: &mut Rows<'_>) {
 }
 
 fn snapshots(store: &Store, rows: &mut Rows<'_>) {
-    // A virtual table cannot fail; the log says what nodetool listsnapshots would.
+    // A virtual table cannot fail, so the error is logged; `nodetool listsnapshots` returns it.
     let snapshots = store.engine().snapshots().unwrap_or_else(|error| {
         tracing::error!(%error, "cannot list snapshots");
         Vec::new()

@@ -1,7 +1,7 @@
 //! Virtual tables: read-only tables whose rows are computed from memory when they are read.
 
-mod figures;
 mod indexes;
+mod metrics;
 mod pools;
 mod schema;
 mod settings;
@@ -22,10 +22,11 @@ pub(crate) use settings::of_engine as engine_settings;
 
 /// Computes the rows of a virtual table.
 pub(crate) trait VirtualTable: Debug + Send + Sync {
-    /// All partitions as they are now, in any order.
+    /// Returns all current partitions, in any order.
     fn partitions(&self, table: &Arc<TableMetadata>, store: &Store) -> Vec<PartitionUpdate>;
 
-    /// The partition with this key, if there is one. Tables that can find it without computing all others override it.
+    /// Returns the partition with this key, if there is one. Overridden by tables that find it
+    /// without computing all partitions.
     fn partition(
         &self,
         table: &Arc<TableMetadata>,
@@ -38,7 +39,7 @@ pub(crate) trait VirtualTable: Debug + Send + Sync {
 
 type Source = Box<dyn VirtualTable>;
 
-/// A virtual table: CREATE TABLE, comment, what computes its rows.
+/// A virtual table: CREATE TABLE, comment, source.
 type Definition = (String, &'static str, Source);
 
 fn virtual_schema() -> Vec<Definition> {
@@ -69,7 +70,7 @@ fn virtual_schema() -> Vec<Definition> {
 
 fn system_views() -> Vec<Definition> {
     let settings = "CREATE TABLE settings (name text PRIMARY KEY, value text)".to_owned();
-    let mut tables: Vec<Definition> = figures::definitions()
+    let mut tables: Vec<Definition> = metrics::definitions()
         .into_iter()
         .map(|(cql, comment, source)| (cql, comment, Box::new(source) as Source))
         .collect();
@@ -82,7 +83,8 @@ fn system_views() -> Vec<Definition> {
     tables
 }
 
-/// The tables of `system_virtual_schema` and `system_views`, and what computes the rows of each, by keyspace and name.
+/// The tables of `system_virtual_schema` and `system_views`, and the source of each, by keyspace
+/// and name.
 struct VirtualTables {
     keyspaces: Vec<Keyspace>,
     sources: HashMap<(String, String), Source>,
@@ -106,17 +108,18 @@ static TABLES: LazyLock<VirtualTables> = LazyLock::new(|| {
     VirtualTables { keyspaces, sources }
 });
 
-/// `system_virtual_schema` and `system_views`.
+/// Returns `system_virtual_schema` and `system_views`.
 pub(crate) fn keyspaces() -> Vec<Keyspace> {
     TABLES.keyspaces.clone()
 }
 
-/// What computes the rows of a table; `None` for the tables of `system` and its like that are always empty.
+/// Returns the source of a table; `None` for tables of `system` and other keyspaces that are always
+/// empty.
 fn source_of(table: &TableMetadata) -> Option<&'static dyn VirtualTable> {
     TABLES.sources.get(&(table.keyspace.clone(), table.name.clone())).map(|source| &**source)
 }
 
-/// The partitions of a virtual table within `range`, in the order of stored ones.
+/// Returns the partitions of a virtual table within `range`, in the order of stored ones.
 pub(crate) fn scan(
     table: &Arc<TableMetadata>,
     store: &Store,
@@ -129,7 +132,7 @@ pub(crate) fn scan(
     stream(partitions, table, selection)
 }
 
-/// The partition of a virtual table with this key.
+/// Returns the partition of a virtual table with this key.
 pub(crate) fn read(
     table: &Arc<TableMetadata>,
     store: &Store,
@@ -171,7 +174,7 @@ fn contains(range: &KeyRange, key: &DecoratedKey) -> bool {
     after_start && before_end
 }
 
-/// Streams of one partition each, one after the other.
+/// A chain of streams with one partition each.
 struct Chain {
     streams: std::collections::VecDeque<cassette_rows::partition::UpdateStream>,
     started: bool,

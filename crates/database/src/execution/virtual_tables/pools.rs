@@ -1,10 +1,11 @@
-//! The engine's threads as Cassandra's thread pools.
+//! The engine's threads in the form of Cassandra's thread pools.
 
 use cassette_engine::Engine;
 
-use crate::basics::server_figures::Pool;
+use crate::basics::server_metrics::Pool;
 
-/// The engine's threads, and what reads and writes there were: those run on the threads that ask for them.
+/// Returns the engine's threads, and the completed reads and writes, which run on the threads of
+/// requests.
 pub(crate) fn pools(engine: &Engine) -> Vec<Pool> {
     let (metrics, options) = (engine.metrics(), engine.options());
     let (mut reads, mut writes, mut pending_flushes, mut pending_compactions) = (0, 0, 0, 0);

@@ -1,4 +1,5 @@
-//! `system_virtual_schema`: what virtual tables there are. Drivers read it beside `system_schema`.
+//! `system_virtual_schema`: the schema of virtual tables, which drivers read in addition to
+//! `system_schema`.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ impl VirtualSchema {
     fn partition_of(&self, keyspace: &Keyspace, table: &TableMetadata) -> PartitionUpdate {
         let mut partition = PartitionUpdate::new(text_key(&keyspace.name));
         let mut add = |clustering: &[&str], values: &[_]| {
-            // Any write time does: nothing here is older or newer than anything else.
+            // Any write timestamp is valid, because rows of virtual tables are not merged.
             partition.add_row(row_update(table, clustering, values, 1), table);
         };
         match self {

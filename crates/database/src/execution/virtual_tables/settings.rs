@@ -1,4 +1,4 @@
-//! `system_views.settings`: what the database was configured with, under cassandra.yaml's names.
+//! `system_views.settings`: the configuration of the database, by cassandra.yaml's names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ fn setting(table: &TableMetadata, name: &str, value: Option<&str>) -> PartitionU
     partition
 }
 
-/// The engine's options by name, as cassandra.yaml would write them.
+/// Returns the engine's options by name, as in cassandra.yaml.
 pub(crate) fn of_engine(options: &cassette_engine::Options) -> BTreeMap<String, String> {
     let mebibytes = |bytes: u64| format!("{}MiB", bytes >> 20);
     let mut settings = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What guardrails write to the log: a few lines a minute for each, with a count of the others.
+//! The log messages of guardrails: a few a minute for each, with the number of suppressed ones.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::guard::Level;
 /// The time in which a guardrail is logged a limited number of times.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// What each guardrail has logged lately.
+/// The recent messages of each guardrail.
 #[derive(Debug, Default)]
 pub(crate) struct Log(Mutex<Vec<Lately>>);
 
@@ -27,8 +27,8 @@ impl Log {
         self.note_some(name, Level::Warn, message, 1);
     }
 
-    /// Logs a violation of the guardrail called `name`, at most `most` a minute: a warning, or an error where a failure
-    /// threshold is crossed.
+    /// Logs a violation of the guardrail called `name`, at most `most` a minute: a warning, or an
+    /// error if a failure threshold is exceeded.
     pub fn note_some(&self, name: &'static str, level: Level, message: &str, most: u64) {
         let Some(suppressed) = self.admit(name, Instant::now(), most) else { return };
         let others = match suppressed {
@@ -41,14 +41,14 @@ impl Log {
         }
     }
 
-    /// Returns how many violations of the guardrail called `name` were logged within the last
-    /// window.
+    /// Returns the number of violations of the guardrail called `name` that were logged within the
+    /// last window.
     #[cfg(test)]
     pub fn logged(&self, name: &str) -> u64 {
         self.0.lock().iter().find(|lately| lately.name == name).map_or(0, |lately| lately.logged)
     }
 
-    /// How many were suppressed before; `None` if this one is, too.
+    /// Returns the number of violations suppressed before; `None` if this one is suppressed, too.
     fn admit(&self, name: &'static str, now: Instant, most: u64) -> Option<u64> {
         let mut all = self.0.lock();
         let Some(lately) = all.iter_mut().find(|lately| lately.name == name) else {

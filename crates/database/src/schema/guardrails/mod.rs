@@ -1,4 +1,4 @@
-//! Guardrails: limits on what statements may do, by the names and with the texts of Cassandra 5.0.
+//! Guardrails: limits on statements, with the names and texts of Cassandra 5.0.
 //!
 //! [`SETTINGS`] describes every key once. The configuration file, `system_views.settings`, the
 //! admin endpoint and `nodetool` are derived from it. [`Guardrails`] holds the values, which can

@@ -192,7 +192,7 @@ impl Index {
     ) -> Result<Self> {
         let unfit =
             |what: &str| DatabaseError::Server(format!("index {name} of {}: {what}", base.qualified_name()));
-        let target = options.get(TARGET).ok_or_else(|| unfit("it does not say what is indexed"))?;
+        let target = options.get(TARGET).ok_or_else(|| unfit("it has no option target"))?;
         let target = Target::from_text(target);
         let column = base.column(&target.column).ok_or_else(|| unfit("its column does not exist"))?.clone();
         let (mut source, mut analyzer, mut ordered_by) = (source(&column, target.part), None, None);

@@ -1,14 +1,14 @@
-//! Building: entries for the rows that were there before their index.
+//! Index builds: entries for the rows that are older than their index.
 //!
-//! Writers maintain an index from the moment it is in the catalog; its build begins when all writers that
-//! did not see it there have ended. What they wrote is found by reading the table from its first partition to its last. The entries
-//! have the write times of their cells, so whatever a later write made of them stays.
+//! Writers maintain an index from the moment it is in the catalog. Its build begins when all
+//! writers that did not see it have ended, and reads their rows by scanning the table. The entries
+//! have the write timestamps of their cells, so later changes of them win.
 //!
-//! `system."IndexInfo"` has a row for each index that is built, as in Cassandra. While one is being built, the row says how
-//! far that is, and the next start goes on from there:
+//! `system."IndexInfo"` has a row for each built index, as in Cassandra. During a build, the row
+//! contains its progress, from which the next start continues:
 //!
 //! ```text
-//! value   i64 the index's time of creation, key of the last partition that is done      big-endian
+//! value   i64 creation time of the index, key of the last completed partition      big-endian
 //! ```
 
 use std::sync::Arc;
@@ -25,9 +25,10 @@ use crate::store::build_state::BuildState;
 use crate::store::indexes::build_notes::note;
 use crate::store::indexes::entries::{Change, Changes, entries};
 
-/// Entries that are written at a time.
+/// The number of entries that are written together.
 const BATCH: usize = 256;
-/// Partitions between two notes of how far it is: some milliseconds. Few in tests, so that they see builds go on.
+/// The number of partitions between two records of the progress: some milliseconds. Few in tests,
+/// to cover continued builds.
 const PARTITIONS_PER_NOTE: u64 = if cfg!(test) { 50 } else { 10_000 };
 /// The build of an index.
 pub(super) struct IndexBuild(pub Arc<Index>);
@@ -42,7 +43,7 @@ impl Build for IndexBuild {
     }
 }
 
-/// Whether the index was not dropped.
+/// Whether the index still exists.
 fn is_current(store: &Store, index: &Index) -> bool {
     let catalog = store.catalog();
     catalog.indexes_of(index.base.id).iter().any(|other| other.storage.id == index.storage.id)
@@ -82,7 +83,7 @@ fn step(store: &Store, index: &Arc<Index>) -> Result<Step> {
     Ok(Step::More)
 }
 
-/// Writes the entries of the stream's next partition, and gives its key.
+/// Writes the entries of the stream's next partition, and returns its key.
 fn partition(
     stream: &mut dyn PartitionStream,
     writer: &mut Writer<'_>,
@@ -112,7 +113,8 @@ impl Writer<'_> {
     fn add(&mut self, key: &DecoratedKey, row: &Row, is_static: bool) -> Result<()> {
         let mut changes = Changes::new(key, row.clustering());
         for entry in entries(self.index, key, row, is_static, self.now) {
-            // What is too long was written before the index was there, and is not found by it, as in Cassandra.
+            // Longer values were written before the index existed. It does not find them, as in
+            // Cassandra.
             if entry.value.len() < usize::from(u16::MAX) {
                 let change = Change::Write(entry.liveness);
                 self.mutations.push(changes.make(self.index, &entry.value, entry.path, change));

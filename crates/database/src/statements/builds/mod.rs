@@ -1,5 +1,5 @@
-//! Building indexes and views over tables that have rows: step by step, for a moment in the thread
-//! that created them, and then in the background.
+//! Builds of indexes and views on tables with rows: step by step, first briefly in the thread that
+//! created them, and then in the background.
 
 mod indexes;
 #[cfg(test)]
@@ -19,11 +19,10 @@ use crate::store::build_state::BuildGuard;
 use indexes::IndexBuild;
 use views::ViewBuild;
 
-/// How long the statement that creates an index or a view builds, before it leaves the rest to the
-/// background.
+/// How long a CREATE statement builds before the build continues in the background.
 const IN_STATEMENT: Duration = Duration::from_millis(50);
 
-/// How a step of a build ended.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// Everything is built.
@@ -39,11 +38,12 @@ trait Build: Send + 'static {
     /// Returns `index` or `view`, and the name.
     fn title(&self) -> String;
 
-    /// Builds the entries of some partitions, and records durably how far the build is.
+    /// Builds the entries of some partitions, and durably records the progress.
     fn step(&self, store: &Arc<Store>) -> Result<Step>;
 }
 
-/// Builds an index, unless it is built or being built. Errors are logged; the next start tries again.
+/// Builds an index, unless it is built or being built. Errors are logged; the next start tries
+/// again.
 pub(crate) fn build_index(store: &Arc<Store>, index: &Arc<Index>) {
     if let Some(running) = store.build_states().index(index).begin() {
         build(store, running, IndexBuild(index.clone()));
@@ -80,7 +80,7 @@ fn build_in_background(store: &Arc<Store>, running: BuildGuard, build: impl Buil
     let run = move || {
         let _running = running;
         let steps = AssertUnwindSafe(|| {
-            // The store is released between two steps, so that it can be closed.
+            // The store is released between steps, so that it can be closed.
             while let Some(store) = store.upgrade()
                 && !store.builds_are_stopped()
             {

@@ -1,4 +1,4 @@
-//! A panic while an index or a view is built ends that build only; a later one completes it.
+//! A panic during the build of an index or view ends only that build; a later one completes it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -57,8 +57,8 @@ impl World {
         database
     }
 
-    /// Makes reads of this thread panic, and time pass with every operation if `is_slow`, so that
-    /// CREATE leaves most of the build to the background.
+    /// Makes reads of this thread panic, and advances the clock with every operation if `is_slow`,
+    /// so that CREATE leaves most of the build to the background.
     fn panic_on_read(&self, thread: Option<String>, is_slow: bool) {
         let clock = self.clock.clone();
         self.fs.fail_when(move |operation| {
@@ -89,7 +89,7 @@ fn rows_found(database: &Database, query: &str) -> Option<usize> {
     database.session().execute(query, ()).ok().map(|rows| rows.len())
 }
 
-/// Builds with a panic in the background thread, and then at the next schema change.
+/// Builds with a panic in the background thread, then again at the next schema change.
 fn panic_in_background(create: &str, query: &str, thread: &str) {
     let world = World::new();
     let database = world.open_with_rows();
@@ -100,7 +100,7 @@ fn panic_in_background(create: &str, query: &str, thread: &str) {
     world.fs.heal();
     assert_eq!(database.engine().metrics().exceptions.get(), 1);
 
-    // Writers do not wait for the build, and neither do schema changes.
+    // Writers and schema changes do not wait for the build.
     insert(&session, ROWS);
     assert_ne!(rows_found(&database, query), Some(ROWS as usize + 1), "the build did not panic");
     session.execute("ALTER TABLE ks.t ADD w int", ()).unwrap();
@@ -108,7 +108,7 @@ fn panic_in_background(create: &str, query: &str, thread: &str) {
     assert_eq!(rows_found(&database, query), Some(ROWS as usize + 1));
 }
 
-/// Builds with a panic in the background thread, and then at the next start.
+/// Builds with a panic in the background thread, then again at the next start.
 fn panic_before_a_restart(create: &str, query: &str, thread: &str) {
     let world = World::new();
     let database = world.open_with_rows();
@@ -123,7 +123,7 @@ fn panic_before_a_restart(create: &str, query: &str, thread: &str) {
     assert_eq!(rows_found(&database, query), Some(ROWS as usize));
 }
 
-/// Builds with a panic in the thread of the statement, and then at the next schema change.
+/// Builds with a panic in the thread of the statement, then again at the next schema change.
 fn panic_in_statement(create: &str, query: &str) {
     let world = World::new();
     let database = world.open_with_rows();

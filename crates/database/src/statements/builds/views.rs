@@ -1,11 +1,12 @@
-//! Building: entries for the rows that were there before their view.
+//! View builds: entries for the rows that are older than their view.
 //!
-//! Writers keep a view from the moment it is in the catalog; building begins when all those that did not see it there have
-//! ended. It goes through the base table partition by partition, each under its lock, so that no writer comes in between.
+//! Writers maintain a view from the moment it is in the catalog. Its build begins when all writers
+//! that did not see it have ended. It scans the base table partition by partition, each under its
+//! lock, which excludes concurrent writers.
 //!
-//! `system.built_views` has a row for each view that is built, `system.view_builds_in_progress` one for each that is being
-//! built, with the token up to which that is done, as in Cassandra. The next start goes on from there; a view of which neither
-//! says anything is emptied first.
+//! As in Cassandra, `system.built_views` has a row for each built view, and
+//! `system.view_builds_in_progress` one for each view that is being built, with the token of its
+//! progress, from which the next start continues. A view without either row is truncated first.
 
 use std::ops;
 use std::sync::Arc;
@@ -25,9 +26,10 @@ use crate::store::admission::{Admission, Need, Unapplied};
 use crate::store::views::build_notes::{built, progress};
 use crate::store::views::{EntryWriter, Reason};
 
-/// Partitions between two notes of how far it is.
+/// The number of partitions between two records of the progress.
 const PARTITIONS_PER_STEP: usize = 500;
-/// Rows of one partition that are read before their entries are written, and bytes of them.
+/// The maximum rows of one partition that are read before their entries are written, and their
+/// bytes.
 const ROWS_PER_WRITE: usize = 1000;
 const BYTES_PER_WRITE: usize = 256 << 10;
 
@@ -42,14 +44,14 @@ impl Build for ViewBuild {
     fn step(&self, store: &Arc<Store>) -> Result<Step> {
         let catalog = store.catalog();
         let views = catalog.views_of(self.0.base.id);
-        // As it is now: its base may have been altered since.
+        // The current definition: its base table may have been altered.
         let current = views.iter().find(|other| other.table.id == self.0.table.id);
         current.map_or(Ok(Step::Dropped), |current| step(store, current))
     }
 }
 
-/// Builds the entries of the first rows of a partition behind `start`. Returns where those end;
-/// `None` at the end of the partition.
+/// Builds the entries of the first rows of a partition after `start`. Returns the position after
+/// them; `None` at the end of the partition.
 fn piece<'s>(
     execution: &Execution<'s>,
     admission: &mut Admission<'s>,
@@ -115,7 +117,7 @@ fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<Step> {
             is_last = true;
             break;
         };
-        // Partitions of one token belong to one step: where it ended is noted as a token.
+        // Partitions with one token belong to one step, because its end is recorded as a token.
         let may_end = keys.last().is_some_and(|last| last.token() != header.key.token());
         if keys.len() >= PARTITIONS_PER_STEP && may_end {
             break;
@@ -128,12 +130,13 @@ fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<Step> {
     let mut last = done;
     for key in &keys {
         if store.builds_are_stopped() {
-            // The next caller sees that the build stopped; the next start repeats this step.
+            // The next step reports the stop to its caller; the next start repeats this one.
             return Ok(Step::More);
         }
         let execution = Execution::new(store, &catalog, &[], &options, None);
-        // Large partitions in pieces: a crash between two has the step done again. Writers can come
-        // between two pieces, since a row and its entry are in step whenever the partition is not locked.
+        // Large partitions are built in pieces; after a crash between two, the step is repeated.
+        // Writers can run between two pieces, since rows and entries are consistent whenever the
+        // partition is not locked.
         let mut rest = Some(Bound::bottom());
         while let Some(start) = rest {
             rest = store

@@ -1,12 +1,12 @@
-//! Statements about what is not there: roles and permissions, which nobody can be asked for while nobody logs in, functions,
-//! aggregates and triggers. They are answered as by a Cassandra in which none exist.
+//! Statements on unsupported objects: roles and permissions, which require authentication,
+//! functions, aggregates and triggers. The responses are those of a Cassandra in which none exist.
 
 use cassette_cql::ast::{CqlType, DropFunction, DropTrigger, RoleOptions, Statement};
 
 use super::Change;
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 
-/// The error of a statement about roles or permissions; `None` for every other one.
+/// Returns the error of a statement on roles or permissions; `None` for all other statements.
 pub(crate) fn refuse_roles(statement: &Statement) -> Option<DatabaseError> {
     let unauthorized = |message: &str| Some(DatabaseError::Unauthorized(message.to_owned()));
     let refused = match statement {
@@ -41,7 +41,7 @@ pub(crate) fn refuse_roles(statement: &Statement) -> Option<DatabaseError> {
     }
 }
 
-/// What the role manager has no use for where nobody authenticates.
+/// Returns the option that the role manager does not support without authentication.
 fn unsupported_option(options: &RoleOptions) -> Option<&'static str> {
     let given = [
         (options.password.is_some(), "PASSWORD"),
@@ -51,7 +51,7 @@ fn unsupported_option(options: &RoleOptions) -> Option<&'static str> {
     given.into_iter().find_map(|(given, name)| given.then_some(name))
 }
 
-/// DROP FUNCTION or DROP AGGREGATE, which `what` says.
+/// Executes DROP FUNCTION or DROP AGGREGATE, according to `what`.
 pub(crate) fn drop_function(statement: &DropFunction, keyspace: &str, what: &str) -> Result<Option<Change>> {
     if statement.if_exists {
         return Ok(None);

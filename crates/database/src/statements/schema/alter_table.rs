@@ -45,7 +45,7 @@ pub(crate) fn alter(
         AlterTableChange::Mask { mask: Some(_), .. } => {
             bail_invalid!("Dynamic data masking is not supported by Cassette yet")
         }
-        // There is none to drop.
+        // There is no mask to drop.
         AlterTableChange::Mask { mask: None, if_exists, column } => {
             if !*if_exists && table.column(column).is_none() {
                 bail_invalid!("Column with name '{}' doesn't exist on table '{name}'", column.as_str());
@@ -74,7 +74,7 @@ pub(crate) fn alter(
         }
         AlterTableChange::Rename { if_exists, columns } => {
             cx.guard.alter_columns()?;
-            // Of two names for one column the last counts.
+            // If a column is renamed twice, the last new name counts.
             let last: HashMap<&str, usize> =
                 columns.iter().enumerate().map(|(i, (from, _))| (from.as_str(), i)).collect();
             let named_last =
@@ -86,7 +86,8 @@ pub(crate) fn alter(
         }
         AlterTableChange::Properties(properties) => {
             let properties = verdict.of(properties);
-            // As Cassandra does, which wants options that go with the defaults before it puts them beside the table's own.
+            // As in Cassandra, the options must be valid with the defaults before they are combined
+            // with the table's.
             table_params::read(properties, cx.default_params)?;
             let params = table_params::read(properties, &table.params)?;
             if table_params::table_id(properties)?.is_some() {
@@ -112,7 +113,7 @@ pub(crate) fn alter(
     if altered == **table {
         return Ok(None);
     }
-    // However many columns one statement adds or drops, it is one new version.
+    // One statement creates one new version, however many columns it adds or drops.
     let mut altered = altered;
     altered.version = table.version + 1;
     let altered = Arc::new(altered);
@@ -136,7 +137,7 @@ pub(crate) fn drop(
         );
     }
     if keyspace.tables.get(name).is_some_and(|table| keyspace.views_of(table).next().is_some()) {
-        // Cassandra names the keyspace here, not the views.
+        // Cassandra's message contains the keyspace, not the views.
         bail_invalid!("Cannot drop a table when materialized views still depend on it ({})", keyspace.name);
     }
     let mut after = (**keyspace).clone();
@@ -144,7 +145,8 @@ pub(crate) fn drop(
     Ok(Some(Change::of_table(SchemaChangeKind::Dropped, after, name)))
 }
 
-/// The schema stores the time of a drop in milliseconds: rounded up, it covers after a restart what it covered before.
+/// The schema stores the drop time in milliseconds: rounded up, so that it covers the same cells
+/// after a restart.
 pub(crate) fn whole_millisecond(micros: i64) -> i64 {
     micros.saturating_add(999).div_euclid(1000).saturating_mul(1000)
 }
@@ -166,7 +168,7 @@ fn add_columns(
         let name = column.name.as_str();
         let exists = table.column(name).is_some() || !names.insert(name);
         let Some(column) = column_to_add(table, keyspace, column, exists, if_not_exists)? else { continue };
-        // One that was dropped gets the id back that it had.
+        // A dropped column reuses its id.
         if !table.dropped_ids.contains_key(name) {
             count += 1;
         }
@@ -176,7 +178,8 @@ fn add_columns(
     Ok(table.with_columns_added(added))
 }
 
-/// Returns the metadata of a column that ALTER TABLE adds; `None` if it `exists` and may.
+/// Returns the metadata of a column that ALTER TABLE adds; `None` if it exists and IF NOT EXISTS is
+/// specified.
 fn column_to_add(
     table: &TableMetadata,
     keyspace: &Keyspace,
@@ -224,7 +227,7 @@ fn column_to_add(
     Ok(Some(ColumnMetadata::new(name, kind, 0, data_type)))
 }
 
-/// All columns outside the key are counters, or none is.
+/// Rejects tables in which only some columns outside the key are counters.
 fn refuse_mixed_counters(table: &TableMetadata) -> Result<()> {
     let stored = table.columns.iter().flatten();
     let other = stored.filter(|column| (column.data_type == DataType::Counter) != table.is_counter);
@@ -239,10 +242,10 @@ fn refuse_mixed_counters(table: &TableMetadata) -> Result<()> {
     )
 }
 
-/// Whether cells written as `before` read as `after`: the same cells, and values that are all valid.
+/// Whether cells written as `before` can be read as `after`: the same cells, and valid values.
 fn is_serialization_compatible(after: &DataType, before: &DataType) -> bool {
     let after = &without_user_types(after);
-    // Any bytes are a blob, but those of a collection are nobody's idea of one.
+    // Any bytes are a valid blob, but a serialized collection is not a useful one.
     let is_collection = matches!(before, DataType::List { .. } | DataType::Set { .. } | DataType::Map { .. });
     if *after == DataType::Blob && is_collection {
         return false;
@@ -275,7 +278,7 @@ fn drop_columns(
         }
     }
     let mut altered = table.with_columns_dropped(names.iter().copied(), dropped_at);
-    // What is stored of the columns may not depend on types that can be dropped.
+    // Stored dropped columns must not refer to types that can be dropped.
     for name in names.into_iter().filter(|name| table.column(name).is_some()) {
         if let Some(dropped) = altered.dropped_columns.get_mut(name) {
             dropped.data_type = without_user_types(&dropped.data_type);

@@ -1,16 +1,19 @@
-//! Putting a schema change into force.
+//! Execution of a schema change.
 //!
-//! 1. New tables are made in the engine. A crash from here on leaves at most an empty directory that nothing refers to.
-//!    A keyspace whose writes become durable is made so: what it holds without a log is flushed, and indexes and views that are
-//!    not whole lose their notes of having been built, which are believed from the next step on.
-//! 2. The rows of `system_schema` and `system.local` are written as one batch and the commit log is synced. From here on
-//!    the change survives; before, nothing of it does. A copy in the schema journal keeps it if the log is lost; see
-//!    `schema_journal` in the engine.
-//! 3. Changed tables get their new form in the engine, and then the catalog is swapped: no statement is planned against
-//!    a table that the engine does not know.
-//! 4. Dropped tables leave the engine. The intent to drop them is durable before step 2, so that after a crash opening
-//!    removes their files if the schema does not name them any more; see `drop_records` in the engine.
-//! 5. Listeners are told. New indexes are built when the writers that did not see them are done; see [`crate::statements::builds`].
+//! 1. New tables are created in the engine. A crash after this leaves at most an empty directory
+//!    that nothing refers to. If the writes of a keyspace become durable, its unlogged data is
+//!    flushed, and indexes and views that are not completely built lose their notes of having been
+//!    built, which are trusted after the next step.
+//! 2. The rows of `system_schema` and `system.local` are written as one batch, and the commit log
+//!    is synced. The change survives any later crash; after an earlier one, none of it does. A copy
+//!    in the schema journal preserves it if the log is lost; see `schema_journal` in the engine.
+//! 3. Altered tables are altered in the engine, then the catalog is replaced: no statement is
+//!    planned with a table that the engine does not know.
+//! 4. Dropped tables are removed from the engine. The intent to drop them is durable before step 2,
+//!    so after a crash, opening removes their files if the schema no longer contains them; see
+//!    `drop_records` in the engine.
+//! 5. Listeners are notified. New indexes are built when the writers that did not see them are
+//!    done; see [`crate::statements::builds`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -29,8 +32,8 @@ use crate::schema::views::View;
 use crate::statements::builds::{build_index, build_view};
 use crate::store::{Store, indexes, opening, views};
 
-/// Lets `decide` look at the catalog while nobody else changes it, and puts what it decides into force. Gives the event
-/// and the warnings, or nothing when nothing changed.
+/// Calls `decide` with the catalog while other schema changes are locked out, and executes the
+/// change that it returns. Returns the event and the warnings; `None` if nothing changed.
 pub(crate) fn change_schema(
     execution: &Execution<'_>,
     decide: impl FnOnce(&SchemaContext<'_>) -> Result<Option<Change>>,
@@ -40,9 +43,9 @@ pub(crate) fn change_schema(
     let before = store.catalog();
     let node = store.node();
     let timestamp = store.next_timestamp(store.clock().now_micros())?;
-    // What a dropped column holds up to the time of the drop is gone, also if the column is added again, and that time is
-    // rounded up: no write after this may have a timestamp up to it. Timestamps may be close together, as they are while
-    // the clock is behind those of an earlier run.
+    // The cells of a dropped column up to the time of the drop are deleted, also if the column is
+    // added again, and that time is rounded up: no later write may have a timestamp up to it.
+    // Timestamps may be close together while the clock is behind those of an earlier run.
     store.withhold_timestamps(alter_table::whole_millisecond(timestamp))?;
     let cx = SchemaContext {
         catalog: &before,
@@ -56,7 +59,7 @@ pub(crate) fn change_schema(
     let Some(Change { keyspace, event, warnings }) = decide(&cx)? else { return Ok(None) };
     let (name, after) = match keyspace {
         KeyspaceChange::Put(keyspace) => {
-            // A lost row is written again with any change.
+            // A lost row is restored by any change.
             let keyspace = Keyspace { is_stored: true, ..keyspace };
             (
                 keyspace.name.clone(),
@@ -96,7 +99,7 @@ fn put_into_force(store: &Store, keyspace: &str, before: &Catalog, after: &Arc<C
         .create_tables(&diff.created)
         .map_err(|error| DatabaseError::storage_in("cannot create the tables", error))?;
     for table in diff.dropped.iter().filter(|table| store.leaves_snapshot(table)) {
-        // Before the intent to drop it is recorded: afterwards a crash may have its files removed.
+        // Before the intent to drop it is recorded: afterwards, a crash may remove its files.
         if let Err(error) = engine.snapshot_before_drop(table.id, &describe::schema_cql_of(before, table)) {
             let name = table.qualified_name();
             let attempted = format_args!("cannot take a snapshot of {name} before it is dropped");
@@ -106,19 +109,20 @@ fn put_into_force(store: &Store, keyspace: &str, before: &Catalog, after: &Arc<C
     if let Some(keyspace) = becomes_durable(keyspace, before, after)
         && let Err(error) = make_durable(store, keyspace)
     {
-        // Statements still see the old schema, and the log has too much at worst.
+        // Statements still see the old schema; at worst the commit log contains too much.
         for table in keyspace.stored_tables() {
             let _ = engine.set_durable_writes(table.id, false);
         }
         return Err(undo(DatabaseError::failed_in("cannot set durable_writes", error)));
     }
     if !dropped.is_empty() {
-        // From here until the schema change is durable, a crash leaves intents, which the next start resolves.
+        // Until the schema change is durable, a crash leaves intents, which the next start
+        // resolves.
         engine.intend_drops(&dropped).map_err(|error| {
             undo(DatabaseError::storage_after("cannot record what is to be dropped", error))
         })?;
     }
-    // After everything that statements were given, and later than all earlier changes of the schema.
+    // Later than the timestamps of all statements so far, and of all earlier schema changes.
     let timestamp = store.next_timestamp(store.clock().now_micros()).map_err(|error| {
         engine.cancel_drops(&dropped);
         undo(error)
@@ -166,7 +170,7 @@ fn put_into_force(store: &Store, keyspace: &str, before: &Catalog, after: &Arc<C
     }
     store.swap_catalog(after.clone());
     if diff.changes_indexes() || changed_views(keyspace, before, after).next().is_some() {
-        // Writers that saw the indexes and views as they were are done when this returns.
+        // Returns when all writers with the previous indexes and views are done.
         store.wait_for_writers();
     }
     if !dropped.is_empty()
@@ -177,17 +181,19 @@ fn put_into_force(store: &Store, keyspace: &str, before: &Catalog, after: &Arc<C
     failure.map_or(Ok(()), Err)
 }
 
-/// The keyspace, if its writes are to go to the log and did not before.
+/// Returns the keyspace if this change makes its writes durable.
 fn becomes_durable<'a>(keyspace: &str, before: &Catalog, after: &'a Catalog) -> Option<&'a Keyspace> {
     let (old, new) = (before.keyspace(keyspace)?, after.keyspace(keyspace)?);
     (!old.params.durable_writes && new.params.durable_writes).then_some(&**new)
 }
 
-/// Lets the log and the SSTables together hold all that a keyspace does, and its indexes and views be believed after a crash.
+/// Makes the commit log and SSTables together contain all data of a keyspace, so that its indexes
+/// and views can be trusted after a crash.
 fn make_durable(store: &Store, keyspace: &Keyspace) -> Result<()> {
-    // In every order of tables: each is whole once it is done, and the schema says nothing of it before all are.
+    // The order of tables does not matter: each is complete once it is flushed, and the schema
+    // changes after all of them.
     opening::set_durable_writes(store.engine(), keyspace).map_err(DatabaseError::storage)?;
-    // The notes may be of an earlier process, whose entries are lost.
+    // The notes may be from an earlier process, whose entries are lost.
     for index in keyspace.indexes.values().filter(|index| !store.is_built(index)) {
         indexes::unbuild(store, index)?;
     }
@@ -197,7 +203,7 @@ fn make_durable(store: &Store, keyspace: &Keyspace) -> Result<()> {
     Ok(())
 }
 
-/// The views that come or go.
+/// Returns the views that are created or dropped.
 fn changed_views<'a>(
     keyspace: &str,
     before: &'a Catalog,
@@ -213,7 +219,7 @@ fn changed_views<'a>(
     gone.chain(come).map(|view| view.name())
 }
 
-/// What a change does to the stored tables of a keyspace.
+/// The changes of the stored tables of a keyspace.
 struct TablesDiff {
     created: Vec<Arc<TableMetadata>>,
     altered: Vec<Arc<TableMetadata>>,
@@ -243,7 +249,7 @@ impl TablesDiff {
                 Some(_) => {}
             }
         }
-        // Those of indexes come before the tables whose directories they lie in.
+        // Hidden tables of indexes come before the tables whose directories contain them.
         let dropped = old.into_iter().filter(|table| !new_by_id.contains_key(&table.id)).collect();
         Self { created, altered, dropped }
     }

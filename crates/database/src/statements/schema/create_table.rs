@@ -12,7 +12,8 @@ use crate::schema::catalog::TypeUse;
 use crate::schema::options::table_definition::{Options, build, check_column_count, primary_key};
 use crate::schema::options::table_params;
 
-/// The longest name of a table: its directory adds `-` and 32 hex digits, and file names end at 255 bytes.
+/// The maximum length of a table name: its directory appends `-` and 32 hex digits, and file names
+/// are limited to 255 bytes.
 const TABLE_NAME_LENGTH: usize = 255 - 32 - 1;
 
 pub(crate) fn create(

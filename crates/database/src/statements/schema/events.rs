@@ -1,5 +1,6 @@
-//! What clients that listen are told of a schema change: each element that came, went or changed, also those that changed
-//! with another one, such as tables with a user type that got a field.
+//! The events of a schema change for clients: each element that was created, dropped or altered,
+//! including those affected by others, such as tables with a user-defined type that has a new
+//! field.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::table_event;
 use crate::basics::response::{SchemaChange, SchemaChangeKind, SchemaChangeTarget};
 use crate::schema::catalog::{Catalog, Keyspace};
 
-/// The events of the change of `keyspace` between two catalogs, in Cassandra's order.
+/// Returns the events of the change of `keyspace` between two catalogs, in Cassandra's order.
 pub(crate) fn events(keyspace: &str, before: &Catalog, after: &Catalog) -> Vec<SchemaChange> {
     let whole = |kind| SchemaChange {
         kind,
@@ -39,7 +40,7 @@ pub(crate) fn events(keyspace: &str, before: &Catalog, after: &Catalog) -> Vec<S
     }
 }
 
-/// Views, then tables, then types that are not in `after` any more.
+/// Returns views, then tables, then types that `after` lacks.
 fn gone(before: &Keyspace, after: &Keyspace) -> Vec<SchemaChange> {
     let [tables, views] = tables_and_views(before);
     let mut events = tables_missing(views.into_iter().chain(tables), after, SchemaChangeKind::Dropped);
@@ -47,7 +48,7 @@ fn gone(before: &Keyspace, after: &Keyspace) -> Vec<SchemaChange> {
     events
 }
 
-/// Types, then tables, then views that were not in `before`.
+/// Returns types, then tables, then views that `before` lacks.
 fn come(before: &Keyspace, after: &Keyspace) -> Vec<SchemaChange> {
     let mut events = types_missing(after, before, SchemaChangeKind::Created);
     let tables = tables_and_views(after).into_iter().flatten();
@@ -55,7 +56,8 @@ fn come(before: &Keyspace, after: &Keyspace) -> Vec<SchemaChange> {
     events
 }
 
-/// Those of `tables` that are not `there`; one made again under the same name is another.
+/// Returns the tables among `tables` that are not in `there`; a table that was dropped and created
+/// again is another one.
 fn tables_missing<'a>(
     tables: impl Iterator<Item = &'a Arc<TableMetadata>>,
     there: &Keyspace,
@@ -71,7 +73,7 @@ fn types_missing(here: &Keyspace, there: &Keyspace, kind: SchemaChangeKind) -> V
     missing.map(|name| type_event(kind, &here.name, name)).collect()
 }
 
-/// Types, then tables, then views that are there before and after, but not the same.
+/// Returns types, then tables, then views that exist in both, but differ.
 fn altered(before: &Keyspace, after: &Keyspace) -> Vec<SchemaChange> {
     let changed =
         |user_type: &&Arc<UserType>| before.types.get(&user_type.name).is_some_and(|old| old != *user_type);
@@ -84,7 +86,7 @@ fn altered(before: &Keyspace, after: &Keyspace) -> Vec<SchemaChange> {
     events
 }
 
-/// Whether the table itself, its indexes, or the rows that it shows as a view are others than before.
+/// Whether the table itself, its indexes, or the rows that it shows as a view differ.
 fn is_altered(before: &Keyspace, after: &Keyspace, table: &TableMetadata) -> bool {
     let Some(old) = before.tables.get(&table.name).filter(|old| old.id == table.id) else { return false };
     let indexes = |keyspace: &Keyspace| -> BTreeMap<String, i64> {
@@ -95,7 +97,7 @@ fn is_altered(before: &Keyspace, after: &Keyspace, table: &TableMetadata) -> boo
     **old != *table || indexes(before) != indexes(after) || condition(before) != condition(after)
 }
 
-/// The tables that are no views, and those that are.
+/// Returns the tables that are not views, and the views.
 fn tables_and_views(keyspace: &Keyspace) -> [Vec<&Arc<TableMetadata>>; 2] {
     let (views, tables) =
         keyspace.tables.values().partition(|table| keyspace.views.contains_key(&table.name));

@@ -16,24 +16,24 @@ use crate::schema::indexes::{
 use crate::schema::options::properties::Attributes;
 use crate::schema::system::TextMap;
 
-/// What `USING` may call an index that is none of CUSTOM.
+/// The name of non-custom indexes in `USING`.
 const LEGACY: &str = "legacy_local_table";
 
-/// The class of indexes that Cassandra has, and has disabled, beside storage-attached ones.
+/// The class of indexes that Cassandra supports besides storage-attached ones, but disables.
 const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
 
-/// The options that storage-attached indexes have for vectors alone.
+/// The options of storage-attached indexes that apply only to vectors.
 const VECTOR_OPTIONS: [&str; 4] =
     ["maximum_node_connections", "construction_beam_width", "similarity_function", "optimize_for"];
 
-/// How alike vectors are, and what an index of them is for, in the order that messages list them.
+/// The similarity functions of vector indexes, in the order of messages.
 const SIMILARITY_FUNCTIONS: [&str; 3] = ["EUCLIDEAN", "DOT_PRODUCT", "COSINE"];
 const PURPOSES: [&str; 2] = ["LATENCY", "RECALL"];
 
-/// The longest name of a column that a custom index may be on.
+/// The maximum length of the name of a column with a custom index.
 const COLUMN_NAME_LENGTH_MAX: usize = 48;
 
-/// What the statement says of the implementation.
+/// The implementation in the statement.
 struct Implementation {
     kind: IndexKind,
     options: TextMap,
@@ -136,7 +136,7 @@ pub(crate) fn drop(
     Ok(Some(changed(after, &index.base.name)))
 }
 
-/// To clients, an index is part of its table.
+/// For clients, an index is part of its table.
 fn changed(after: Keyspace, table: &str) -> Change {
     Change::of_table(SchemaChangeKind::Updated, after, table)
 }
@@ -166,14 +166,14 @@ fn implementation(statement: &ast::CreateIndex) -> Result<Implementation> {
     Ok(Implementation { kind: IndexKind::StorageAttached, options })
 }
 
-/// Whether a class is the storage-attached index, by one of its names.
+/// Whether a class is one of the names of the storage-attached index.
 fn is_storage_attached(class: &str) -> bool {
     let short = class.strip_prefix("org.apache.cassandra.index.sai.");
     short == Some("StorageAttachedIndex")
         || ["sai", "storageattachedindex"].iter().any(|name| class.eq_ignore_ascii_case(name))
 }
 
-/// What Cassandra asks of a storage-attached index.
+/// Performs Cassandra's checks of a storage-attached index.
 fn validate_storage_attached(
     index: &Implementation,
     targets: &[Target],
@@ -247,7 +247,8 @@ fn validate_storage_attached(
     }
 }
 
-/// Says what is wrong with an index on vectors as Cassandra does, and if nothing is, that there is none yet.
+/// Rejects vector indexes: with Cassandra's error if the index is invalid, otherwise as not
+/// supported.
 fn refuse_vectors(element: &DataType, dimension: u32, options: &TextMap) -> Result<()> {
     let [connections, width, similarity, purpose] = VECTOR_OPTIONS;
     for (option, what) in [(connections, "Maximum node connections"), (width, "Construction beam width")] {
@@ -279,7 +280,7 @@ fn refuse_vectors(element: &DataType, dimension: u32, options: &TextMap) -> Resu
     bail_invalid!("Indexes on vectors are not supported by Cassette yet")
 }
 
-/// Whether a storage-attached index can hold values of a type.
+/// Whether a storage-attached index supports values of a type.
 fn is_indexable(data_type: &DataType) -> bool {
     match data_type {
         DataType::Blob | DataType::Duration | DataType::Counter | DataType::Vector { .. } => false,
@@ -305,7 +306,7 @@ fn is_collection(data_type: &DataType) -> bool {
     matches!(data_type, DataType::List { .. } | DataType::Set { .. } | DataType::Map { .. })
 }
 
-/// Refuses what cannot be indexed, and what cannot be indexed like this.
+/// Rejects columns that cannot be indexed, or not in this way.
 fn validate(target: &Target, table: &TableMetadata) -> Result<()> {
     let column = existing(table, &target.column)?;
     let (name, data_type) = (&column.name, &column.data_type);
@@ -347,7 +348,7 @@ fn validate(target: &Target, table: &TableMetadata) -> Result<()> {
     Ok(())
 }
 
-/// `<table>_<column>_idx`, numbered if there is one.
+/// Returns `<table>_<column>_idx`, with a number if the name exists.
 fn available_name(keyspace: &Keyspace, table: &TableMetadata, targets: &[Target]) -> String {
     let mut base = match targets {
         [target] => format!("{}_{}_idx", table.name, target.column),
@@ -359,7 +360,7 @@ fn available_name(keyspace: &Keyspace, table: &TableMetadata, targets: &[Target]
     std::iter::once(base.clone()).chain(numbered).find(free).unwrap_or(base)
 }
 
-/// The names of the indexes that are of a column, as messages list them; `None` if there are none.
+/// Returns the names of the indexes on a column, as listed in messages; `None` if there are none.
 pub(crate) fn dependent_indexes(keyspace: &Keyspace, table: &TableMetadata, column: &str) -> Option<String> {
     let of_column = keyspace.indexes_of(table).filter(|index| index.column.name == column);
     let names: Vec<&str> = of_column.map(|index| index.name.as_str()).collect();

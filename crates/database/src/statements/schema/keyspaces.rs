@@ -57,7 +57,7 @@ pub(crate) fn alter(statement: &AlterKeyspace, cx: &SchemaContext<'_>) -> Result
     let replication = match attributes.map("replication")? {
         Some(entries) if !entries.is_empty() => {
             let replication = replication::parse(name, entries, &before.replication.options, cx.data_center)?;
-            // The database's own keyspaces ask for more replicas than most clusters have nodes.
+            // System keyspaces have more replicas than most clusters have nodes.
             if keyspace.kind == KeyspaceKind::User {
                 warnings = replication::warnings(name, &replication);
             }
@@ -98,7 +98,7 @@ pub(crate) fn drop(statement: &DropKeyspace, cx: &SchemaContext<'_>) -> Result<O
     }))
 }
 
-/// Refuses SimpleStrategy where the guardrail does; before anything else is looked at, as Cassandra does.
+/// Rejects SimpleStrategy if the guardrail does. Checked first, as in Cassandra.
 fn guard_class(entries: &Entries, cx: &SchemaContext<'_>) -> Result<()> {
     let is_simple = |(key, class): &(Box<str>, Box<str>)| {
         **key == *"class" && class.rsplit('.').next() == Some("SimpleStrategy")

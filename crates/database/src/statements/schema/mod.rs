@@ -1,7 +1,8 @@
-//! DDL: what a schema statement makes of the catalog.
+//! DDL: the changes of the catalog by schema statements.
 //!
-//! Deciding is pure: each statement's module takes the catalog and gives a [`Change`], or nothing when there is nothing
-//! to do. Doing is [`commit`]'s: rows of `system_schema`, the engine's tables, the new catalog, the event.
+//! Decisions are pure: the module of each statement computes a [`Change`] from the catalog, or
+//! nothing if there is nothing to do. [`commit`] executes it: rows of `system_schema`, the engine's
+//! tables, the new catalog, the event.
 
 mod absent;
 mod alter_table;
@@ -31,56 +32,57 @@ use crate::planning::context::PlanContext;
 use crate::schema::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::schema::guardrails::Guard;
 
-/// The longest name of a keyspace.
+/// The maximum length of a keyspace name.
 const KEYSPACE_NAME_LENGTH: usize = 48;
 
-/// A schema statement, and the keyspace it changes.
+/// A schema statement, and the keyspace that it changes.
 #[derive(Debug)]
 pub(crate) struct SchemaStatement {
     statement: Statement,
     keyspace: String,
 }
 
-/// What deciding looks at.
+/// The inputs of a decision.
 pub(crate) struct SchemaContext<'a> {
-    /// The catalog to change.
+    /// The current catalog.
     pub catalog: &'a Catalog,
-    /// The one data center, `data_center` of `system.local`.
+    /// The only data center, `data_center` of `system.local`.
     pub data_center: &'a str,
-    /// When the change is made, microseconds: the write time of its rows, and of dropped columns.
+    /// The time of the change, microseconds: the write timestamp of its rows, and the drop time of
+    /// columns.
     pub timestamp: i64,
-    /// The id of a table to create, unless the statement gives one.
+    /// The id of a new table, unless the statement specifies one.
     pub new_id: Uuid,
     /// `materialized_views_enabled`.
     pub materialized_views_enabled: bool,
-    /// The options of a table to create, where the statement gives none.
+    /// The options of a new table that the statement omits.
     pub default_params: &'a TableParams,
-    /// The guardrails, and where their warnings go.
+    /// The guardrails, which collect warnings.
     pub guard: Guard<'a>,
 }
 
-/// What a statement makes of the catalog.
+/// The change of the catalog by a statement.
 #[derive(Debug)]
 pub(crate) struct Change {
     /// The keyspace that changes.
     pub keyspace: KeyspaceChange,
-    /// What the client that asked is told. Those that listen are told of all that changed: [`events`].
+    /// The event for the client of the statement. Listeners receive all [`events`].
     pub event: SchemaChange,
-    /// What the client that asked is warned of.
+    /// Warnings for the client of the statement.
     pub warnings: Vec<String>,
 }
 
 /// A changed keyspace.
 #[derive(Debug)]
 pub(crate) enum KeyspaceChange {
-    /// It is there, like this.
+    /// The keyspace is created or replaced.
     Put(Keyspace),
-    /// It is gone.
+    /// The keyspace is dropped.
     Drop(String),
 }
 
 impl SchemaStatement {
-    /// Finds the keyspace; other names are looked up when it runs, under the schema's lock.
+    /// Resolves the keyspace; other names are resolved at execution, under the schema lock.
     pub fn new(statement: &Statement, cx: &mut PlanContext<'_>) -> Result<Self> {
         if let Some(error) = absent::refuse_roles(statement) {
             return Err(error);
@@ -107,7 +109,8 @@ impl SchemaStatement {
         Ok(Self { statement: statement.clone(), keyspace: keyspace.to_owned() })
     }
 
-    /// What it makes of the catalog; `None` when nothing changes, as with `IF NOT EXISTS` of what exists.
+    /// Returns the change of the catalog; `None` if nothing changes, as with `IF NOT EXISTS` of an
+    /// existing object.
     fn decide(&self, cx: &SchemaContext<'_>) -> Result<Option<Change>> {
         let keyspace = &self.keyspace;
         match &self.statement {
@@ -133,7 +136,7 @@ impl SchemaStatement {
     }
 }
 
-/// Changes the schema: durable before it returns.
+/// Executes a schema change, which is durable when this returns.
 pub(crate) fn change(statement: &SchemaStatement, execution: &Execution<'_>) -> Result<Outcome> {
     let change = commit::change_schema(execution, |cx| {
         refuse_own_keyspace(statement, cx.catalog)?;
@@ -154,14 +157,14 @@ pub(crate) fn change(statement: &SchemaStatement, execution: &Execution<'_>) -> 
     })
 }
 
-/// Refuses changes of the keyspaces that the database itself depends on.
+/// Rejects changes of the keyspaces that the database itself uses.
 fn refuse_own_keyspace(statement: &SchemaStatement, catalog: &Catalog) -> Result<()> {
     let name = &statement.keyspace;
-    // Whatever the case: directories might differ by it alone.
+    // Independent of case: directories could differ only in it.
     let kind = catalog.keyspace(&name.to_lowercase()).map(|keyspace| keyspace.kind);
     match (kind, &statement.statement) {
-        // Nobody has asked for permissions on a keyspace that is still to be made, so this is found out later.
-        // Nor on an index or a function, which these keyspaces do not have.
+        // Cassandra checks no permissions on a keyspace that does not exist yet, so the error comes
+        // later. The same applies to indexes and functions, which these keyspaces lack.
         (
             Some(KeyspaceKind::Local | KeyspaceKind::Virtual),
             Statement::CreateKeyspace(_)
@@ -174,7 +177,7 @@ fn refuse_own_keyspace(statement: &SchemaStatement, catalog: &Catalog) -> Result
         (Some(KeyspaceKind::Local | KeyspaceKind::Virtual), _) => {
             Err(DatabaseError::Unauthorized(format!("{name} keyspace is not user-modifiable.")))
         }
-        // Only their replication is the user's to alter: what they hold is the database's.
+        // Users can alter only their replication.
         (Some(KeyspaceKind::Replicated), statement) => match permission_needed(statement) {
             Some((permission, resource)) => {
                 let resource = match resource {
@@ -190,8 +193,9 @@ fn refuse_own_keyspace(statement: &SchemaStatement, catalog: &Catalog) -> Result
     }
 }
 
-/// The permission that a change of a keyspace's elements takes, and on which table; `None` for what nobody is asked for: what
-/// concerns the keyspace itself, or what is not there to be dropped.
+/// Returns the permission that a change of a keyspace's elements requires, and on which table;
+/// `None` if no permission is checked: for changes of the keyspace itself, and for objects that do
+/// not exist.
 fn permission_needed(statement: &Statement) -> Option<(&'static str, Option<&str>)> {
     match statement {
         Statement::CreateTable(_) | Statement::CreateType(_) => Some(("CREATE", None)),
@@ -220,12 +224,12 @@ fn validate_keyspace_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Java's `\w+`: what may be part of a directory's name.
+/// Java's `\w+`: the characters allowed in directory names.
 fn is_word(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The keyspace that a CREATE adds to.
+/// Returns the keyspace that a CREATE adds to.
 fn keyspace_to_change<'a>(name: &str, cx: &SchemaContext<'a>) -> Result<&'a Arc<Keyspace>> {
     match cx.catalog.keyspace(name) {
         Some(keyspace) => Ok(keyspace),
@@ -250,7 +254,7 @@ fn table_event(kind: SchemaChangeKind, keyspace: &str, name: &str) -> SchemaChan
     }
 }
 
-/// What a statement is about that is not there yet, as the beginning of a sentence.
+/// Returns the unsupported feature of a statement, as the beginning of a sentence.
 fn unsupported(statement: &Statement) -> &'static str {
     match statement {
         Statement::CreateFunction(_) => "User-defined functions are",

@@ -7,7 +7,7 @@ use crate::api::database::{Database, Options};
 use crate::api::embedded::Session;
 use crate::schema::catalog::Catalog;
 
-/// Without threads of its own the engine does the same in every run.
+/// Without background threads, the engine behaves identically in every run.
 fn options(fs: &FakeFileSystem) -> Options {
     let mut options = Options { file_system: Arc::new(fs.clone()), ..Options::new("/data") };
     options.engine.background_threads = false;
@@ -23,7 +23,7 @@ fn open(fs: &FakeFileSystem) -> Session {
 const KEYSPACE: &str =
     "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
 
-/// One of each kind of statement.
+/// One statement of each kind.
 const STATEMENTS: [&str; 13] = [
     KEYSPACE,
     "CREATE TYPE ks.a (x int, y text)",
@@ -66,11 +66,11 @@ fn a_schema_comes_back_as_it_was_when_the_database_is_opened_again() {
     assert_eq!(table.column("v").unwrap().data_type.to_string(), "a");
 }
 
-/// The machine dies at any file operation of any statement. What was acknowledged is there; what was not is there whole
-/// or not at all.
+/// The machine crashes at any file operation of any statement. Acknowledged changes are present;
+/// others are present as a whole or not at all.
 #[test]
 fn a_crash_at_any_moment_of_a_schema_change_leaves_it_done_or_undone() {
-    /// Crashes tried for each statement, spread over its file operations.
+    /// The number of crashes for each statement, spread over its file operations.
     const CRASHES: u64 = 12;
     let versions = versions_after_each_statement();
     let start = FakeFileSystem::new();
@@ -96,7 +96,7 @@ fn a_crash_at_any_moment_of_a_schema_change_leaves_it_done_or_undone() {
                 expected.contains(&version),
                 "{statement}: crash at operation {at} of {operations}, acknowledged: {acknowledged}"
             );
-            // It can be changed further.
+            // The schema can be changed further.
             session.execute(&KEYSPACE.replace(" ks ", " other "), ()).unwrap();
         }
         let session = open(&start);
@@ -115,7 +115,7 @@ fn versions_after_each_statement() -> Vec<Vec<String>> {
     versions
 }
 
-/// What is in keyspace `ks`, without ids and times, which differ from run to run.
+/// The contents of keyspace `ks`, without ids and times, which differ between runs.
 fn normal(catalog: &Catalog) -> Vec<String> {
     let Some(keyspace) = catalog.keyspace("ks") else { return Vec::new() };
     let mut lines = vec![format!("{:?}", keyspace.params)];
@@ -211,7 +211,7 @@ fn virtual_tables_tell_of_themselves() {
     assert_eq!(error.to_string(), "Modification is not supported by table system_views.settings");
 }
 
-/// Snapshots that a TRUNCATE leaves of a table with one row, and when they expire.
+/// Snapshots that TRUNCATE takes of a table with one row, and when they expire.
 fn snapshots_of_a_truncated_table(change: impl FnOnce(&mut Options), table: &str) -> Vec<Option<i64>> {
     let fs = FakeFileSystem::new();
     let mut options = options(&fs);

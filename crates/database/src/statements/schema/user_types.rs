@@ -97,7 +97,7 @@ pub(crate) fn alter(statement: &AlterType, keyspace: &str, cx: &SchemaContext<'_
     Ok(Some(change(with_type_changed(keyspace, &altered), SchemaChangeKind::Updated, name)))
 }
 
-/// The first name that an earlier one equals.
+/// Returns the first name that repeats an earlier one.
 fn duplicate<'a>(mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let mut distinct = HashSet::new();
     names.find(|name| !distinct.insert(*name))
@@ -180,7 +180,7 @@ pub(crate) fn drop(
         );
     }
     let uses = |column: &Arc<ColumnMetadata>| references(&column.data_type);
-    // Those of views are columns of a table, too.
+    // Views are tables, too.
     let of_table = |table: &&Arc<TableMetadata>| !keyspace.views.contains_key(&table.name);
     let tables = keyspace.tables.values().filter(of_table);
     let tables = join(tables.filter(|table| table.all_columns().any(uses)).map(|table| table.name.as_str()));
@@ -195,12 +195,12 @@ pub(crate) fn drop(
     Ok(Some(change(after, SchemaChangeKind::Dropped, name)))
 }
 
-/// `keyspace.name`, quoted where CQL has to.
+/// Returns `keyspace.name`, quoted if necessary.
 fn qualified_name(user_type: &UserType) -> String {
     format!("{}.{}", quote_identifier(&user_type.keyspace), quote_identifier(&user_type.name))
 }
 
-/// `raw` with its keyspace before every user type that is written without.
+/// Returns `raw` with all user-defined types qualified by the keyspace.
 fn qualified(raw: &CqlType, keyspace: &str) -> CqlType {
     let inner = |inner: &CqlType| Box::new(qualified(inner, keyspace));
     match raw {
@@ -230,7 +230,8 @@ fn refuse_field_type(raw: &CqlType) -> Result<()> {
     }
 }
 
-/// The keyspace with `altered` in place of its older version, in other types and in tables too.
+/// Returns the keyspace with `altered` replacing its older version, also in other types and in
+/// tables.
 fn with_type_changed(keyspace: &Keyspace, altered: &Arc<UserType>) -> Keyspace {
     let mut after = keyspace.clone();
     let refers = |data_type: &DataType| data_type.references_udt(&altered.keyspace, &altered.name);

@@ -15,7 +15,7 @@ use crate::schema::catalog::Keyspace;
 use crate::schema::options::table_params;
 use crate::schema::views::View;
 
-/// What Cassandra warns of whenever a view is to be made.
+/// Cassandra's warning about every new view.
 pub(crate) const WARNING: &str =
     "Materialized views are experimental and are not recommended for production use.";
 
@@ -73,7 +73,7 @@ pub(crate) fn create(
     }))
 }
 
-/// The table that the view is.
+/// Builds the view's table.
 fn build(
     statement: &ast::CreateView,
     base: &Arc<TableMetadata>,
@@ -154,7 +154,7 @@ fn build(
     Ok(table)
 }
 
-/// The base's columns that the view shows.
+/// Returns the base table's columns that the view shows.
 fn selected(statement: &ast::CreateView, base: &Arc<TableMetadata>) -> Result<Vec<Arc<ColumnMetadata>>> {
     if statement.selections.is_empty() {
         return Ok(base.all_columns().cloned().collect());
@@ -286,8 +286,8 @@ fn missing(keyspace: &str, name: &str, if_exists: bool) -> Result<Option<Change>
     if if_exists { Ok(None) } else { bail_invalid!("Materialized view '{keyspace}.{name}' doesn't exist") }
 }
 
-/// The keyspace with the views of an altered base: columns that were added come into those that show all, and key columns are
-/// called what they are called there.
+/// Returns the keyspace with views adapted to an altered base table: views of all columns gain
+/// added ones, and renamed key columns are renamed.
 pub(crate) fn follow_base(
     mut keyspace: Keyspace,
     before: &TableMetadata,

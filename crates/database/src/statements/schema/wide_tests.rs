@@ -1,4 +1,4 @@
-//! Tables and types of as many columns and fields as there can be, and of more.
+//! Tables and types with the maximum number of columns and fields, and more.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ fn a_table_has_as_many_columns_as_have_ids_and_gets_no_more() {
     session.execute("ALTER TABLE ks.t ADD last int", ()).unwrap();
     let error = refusal(&session, "ALTER TABLE ks.t ADD more int");
     assert!(error.contains(&too_many(65_536)), "{error}");
-    // A dropped column keeps its id, for itself only.
+    // A dropped column keeps its id.
     session.execute("ALTER TABLE ks.t DROP c7", ()).unwrap();
     let error = refusal(&session, "ALTER TABLE ks.t ADD more int");
     assert!(error.contains(&too_many(65_536)), "{error}");

@@ -36,7 +36,7 @@ impl FromCql for NaiveDate {
     }
 }
 
-/// A leap second is the last nanosecond before it.
+/// A leap second is written as the last nanosecond before it.
 impl ToCql for NaiveTime {
     fn write(&self, data_type: &DataType, out: &mut Vec<u8>) -> Result<Written> {
         let nanoseconds = i64::from(self.nanosecond().min(999_999_999));

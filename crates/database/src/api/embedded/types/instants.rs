@@ -1,11 +1,11 @@
-//! CQL's `timestamp`, `date` and `time`, as whole numbers.
+//! CQL's `timestamp`, `date` and `time`, as integers.
 
 use cassette_rows::DataType;
 
 use crate::api::embedded::{FromCql, ToCql, Written};
 use crate::basics::error::{Result, bail_invalid};
 
-/// What the bytes of a `date` count from: 1970-01-01 is in the middle.
+/// The origin of a `date`'s bytes: 1970-01-01 is in the middle.
 const EPOCH: i64 = 1 << 31;
 
 fn check(rust: &str, expected: &DataType, found: &DataType) -> Result<()> {
@@ -60,7 +60,7 @@ pub fn read_time(rust: &str, data_type: &DataType, bytes: Option<&[u8]>) -> Resu
     i64::read(data_type, bytes)
 }
 
-/// The value in `converted`, or an error that `value` is out of the range of the Rust type.
+/// Returns the value in `converted`, or an error that `value` is out of the range of the Rust type.
 pub fn in_range<T>(rust: &str, value: i64, converted: Option<T>) -> Result<T> {
     match converted {
         Some(converted) => Ok(converted),

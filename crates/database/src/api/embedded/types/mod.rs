@@ -1,4 +1,4 @@
-//! Values of other crates' types, each behind a feature, and the encodings that they share.
+//! Types of other crates, each behind a feature, and their shared encodings.
 
 #[cfg(feature = "bigdecimal")]
 mod bigdecimal;

@@ -7,7 +7,7 @@ use crate::api::database::Database;
 use crate::schema::indexes::Index;
 
 /// Queries, SSTables of indexes with entries for them, filtered rows, and reads of these.
-fn figures(database: &Database) -> (u64, u64, u64, u64) {
+fn metrics(database: &Database) -> (u64, u64, u64, u64) {
     let catalog = database.catalog();
     let table = catalog.table("ks", "t").unwrap();
     let searches = database.store().build_states().searches(table.id);
@@ -44,17 +44,17 @@ fn queries_by_storage_attached_indexes_are_counted_with_what_they_came_upon() {
     (0..4).for_each(insert);
     // In memory only: two partitions of three rows each, read by partition.
     assert_eq!(run(&session, "SELECT * FROM t WHERE v = 1").len(), 6);
-    assert_eq!(figures(&database), (1, 0, 6, 2));
+    assert_eq!(metrics(&database), (1, 0, 6, 2));
     flush_indexes(&database);
     (4..6).for_each(insert);
     flush_indexes(&database);
     (6..8).for_each(insert);
     assert_eq!(run(&session, "SELECT * FROM t WHERE v = 1").len(), 12);
-    assert_eq!(figures(&database), (2, 2, 18, 6));
+    assert_eq!(metrics(&database), (2, 2, 18, 6));
     // Queries by another index or by key are not counted.
     run(&session, "SELECT * FROM t WHERE x = 1");
     run(&session, "SELECT * FROM t WHERE k = 1");
-    assert_eq!(figures(&database), (2, 2, 18, 6));
+    assert_eq!(metrics(&database), (2, 2, 18, 6));
     // For the table, a search is one scan, or one read within a partition, regardless of its reads.
     let reads = || {
         let table = database.catalog().table("ks", "t").unwrap().id;
@@ -68,7 +68,7 @@ fn queries_by_storage_attached_indexes_are_counted_with_what_they_came_upon() {
     // Both indexes are used: two SSTables of each have entries. The entries of the second may save
     // reads of rows, or not be consulted.
     assert_eq!(run(&session, "SELECT * FROM t WHERE v > 0 AND w = 'w1'").len(), 4);
-    let (queries, sstables, rows, reads) = figures(&database);
+    let (queries, sstables, rows, reads) = metrics(&database);
     assert_eq!((queries, sstables), (3, 6));
     assert!((10..=14).contains(&reads) && rows - 18 == reads - 6, "{rows} rows, {reads} reads");
 }
@@ -84,8 +84,8 @@ fn indexes_of_a_table_count_together_for_as_long_as_there_is_one() {
     run(&session, "ALTER TABLE t ADD x int");
     run(&session, "SELECT * FROM t WHERE w = 'one'");
     run(&session, "DROP INDEX i_v");
-    assert_eq!(figures(&database).0, 2);
+    assert_eq!(metrics(&database).0, 2);
     run(&session, "DROP INDEX i_w");
     run(&session, "CREATE INDEX i_w ON t (w) USING 'sai'");
-    assert_eq!(figures(&database).0, 0);
+    assert_eq!(metrics(&database).0, 0);
 }

@@ -1,7 +1,7 @@
 mod analyzed;
 mod concurrent;
 mod crashes;
-mod figures;
+mod metrics;
 
 use std::sync::Arc;
 
