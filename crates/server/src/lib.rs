@@ -18,6 +18,7 @@ mod metrics;
 mod result;
 mod running;
 mod server;
+mod shared;
 mod threads;
 
 pub use backend::{Answer, Backend, Effort};

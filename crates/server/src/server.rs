@@ -4,7 +4,6 @@ use std::{
     future::Future,
     io,
     net::SocketAddr,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -14,7 +13,7 @@ use cassette_protocol::response::Event;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{broadcast, watch},
-    task::{JoinError, JoinSet},
+    task::JoinSet,
     time::MissedTickBehavior,
 };
 use tracing::{debug, info, warn};
@@ -24,6 +23,7 @@ use crate::{
     connection::Connection,
     limits::{ConnectionRefused, Limits},
     metrics::Metrics,
+    shared::Shared,
 };
 
 /// The number of undelivered events at which a connection is closed. A client that reconnects reads
@@ -50,16 +50,6 @@ pub struct Server<B: Backend> {
     shared: Arc<Shared<B>>,
     /// Ends with the server.
     _subscription: B::Subscription,
-}
-
-/// State that all connections share.
-#[derive(Debug)]
-pub(crate) struct Shared<B: Backend> {
-    pub config: ServerConfig,
-    pub backend: Arc<B>,
-    pub limits: Arc<Limits>,
-    pub metrics: Arc<Metrics>,
-    pub events: broadcast::Sender<Arc<Event>>,
 }
 
 impl<B: Backend> Server<B> {
@@ -154,22 +144,6 @@ impl<B: Backend> Server<B> {
             warn!("interrupted: {} more requests", running.len() - CUT_NAMED_MAX);
         }
         connections.shutdown().await;
-    }
-}
-
-impl<B: Backend> Shared<B> {
-    /// Lets the backend update its metrics. A panic must not end the server.
-    fn tick(&self) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.backend.tick())) {
-            self.metrics.panicked("updating metrics", &*panic);
-        }
-    }
-
-    /// Reports a connection that ended with a panic. Its resources are released by then.
-    fn connection_ended(&self, ended: Result<(), JoinError>) {
-        if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
-            self.metrics.panicked("a connection", &*panic);
-        }
     }
 }
 

@@ -20,21 +20,17 @@ use std::sync::Arc;
 
 use bytes::BufMut;
 use cassette_rows::{DecoratedKey, PartitionHeader, Result, StorageError, Unfiltered};
-use cassette_vfs::RandomAccessFile;
 
-use crate::chunked_file::{Caching, ChunkedFile, Layout};
+use crate::chunked_file::{Caching, ChunkedFile};
 use crate::compression::CompressionInfo;
 use crate::data::{Cursor, RowFormat};
-use crate::descriptor::Component;
-use crate::digest;
 use crate::error::{Malformed, Parsed};
 use crate::input::Input;
-use crate::reader::SSTableReader;
 
 const VERSION: u32 = 1;
 
 /// Bytes after the offsets of the chunks.
-const TAIL: u64 = 4 + 8 + 4 + 4 + 4;
+pub(crate) const TAIL: u64 = 4 + 8 + 4 + 4 + 4;
 
 /// The limit for deletions: one byte per this many of the data, and this many in any case: an
 /// SSTable of tombstones is not stored twice.
@@ -64,7 +60,7 @@ pub(crate) fn encode_end(chunks: &CompressionInfo, belongs: Belongs) -> Vec<u8> 
 
 /// Returns the length of the offsets of the chunks, from the last bytes of a file of `file_length`
 /// bytes.
-fn decode_tail(tail: &[u8], file_length: u64) -> Parsed<u64> {
+pub(crate) fn decode_tail(tail: &[u8], file_length: u64) -> Parsed<u64> {
     let mut input = Input::at(tail, file_length - TAIL);
     let version = input.u32()?;
     if version != VERSION {
@@ -81,7 +77,7 @@ fn decode_tail(tail: &[u8], file_length: u64) -> Parsed<u64> {
 
 /// Decodes the offsets of the chunks and the identification from everything that follows the
 /// chunks, which begins at `chunks_length`.
-fn decode_end(end: &[u8], chunks_length: u64) -> Parsed<(CompressionInfo, Belongs)> {
+pub(crate) fn decode_end(end: &[u8], chunks_length: u64) -> Parsed<(CompressionInfo, Belongs)> {
     let Some((body, crc)) = end.split_last_chunk::<4>() else {
         return Err(Malformed::new(chunks_length, "a checksum expected"));
     };
@@ -109,70 +105,9 @@ pub struct Deletions {
     met: u64,
 }
 
-impl SSTableReader {
-    /// Returns its deletions, if it has the component. Fails if the component does not belong to
-    /// this SSTable.
-    pub fn deletions(&self) -> Result<Option<Deletions>> {
-        if !self.components().contains(&Component::Deletions) {
-            return Ok(None);
-        }
-        let path = self.descriptor().path(Component::Deletions);
-        let io = |action: &'static str| {
-            let path = path.clone();
-            move |e| StorageError::io(path, action, e)
-        };
-        let file = self.file_system().open(&path).map_err(io("open the file"))?;
-        let length = file.len().map_err(io("find the file's length"))?;
-        let read = |from: u64, to: u64| {
-            let mut bytes = vec![0; (to - from) as usize];
-            file.read_exact_at(&mut bytes, from).map(|()| bytes).map_err(io("read the file's end"))
-        };
-        let Some(tail) = length.checked_sub(TAIL) else {
-            return Err(StorageError::corrupt(
-                path,
-                format!("at least {TAIL} bytes expected, {length} found"),
-            ));
-        };
-        let places = decode_tail(&read(tail, length)?, length).map_err(|e| e.at(&path))?;
-        let chunks_length = tail - places;
-        let (info, belongs) =
-            decode_end(&read(chunks_length, length)?, chunks_length).map_err(|e| e.at(&path))?;
-        let expected = Belongs {
-            data_length: self.uncompressed_bytes(),
-            digest: self.digest()?.unwrap_or(belongs.digest),
-        };
-        if belongs != expected {
-            return Err(StorageError::corrupt(path, format!("{expected:?} expected, {belongs:?} found")));
-        }
-        let chunks = self.beside_data(path, file, chunks_length, Layout::Compressed(info));
-        Deletions::new(chunks, self.row_format().clone()).map(Some)
-    }
-
-    /// Returns the content of Digest.crc32, if it exists.
-    pub(crate) fn digest(&self) -> Result<Option<u32>> {
-        if !self.components().contains(&Component::Digest) {
-            return Ok(None);
-        }
-        let path = self.descriptor().path(Component::Digest);
-        let bytes =
-            self.file_system().read(&path).map_err(|e| StorageError::io(&path, "read the file", e))?;
-        digest::decode(&bytes).map(Some).map_err(|e| e.at(&path))
-    }
-
-    /// Another file of this SSTable.
-    fn beside_data(
-        &self,
-        path: std::path::PathBuf,
-        file: Arc<dyn RandomAccessFile>,
-        length: u64,
-        layout: Layout,
-    ) -> Arc<ChunkedFile> {
-        Arc::new(ChunkedFile::new(path, file, length, layout, self.cache().clone()))
-    }
-}
-
 impl Deletions {
-    fn new(file: Arc<ChunkedFile>, format: Arc<RowFormat>) -> Result<Self> {
+    /// Reads from `file`, the decompressed component.
+    pub(crate) fn new(file: Arc<ChunkedFile>, format: Arc<RowFormat>) -> Result<Self> {
         let mut deletions = Self {
             cursor: Cursor::new(file, format, Caching::LeaveAlone),
             next: None,

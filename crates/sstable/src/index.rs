@@ -21,7 +21,7 @@ use std::ops::Range;
 use bytes::{BufMut, Bytes};
 use cassette_rows::{Bound, ClusteringComparator, DeletionTime, Position};
 
-use crate::data::clustering_codec::{ClusteringCodec, Prefix};
+use crate::clustering_codec::{ClusteringCodec, Prefix};
 use crate::data::deletion_codec;
 use crate::error::{Malformed, Parsed};
 use crate::input::Input;
@@ -361,7 +361,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::data::clustering_codec::{MarkerKind, ROW};
+    use crate::clustering_codec::{MarkerKind, ROW};
 
     /// Values of two columns, the number of them that a bound has, and its side; a row has both,
     /// and no side.

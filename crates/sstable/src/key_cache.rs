@@ -9,7 +9,7 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
 use crate::chunk_cache::CacheStats;
-use crate::large_partition::LargePartition;
+use crate::large_partition::{LargePartition, PartitionPlace};
 use crate::row_marks::RowMarks;
 
 /// The key of a partition: the SSTable's number in this process, and the key's 128 bits of Murmur3.
@@ -20,17 +20,6 @@ use crate::row_marks::RowMarks;
 struct Key {
     sstable: u64,
     hash: (u64, u64),
-}
-
-/// The entry of a partition in Index.db.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PartitionPlace {
-    /// The partition's offset in the uncompressed Data.
-    pub position: u64,
-    /// The offset of its row index in Index.db.
-    pub promoted_start: u64,
-    /// Length of the row index; 0 if it has none.
-    pub promoted_length: u32,
 }
 
 /// The cached information about a partition.

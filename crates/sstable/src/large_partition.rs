@@ -6,9 +6,19 @@ use std::sync::OnceLock;
 
 use cassette_rows::{ClusteringComparator, DecoratedKey, DeletionTime};
 
-use crate::data::clustering_codec::ClusteringCodec;
+use crate::clustering_codec::ClusteringCodec;
 use crate::index::PromotedIndex;
-use crate::key_cache::PartitionPlace;
+
+/// The entry of a partition in Index.db.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartitionPlace {
+    /// The partition's offset in the uncompressed Data.
+    pub position: u64,
+    /// The offset of its row index in Index.db.
+    pub promoted_start: u64,
+    /// Length of the row index; 0 if it has none.
+    pub promoted_length: u32,
+}
 
 /// A large partition of an SSTable.
 #[derive(Debug)]

@@ -8,6 +8,7 @@
 pub mod checksums;
 pub mod chunk_cache;
 pub mod chunked_file;
+pub mod clustering_codec;
 pub mod compression;
 pub mod crc;
 pub mod data;
@@ -42,7 +43,8 @@ pub mod writer;
 pub use chunk_cache::ChunkCache;
 pub use chunked_file::Caching;
 pub use descriptor::{Component, Descriptor, SSTableId, Version};
-pub use key_cache::{KeyCache, PartitionPlace};
+pub use key_cache::KeyCache;
+pub use large_partition::PartitionPlace;
 pub use reader::{Fingerprint, ForeignFiles, OpenOptions, SSTableReader};
 pub use verify::Verified;
 pub use writer::{EncodingStats, FinishedSSTable, SSTableWriter, WriterOptions};

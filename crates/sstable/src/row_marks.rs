@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use cassette_rows::{Bound, ClusteringComparator};
 
-use crate::data::clustering_codec::{ClusteringCodec, FEW};
+use crate::clustering_codec::{ClusteringCodec, FEW};
 use crate::input::Input;
 use crate::row_filter::RowFilter;
 

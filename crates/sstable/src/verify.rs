@@ -7,8 +7,8 @@ use cassette_rows::{
 };
 
 use crate::chunked_file::Caching;
+use crate::clustering_codec::Prefix;
 use crate::data::Cursor;
-use crate::data::clustering_codec::Prefix;
 use crate::deletions::Deletions;
 use crate::descriptor::Component;
 use crate::index::{Block, PromotedIndex};

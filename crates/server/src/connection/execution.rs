@@ -26,7 +26,7 @@ use crate::{
     body::Meter,
     limits::Charge,
     running::Entered,
-    server::Shared,
+    shared::Shared,
     threads::ThreadPermit,
 };
 

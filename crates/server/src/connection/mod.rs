@@ -35,7 +35,7 @@ use crate::{
     Backend,
     limits::{Charge, ConnectionPermit},
     metrics::Registered,
-    server::Shared,
+    shared::Shared,
 };
 use execution::{Done, Jobs};
 use handshake::Stage;

@@ -9,10 +9,10 @@ use cassette_rows::{
     RangeTombstoneMarker, Result, Row, StorageError, Unfiltered,
 };
 
-use super::clustering_codec::{self, ClusteringCodec, MarkerKind};
 use super::decode::Head;
 use super::{RowFormat, deletion_codec};
 use crate::chunked_file::{Caching, ChunkedFile};
+use crate::clustering_codec::{self, ClusteringCodec, MarkerKind};
 use crate::error::Parsed;
 use crate::input::Input;
 

@@ -22,7 +22,7 @@ use cassette_rows::{
 
 use super::flags::*;
 use super::row_format::{RowFormat, StoredColumn, StoredColumns, Subset};
-use crate::data::clustering_codec::{FEW, MarkerKind};
+use crate::clustering_codec::{FEW, MarkerKind};
 use crate::error::{Malformed, Parsed};
 use crate::input::Input;
 

@@ -6,10 +6,10 @@ use cassette_rows::{
     TableMetadata, Unfiltered, vint,
 };
 
-use super::clustering_codec::{MarkerKind, ROW};
 use super::deletion_codec::to_stored;
 use super::flags::*;
 use super::row_format::{RowFormat, StoredColumn, StoredColumns};
+use crate::clustering_codec::{MarkerKind, ROW};
 use crate::output::Output;
 
 /// A value with another width than its type: written, it would shift all that follows. The layers
@@ -405,8 +405,8 @@ fn encode_cell(
 mod tests {
     use cassette_rows::{Bound, Clustering, DataType, RowBuilder, Side};
 
-    use super::super::clustering_codec::ClusteringCodec;
     use super::*;
+    use crate::clustering_codec::ClusteringCodec;
 
     #[test]
     fn values_as_wide_as_no_value_of_their_type_are_errors() {

@@ -1,6 +1,5 @@
 //! Data.db: the encoding of partitions, rows and cells, and cursors over its chunks.
 
-pub mod clustering_codec;
 mod cursor;
 mod decode;
 pub mod deletion_codec;

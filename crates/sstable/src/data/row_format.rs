@@ -6,7 +6,7 @@ use cassette_rows::schema::compare_column_names;
 use cassette_rows::types::{key_class_name, parse_class_name, parse_key_class_name};
 use cassette_rows::{ColumnId, ColumnKind, DataType, TableMetadata};
 
-use super::clustering_codec::ClusteringCodec;
+use crate::clustering_codec::ClusteringCodec;
 use crate::descriptor::Version;
 use crate::statistics::{ColumnDefinition, SerializationHeader};
 

@@ -9,7 +9,7 @@ use cassette_rows::{DecoratedKey, Result, StorageError};
 use crate::chunked_file::{Caching, ChunkedFile};
 use crate::index::{EntryHead, PromotedIndex};
 use crate::input::Input;
-use crate::key_cache::PartitionPlace;
+use crate::large_partition::PartitionPlace;
 
 /// Returns the key and the length of the first entry in `bytes`, if it is complete and has no row
 /// index.

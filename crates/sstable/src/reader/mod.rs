@@ -3,6 +3,7 @@
 //! Summary, Filter, Statistics and the chunks' offsets are in memory. Data and Index are read
 //! through the [`ChunkCache`], and every chunk from the disk is verified.
 
+mod deletions;
 mod index_cursor;
 mod open;
 mod partition;
@@ -35,7 +36,8 @@ use crate::chunked_file::{Caching, ChunkedFile, Layout};
 use crate::data::{Cursor, RowFormat};
 use crate::descriptor::{Component, Descriptor, Version};
 use crate::filter::BloomFilter;
-use crate::key_cache::{KeyCache, PartitionPlace, Remembered};
+use crate::key_cache::{KeyCache, Remembered};
+use crate::large_partition::PartitionPlace;
 use crate::statistics::{SerializationHeader, Statistics, Stats};
 use crate::summary::Summary;
 

@@ -8,7 +8,7 @@ use super::RememberedKeys;
 use super::slicing::{Sought, Source};
 use super::trail::Trail;
 use crate::chunked_file::ChunkedFile;
-use crate::data::clustering_codec::Prefix;
+use crate::clustering_codec::Prefix;
 use crate::data::{Cursor, Pending};
 use crate::error::Malformed;
 use crate::index::{Landing, PromotedIndex};

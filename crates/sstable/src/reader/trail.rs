@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cassette_rows::{Bound, ClusteringComparator};
 
 use super::RememberedKeys;
-use crate::data::clustering_codec::ClusteringCodec;
+use crate::clustering_codec::ClusteringCodec;
 use crate::row_filter::RowFilter;
 use crate::row_marks::{NewMarks, RowMarks};
 

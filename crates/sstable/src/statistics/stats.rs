@@ -24,7 +24,7 @@ use super::{DropTimes, EstimatedHistogram, histogram};
 use bytes::BufMut;
 use cassette_rows::types::parse_class_name;
 
-use crate::data::clustering_codec::ClusteringCodec;
+use crate::clustering_codec::ClusteringCodec;
 use crate::descriptor::Version;
 use crate::error::{Malformed, Parsed};
 use crate::input::Input;

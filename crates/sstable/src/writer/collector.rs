@@ -4,7 +4,7 @@ use cassette_rows::{
     ClusteringComparator, DeletionTime, NO_DELETION_TIME, NO_TTL, RangeTombstoneMarker, Row, Unfiltered,
 };
 
-use crate::data::clustering_codec::Prefix;
+use crate::clustering_codec::Prefix;
 use crate::data::deletion_codec::to_stored;
 use crate::statistics::{DropTimesBuilder, HyperLogLog, Stats};
 

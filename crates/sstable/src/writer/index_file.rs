@@ -7,7 +7,7 @@ use cassette_vfs::WritableFile;
 
 use crate::checksums::{BlockChecksums, INDEX_BLOCK};
 use crate::index::{self, PromotedIndexBuilder};
-use crate::key_cache::PartitionPlace;
+use crate::large_partition::PartitionPlace;
 
 /// An incomplete Index.db.
 pub struct IndexFile {

@@ -41,7 +41,7 @@ use crate::deletions::Belongs;
 use crate::descriptor::{Component, Descriptor};
 use crate::filter::BloomFilter;
 use crate::index::PromotedIndexBuilder;
-use crate::key_cache::PartitionPlace;
+use crate::large_partition::PartitionPlace;
 use crate::output::Output;
 use crate::statistics::{MURMUR3_PARTITIONER, SerializationHeader, Statistics, Stats, Validation};
 use crate::summary::SummaryBuilder;
