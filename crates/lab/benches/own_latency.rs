@@ -14,10 +14,10 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use cassette_lab::benchmark::{Benchmark, Observer};
 use cassette_lab::cql::{CqlSettings, CqlTarget};
-use cassette_lab::experiment::{Experiment, Observer};
+use cassette_lab::recording::LiveView;
 use cassette_lab::results::PhaseReport;
-use cassette_lab::run::live::LiveView;
 use cassette_lab::ycsb::CoreWorkload;
 use cassette_protocol::request::{Execute, Startup};
 use cassette_protocol::response::Prepared;
@@ -121,7 +121,7 @@ impl Observer for Silent {
 fn laboratory(address: &str, operations: usize) -> (f64, f64) {
     let mut workload = CoreWorkload::core('c').expect("it is a core workload");
     (workload.record_count, workload.operation_count) = (1000, operations as u64);
-    let experiment = Experiment {
+    let benchmark = Benchmark {
         workloads: vec![("c".into(), workload)],
         load: false,
         run: true,
@@ -145,7 +145,7 @@ fn laboratory(address: &str, operations: usize) -> (f64, f64) {
         consistency: Consistency::Quorum,
     };
     let mut target = CqlTarget::new(settings).expect("the server answers");
-    let reports = experiment.perform(&mut target, &Silent).expect("it runs");
+    let reports = benchmark.perform(&mut target, &Silent).expect("it runs");
     assert_eq!(reports[0].failed, 0, "{:?}", reports[0].failures);
     let read = &reports[0].latencies["READ"].response;
     (read.p50_us, read.mean_us)

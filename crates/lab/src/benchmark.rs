@@ -4,16 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::LabError;
-use crate::engine::TableShape;
 use crate::results::PhaseReport;
 pub use crate::run::Observer;
 use crate::run::{PhasePlan, Rate, Target};
-use crate::ycsb::workload::StreamFactory;
-use crate::ycsb::{CoreWorkload, KeySpace};
+use crate::workload::{KeySpace, StreamFactory, TableShape};
+use crate::ycsb::CoreWorkload;
 
 /// Phases of a benchmark, and how they run.
 #[derive(Debug, Clone)]
-pub struct Experiment {
+pub struct Benchmark {
     /// Workloads in order, each with its name in the report. All share the table and the records.
     pub workloads: Vec<(String, CoreWorkload)>,
     /// Whether the records are loaded first.
@@ -38,7 +37,7 @@ pub struct Experiment {
     pub server_pid: Option<u32>,
 }
 
-impl Experiment {
+impl Benchmark {
     /// Runs all phases and returns their results.
     ///
     /// A phase with failed operations is a result like others. An error makes the remaining phases
@@ -53,14 +52,14 @@ impl Experiment {
         let first = &self.workloads[0].1;
         let shape =
             TableShape { table: first.table.clone(), field_names: first.field_names(), statements: None };
-        // Runs over records of an earlier experiment use them unchanged; runs that insert move the
+        // Runs over records of an earlier benchmark use them unchanged; runs that insert move the
         // end.
         let mut keys = KeySpace::starting_at(first.record_count);
         if !self.load {
             target.use_table(&shape)?;
         }
         for repeat in 1..=self.repeats {
-            // Each phase uses other random numbers, the same ones whenever the experiment is
+            // Each phase uses other random numbers, the same ones whenever the benchmark is
             // repeated.
             let mut seed = self.seed.wrapping_add((repeat as u64) << 32);
             if self.load {
@@ -114,7 +113,7 @@ impl Experiment {
                 return wrong("a run needs a bound: operationcount or maxexecutiontime");
             }
             if (workload.record_count, &workload.table) != (first.record_count, &first.table) {
-                return wrong("all workloads of one experiment need the same table and recordcount");
+                return wrong("all workloads of one benchmark need the same table and recordcount");
             }
         }
         if self.in_flight == 0 || self.repeats == 0 || !(self.load || self.run) {
@@ -154,9 +153,9 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
+    use crate::engine::Threads;
     use crate::engine::noop::Noop;
-    use crate::run::live::LiveView;
-    use crate::run::threads::Threads;
+    use crate::recording::LiveView;
 
     #[derive(Default)]
     struct Log(Mutex<Vec<String>>);
@@ -171,13 +170,13 @@ mod tests {
         }
     }
 
-    fn experiment(letters: &[char]) -> Experiment {
+    fn benchmark(letters: &[char]) -> Benchmark {
         let workload = |letter: &char| {
             let mut workload = CoreWorkload::core(*letter).unwrap();
             (workload.record_count, workload.operation_count) = (500, 300);
             (letter.to_string(), workload)
         };
-        Experiment {
+        Benchmark {
             workloads: letters.iter().map(workload).collect(),
             load: true,
             run: true,
@@ -195,8 +194,8 @@ mod tests {
     #[test]
     fn phases_follow_one_another_and_repeat() {
         let log = Log::default();
-        let experiment = Experiment { repeats: 2, replace: true, ..experiment(&['a', 'd']) };
-        let reports = experiment.perform(&mut Threads(Noop), &log).unwrap();
+        let benchmark = Benchmark { repeats: 2, replace: true, ..benchmark(&['a', 'd']) };
+        let reports = benchmark.perform(&mut Threads(Noop), &log).unwrap();
         let once =
             ["load Some(500)", "done 500", "run a Some(300)", "done 300", "run d Some(300)", "done 300"];
         assert_eq!(*log.0.lock().unwrap(), [once, once].concat());
@@ -220,37 +219,37 @@ mod tests {
                 self.0.on_phase_end(report);
             }
         }
-        let mut experiment = Experiment { load: false, rate: Some(100.0), ..experiment(&['c', 'a']) };
+        let mut benchmark = Benchmark { load: false, rate: Some(100.0), ..benchmark(&['c', 'a']) };
         // Without an interruption it would run for an hour.
-        experiment.workloads[0].1.operation_count = 0;
-        experiment.workloads[0].1.max_execution_seconds = 3600;
-        let reports = experiment.perform(&mut Threads(Noop), &Impatient(Log::default())).unwrap();
+        benchmark.workloads[0].1.operation_count = 0;
+        benchmark.workloads[0].1.max_execution_seconds = 3600;
+        let reports = benchmark.perform(&mut Threads(Noop), &Impatient(Log::default())).unwrap();
         assert_eq!(reports.len(), 1);
         assert_eq!(reports[0].stopped.as_deref(), Some("interrupted"));
     }
 
     #[test]
     fn a_run_bounded_by_time_ends() {
-        let mut experiment = Experiment { load: false, rate: Some(100.0), ..experiment(&['c']) };
-        experiment.workloads[0].1.operation_count = 0;
-        experiment.workloads[0].1.max_execution_seconds = 1;
-        let reports = experiment.perform(&mut Threads(Noop), &Log::default()).unwrap();
+        let mut benchmark = Benchmark { load: false, rate: Some(100.0), ..benchmark(&['c']) };
+        benchmark.workloads[0].1.operation_count = 0;
+        benchmark.workloads[0].1.max_execution_seconds = 1;
+        let reports = benchmark.perform(&mut Threads(Noop), &Log::default()).unwrap();
         assert_eq!(reports[0].operations, 100, "every start meant to lie within the second is made");
     }
 
     #[test]
     fn contradictory_settings_are_rejected() {
         for wrong in [
-            Experiment { in_flight: 0, ..experiment(&['a']) },
-            Experiment { workloads: Vec::new(), ..experiment(&[]) },
-            Experiment { load: false, run: false, ..experiment(&['a']) },
-            Experiment { repeats: 2, ..experiment(&['a']) },
-            Experiment { rate: Some(0.0), ..experiment(&['a']) },
-            Experiment { server_pid: Some(u32::MAX), ..experiment(&['a']) },
+            Benchmark { in_flight: 0, ..benchmark(&['a']) },
+            Benchmark { workloads: Vec::new(), ..benchmark(&[]) },
+            Benchmark { load: false, run: false, ..benchmark(&['a']) },
+            Benchmark { repeats: 2, ..benchmark(&['a']) },
+            Benchmark { rate: Some(0.0), ..benchmark(&['a']) },
+            Benchmark { server_pid: Some(u32::MAX), ..benchmark(&['a']) },
         ] {
             assert!(wrong.perform(&mut Threads(Noop), &Log::default()).is_err());
         }
-        let mut endless = experiment(&['a']);
+        let mut endless = benchmark(&['a']);
         endless.workloads[0].1.operation_count = 0;
         assert!(endless.perform(&mut Threads(Noop), &Log::default()).is_err());
     }

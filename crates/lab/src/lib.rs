@@ -1,15 +1,17 @@
 //! `cassette lab`: workloads, engines under test, experiments, statistics and reports.
 
+pub mod benchmark;
 pub mod cassandra;
 pub mod cli;
 pub mod cql;
 pub mod engine;
 mod error;
-pub mod experiment;
+
 pub mod experiments;
 mod files;
 mod format;
 pub mod reasons;
+pub mod recording;
 pub mod report;
 pub mod results;
 pub mod run;

@@ -4,8 +4,9 @@ use super::jmx::Jmx;
 use super::{Cluster, ClusterSettings, configuration};
 use crate::LabError;
 use crate::cql::{CqlSettings, CqlTarget};
-use crate::engine::{EngineInfo, TableShape};
+use crate::results::EngineInfo;
 use crate::run::{Action, Driven, Sampler, Target, Worker};
+use crate::workload::TableShape;
 
 /// A cluster and its client. Dropping it stops the cluster.
 #[derive(Debug)]

@@ -9,12 +9,12 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use signal_hook::consts::SIGINT;
 
 use crate::LabError;
-use crate::experiment::Observer;
+use crate::benchmark::Observer;
 use crate::format::grouped;
+use crate::recording::LiveView;
 use crate::report::text;
 use crate::results::PhaseReport;
 use crate::run::PhasePlan;
-use crate::run::live::LiveView;
 
 /// Returns the command as it could be typed again, without the argument of `--password`.
 pub(crate) fn command_line(arguments: impl Iterator<Item = String>) -> String {

@@ -13,9 +13,9 @@ use cassette_protocol::{Consistency, Version};
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::LabError;
+use crate::benchmark::Benchmark;
 use crate::cql::{CqlSettings, parse_consistency, with_port};
 use crate::engine::EngineKind;
-use crate::experiment::Experiment;
 use crate::ycsb::CoreWorkload;
 use cassandra::CassandraCommand;
 use experiments::{CompareArgs, OneRunArgs, ResultsArgs, RunArgs, ShowArgs};
@@ -339,14 +339,14 @@ impl YcsbArgs {
         self.data.is_none() && !matches!(self.engine, EngineKind::Cql)
     }
 
-    /// Builds the experiment. Reads property files.
-    pub fn experiment(&self) -> Result<Experiment, LabError> {
+    /// Builds the benchmark. Reads property files.
+    pub fn benchmark(&self) -> Result<Benchmark, LabError> {
         let workloads = self
             .letters()
             .into_iter()
             .map(|letter| Ok((letter.to_string(), self.core_workload(letter)?)))
             .collect::<Result<Vec<_>, LabError>>()?;
-        Ok(Experiment {
+        Ok(Benchmark {
             workloads,
             load: self.phase.contains(&Phase::Load),
             run: self.phase.contains(&Phase::Run),
@@ -427,16 +427,16 @@ mod tests {
 
     #[test]
     fn flags_override_properties_and_properties_override_defaults() {
-        let experiment =
-            |arguments: &str| parse(&format!("--engine noop {arguments}")).unwrap().experiment().unwrap();
-        let first = |arguments: &str| experiment(arguments).workloads[0].1.clone();
+        let benchmark =
+            |arguments: &str| parse(&format!("--engine noop {arguments}")).unwrap().benchmark().unwrap();
+        let first = |arguments: &str| benchmark(arguments).workloads[0].1.clone();
         assert_eq!((first("").record_count, first("").operation_count), (100_000, 100_000));
         assert_eq!(first("-n 50").operation_count, 50);
         let given = first("-p recordcount=7 -p operationcount=9 -p requestdistribution=uniform");
         assert_eq!((given.record_count, given.operation_count), (7, 9));
         assert_eq!(first("-p recordcount=7 -n 8").record_count, 8);
         assert!(first("--verify").data_integrity);
-        assert!(parse("--engine noop -p nosuch=1").unwrap().experiment().is_err());
-        assert!(!experiment("--phase run").load);
+        assert!(parse("--engine noop -p nosuch=1").unwrap().benchmark().is_err());
+        assert!(!benchmark("--phase run").load);
     }
 }

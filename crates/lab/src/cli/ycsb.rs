@@ -1,4 +1,4 @@
-//! `cassette lab ycsb`: creates the engine, runs the experiment, shows and stores the report.
+//! `cassette lab ycsb`: creates the engine, runs the benchmark, shows and stores the report.
 
 use std::path::{Path, PathBuf};
 
@@ -9,20 +9,19 @@ use tempfile::TempDir;
 use super::YcsbArgs;
 use super::console::{Console, command_line};
 use crate::LabError;
+use crate::benchmark::Benchmark;
 use crate::cql::CqlTarget;
-use crate::engine::EngineKind;
 use crate::engine::embedded::{Embedded, EmbeddedSettings};
 use crate::engine::noop::Noop;
-use crate::experiment::Experiment;
+use crate::engine::{EngineKind, Threads};
 use crate::files::write_atomically;
 use crate::report::text;
 use crate::results::{Driving, Machine, Report};
 use crate::run::Target;
-use crate::run::threads::Threads;
 
 /// Runs the command. Returns `false` if operations failed.
 pub fn run(args: &YcsbArgs) -> Result<bool, LabError> {
-    let experiment = args.experiment()?;
+    let benchmark = args.benchmark()?;
     let (mut target, _thrown_away) = target(args)?;
     let started = Timestamp::now();
     let mut report = Report {
@@ -33,26 +32,26 @@ pub fn run(args: &YcsbArgs) -> Result<bool, LabError> {
         machine: Machine::this(),
         engine: target.describe(),
         driving: Driving {
-            in_flight: experiment.in_flight,
-            rate: experiment.rate,
-            seed: experiment.seed,
-            repeats: experiment.repeats,
+            in_flight: benchmark.in_flight,
+            rate: benchmark.rate,
+            seed: benchmark.seed,
+            repeats: benchmark.repeats,
         },
         phases: Vec::new(),
     };
     // Cassandra's clients read its version from `system.local`, so Cassette reports that version
     // too: the program name distinguishes them.
-    if let Some(pid) = experiment.server_pid
+    if let Some(pid) = benchmark.server_pid
         && let Ok(program) = std::fs::read_link(format!("/proc/{pid}/exe"))
     {
         report.engine.settings.insert("server program".into(), program.display().to_string());
     }
     let console = Console::new()?;
     console.print(&text::heading(&report));
-    report.phases = experiment.perform(target.as_mut(), &console)?;
+    report.phases = benchmark.perform(target.as_mut(), &console)?;
     console.print(&text::summary(&report));
     if !args.no_json {
-        let path = args.json.clone().unwrap_or_else(|| default_path(args, &experiment, started));
+        let path = args.json.clone().unwrap_or_else(|| default_path(args, &benchmark, started));
         write_json(&report, &path)?;
         console.print(&format!("report: {}\n", path.display()));
     }
@@ -143,9 +142,9 @@ fn engine_name(engine: EngineKind) -> String {
     engine.to_possible_value().map_or_else(|| "engine".into(), |value| value.get_name().to_string())
 }
 
-fn default_path(args: &YcsbArgs, experiment: &Experiment, started: Timestamp) -> PathBuf {
+fn default_path(args: &YcsbArgs, benchmark: &Benchmark, started: Timestamp) -> PathBuf {
     let engine = engine_name(args.engine);
-    let workloads: String = experiment.workloads.iter().map(|(name, _)| name.as_str()).collect();
+    let workloads: String = benchmark.workloads.iter().map(|(name, _)| name.as_str()).collect();
     let time = started.strftime("%Y%m%dT%H%M%SZ");
     PathBuf::from(format!("lab-results/ycsb-{engine}-{workloads}-{time}.json"))
 }

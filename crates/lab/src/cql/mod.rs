@@ -7,6 +7,7 @@
 //! request.
 
 mod connection;
+mod metrics_endpoint;
 mod pipeline;
 mod requests;
 mod server_counters;
@@ -20,11 +21,12 @@ use cassette_protocol::{Consistency, Version};
 
 use crate::LabError;
 use crate::engine::statements;
-use crate::engine::{EngineInfo, TableShape};
+use crate::results::EngineInfo;
 use crate::run::{Action, Driven, Sampler, Target, Worker, drive_together};
-use crate::served::MetricsEndpoint;
-use crate::ycsb::workload::share_of;
+use crate::workload::TableShape;
+use crate::workload::stream::share_of;
 use connection::{Connection, Text};
+pub use metrics_endpoint::MetricsEndpoint;
 use requests::Requests;
 
 /// Settings of the client.

@@ -9,12 +9,12 @@ use cassette_protocol::{Envelope, Response, ResultMessage};
 
 use super::connection::{Connection, error_class};
 use super::requests::Requests;
-use crate::engine::{Failure, RowSink};
+use crate::engine::threads::check_rows;
+use crate::recording::recorder::Timing;
 use crate::run::Worker;
-use crate::run::recorder::Timing;
-use crate::run::threads::check_rows;
 use crate::run::worker::Task;
-use crate::ycsb::{FieldValues, Operation, OperationKind};
+use crate::workload::{Failure, Operation, OperationKind, RowSink};
+use crate::ycsb::FieldValues;
 
 /// A connection with a fixed number of slots; the stream number of a request is the index of its
 /// slot.

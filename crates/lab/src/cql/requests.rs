@@ -10,8 +10,8 @@ use cassette_protocol::{Consistency, Encoder, Flags, Opcode, Request, Version};
 use super::CqlSettings;
 use super::connection::Connection;
 use crate::LabError;
-use crate::engine::TableShape;
 use crate::engine::statements::Statements;
+use crate::workload::TableShape;
 use crate::ycsb::FieldValues;
 
 /// `<flags>` of the query parameters: values follow; the result may omit its metadata.

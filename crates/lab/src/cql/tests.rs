@@ -16,10 +16,10 @@ use cassette_protocol::{
 use cassette_rows::types::DataType;
 
 use super::{CqlSettings, CqlTarget};
-use crate::experiment::{Experiment, Observer};
+use crate::benchmark::{Benchmark, Observer};
+use crate::recording::LiveView;
 use crate::results::PhaseReport;
 use crate::run::Target;
-use crate::run::live::LiveView;
 use crate::ycsb::CoreWorkload;
 
 type Records = BTreeMap<Vec<u8>, BTreeMap<String, Vec<u8>>>;
@@ -243,7 +243,7 @@ impl Observer for Silent {
 
 fn perform(
     fake: Fake,
-    change: impl FnOnce(&mut CqlSettings, &mut Experiment),
+    change: impl FnOnce(&mut CqlSettings, &mut Benchmark),
 ) -> (Arc<Fake>, Vec<PhaseReport>) {
     let fake = Arc::new(fake);
     let mut settings = settings(fake.serve());
@@ -254,7 +254,7 @@ fn perform(
         workload.data_integrity = true;
         (letter.to_string(), workload)
     };
-    let mut experiment = Experiment {
+    let mut benchmark = Benchmark {
         workloads: ('a'..='f').map(workload).collect(),
         load: true,
         run: true,
@@ -267,9 +267,9 @@ fn perform(
         settle: Duration::ZERO,
         server_pid: None,
     };
-    change(&mut settings, &mut experiment);
+    change(&mut settings, &mut benchmark);
     let mut target = CqlTarget::new(settings).unwrap();
-    let reports = experiment.perform(&mut target, &Silent).unwrap();
+    let reports = benchmark.perform(&mut target, &Silent).unwrap();
     (fake, reports)
 }
 
@@ -299,10 +299,10 @@ fn all_workloads_verify_in_every_protocol_version() {
 
 #[test]
 fn an_open_loop_keeps_its_rate_with_single_field_operations() {
-    let (_, reports) = perform(Fake::default(), |_, experiment| {
-        experiment.workloads.truncate(1);
-        experiment.workloads[0].1.read_all_fields = false;
-        experiment.rate = Some(5000.0);
+    let (_, reports) = perform(Fake::default(), |_, benchmark| {
+        benchmark.workloads.truncate(1);
+        benchmark.workloads[0].1.read_all_fields = false;
+        benchmark.rate = Some(5000.0);
     });
     assert_eq!((reports[1].operations, reports[1].failed), (1000, 0));
     assert!(reports[1].seconds >= 0.199, "{}", reports[1].seconds);
@@ -316,8 +316,8 @@ fn errors_are_counted_by_class_and_wrong_data_is_detected() {
     assert_eq!(a.failures["Overloaded"].count, a.failed);
     assert!(!a.latencies.contains_key("UPDATE"));
     assert_eq!(a.failed + a.latencies["READ"].response.count, 1000);
-    let (_, reports) = perform(Fake { spoil: true, ..Fake::default() }, |_, experiment| {
-        experiment.workloads.drain(..2);
+    let (_, reports) = perform(Fake { spoil: true, ..Fake::default() }, |_, benchmark| {
+        benchmark.workloads.drain(..2);
     });
     assert_eq!(reports[1].failures["wrong data"].count, 1000);
 }
@@ -333,7 +333,7 @@ fn an_evicted_statement_is_prepared_again_without_failures() {
 }
 
 #[test]
-fn a_lost_connection_fails_requests_in_flight_and_ends_the_experiment() {
+fn a_lost_connection_fails_requests_in_flight_and_ends_the_benchmark() {
     let (_, reports) = perform(Fake { close_after: Some(100), ..Fake::default() }, |_, _| {});
     assert_eq!(reports.len(), 1);
     assert!(reports[0].stopped.as_ref().unwrap().starts_with("connection lost"));

@@ -15,9 +15,11 @@ use cassette_transactions::store::{
     TableKind,
 };
 
-use super::{Engine, EngineInfo, Failure, RowSink, Session, TableShape};
+use super::{Engine, Session};
 use crate::LabError;
+use crate::results::EngineInfo;
 use crate::run::Action;
+use crate::workload::{Failure, RowSink, TableShape};
 use crate::ycsb::FieldValues;
 
 const KEYSPACE: &str = "lab_cells";

@@ -13,9 +13,11 @@ use cassette_engine::{DiskAccessMode, FlushCompression};
 use smallvec::SmallVec;
 
 use super::statements::{self, Statements};
-use super::{Engine, EngineInfo, Failure, RowSink, Session, TableShape};
+use super::{Engine, Session};
 use crate::LabError;
+use crate::results::EngineInfo;
 use crate::run::{Action, Counters, Sampler};
+use crate::workload::{Failure, RowSink, TableShape};
 use crate::ycsb::FieldValues;
 
 const KEYSPACE: &str = "ycsb";
@@ -221,7 +223,7 @@ impl Engine for Embedded {
         let prepared = match &shape.statements {
             None => Known::Records(Statements::prepare(KEYSPACE, shape, prepare)?),
             Some(workload) => {
-                let step = |step: &crate::workload::Step| {
+                let step = |step: &crate::workload::statements::Step| {
                     let mut options = StatementOptions::default();
                     options.consistency = step.consistency.unwrap_or(options.consistency);
                     Ok((prepare(&step.cql)?, options))

@@ -8,9 +8,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Engine, EngineInfo, Failure, RowSink, Session, TableShape};
+use super::{Engine, Session};
 use crate::LabError;
+use crate::results::EngineInfo;
 use crate::run::{Action, Counters, Sampler};
+use crate::workload::{Failure, RowSink, TableShape};
 use crate::ycsb::FieldValues;
 
 /// Settings common to these engines.

@@ -14,9 +14,10 @@ use std::ptr::{self, NonNull};
 use std::slice;
 
 use super::key_value::{KeyValueStore, StoreSettings};
-use super::{EngineInfo, Failure};
 use crate::LabError;
+use crate::results::EngineInfo;
 use crate::run::Counters;
+use crate::workload::Failure;
 
 /// The used part of `leveldb/c.h`.
 mod ffi {

@@ -14,43 +14,16 @@ pub mod leveldb;
 pub mod noop;
 #[cfg(feature = "rocksdb")]
 pub mod rocksdb;
-pub mod rows;
 pub(crate) mod statements;
-
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use serde::{Deserialize, Serialize};
+pub mod threads;
 
 use crate::LabError;
+use crate::results::EngineInfo;
 use crate::run::{Action, Sampler};
-use crate::workload::StatementWorkload;
+use crate::workload::{Failure, RowSink, TableShape};
 use crate::ycsb::FieldValues;
 pub use kind::EngineKind;
-pub use rows::RowSink;
-
-/// Description of an engine in a report.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct EngineInfo {
-    /// Name and, if informative, location.
-    pub name: String,
-    /// Version, as reported or as built.
-    pub version: String,
-    /// Settings that affect speed and durability.
-    pub settings: BTreeMap<String, String>,
-}
-
-/// The table of a workload: a text key and text fields.
-#[derive(Debug, Clone)]
-pub struct TableShape {
-    /// Name of the table.
-    pub table: String,
-    /// Names of its fields; operations use their index.
-    pub field_names: Vec<String>,
-    /// Schema and statements of a workload of statements instead.
-    pub statements: Option<Arc<StatementWorkload>>,
-}
+pub use threads::Threads;
 
 /// A store that can hold the records of a workload.
 pub trait Engine: Send + Sync {
@@ -112,25 +85,4 @@ pub(crate) fn drop_page_cache() -> Result<(), LabError> {
     std::fs::write(path, "3").map_err(|error| {
         LabError::io(format!("dropping the page cache requires writing {path} as root"), error)
     })
-}
-
-/// A failed operation: counted by class, excluded from latencies.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// Class of the failure, such as the engine's name of the error.
-    pub class: Cow<'static, str>,
-    /// Details; the first of each class is shown.
-    pub message: String,
-}
-
-impl Failure {
-    /// Creates a failure of class `class`.
-    pub fn new(class: impl Into<Cow<'static, str>>, message: impl std::fmt::Display) -> Self {
-        Self { class: class.into(), message: message.to_string() }
-    }
-
-    /// Creates the failure of a missing record.
-    pub fn not_found(key: &str) -> Self {
-        Self::new("not found", format_args!("record {key} not found"))
-    }
 }

@@ -1,7 +1,9 @@
 //! An engine that does nothing, to measure the overhead of the measurement itself.
 
-use super::{Engine, EngineInfo, Failure, RowSink, Session, TableShape};
+use super::{Engine, Session};
 use crate::LabError;
+use crate::results::EngineInfo;
+use crate::workload::{Failure, RowSink, TableShape};
 use crate::ycsb::FieldValues;
 
 /// Responds to every operation at once; reads return one empty row.

@@ -10,9 +10,10 @@ use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{BlockBasedOptions, Cache, DB, Options};
 
 use super::key_value::{KeyValueStore, StoreSettings};
-use super::{EngineInfo, Failure};
 use crate::LabError;
+use crate::results::EngineInfo;
 use crate::run::Counters;
+use crate::workload::Failure;
 
 /// An open RocksDB database.
 pub struct RocksDb {

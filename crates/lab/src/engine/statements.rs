@@ -1,6 +1,6 @@
 //! The CQL of YCSB's Cassandra binding, shared by the embedded engine and servers.
 
-use super::TableShape;
+use crate::workload::TableShape;
 
 /// Column of the key.
 pub(crate) const KEY: &str = "y_id";

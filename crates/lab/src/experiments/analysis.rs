@@ -368,9 +368,9 @@ pub(crate) mod tests {
     use super::super::store::tests::info;
     use super::super::store::{PhaseResult, Steady};
     use super::*;
-    use crate::engine::EngineInfo;
-    use crate::results::PhaseReport;
-    use crate::run::{Counters, Recorder};
+    use crate::recording::Recorder;
+    use crate::results::{EngineInfo, PhaseReport};
+    use crate::run::Counters;
 
     /// Returns a part whose only phase, `run a`, had this throughput.
     pub fn part(number: usize, configuration: &str, throughput: f64) -> PartResult {

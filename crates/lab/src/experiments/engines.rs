@@ -8,14 +8,13 @@ use cassette_protocol::{Consistency, Version};
 use super::plan::Setup;
 use crate::LabError;
 use crate::cassandra::{CassandraTarget, ClusterSettings};
-use crate::cql::{CqlSettings, CqlTarget, with_port};
-use crate::engine::EngineKind;
+use crate::cql::{CqlSettings, CqlTarget, MetricsEndpoint, with_port};
 use crate::engine::cells::Cells;
 use crate::engine::embedded::{Embedded, EmbeddedSettings};
 use crate::engine::noop::Noop;
+use crate::engine::{EngineKind, Threads};
 use crate::run::Target;
-use crate::run::threads::Threads;
-use crate::served::{MetricsEndpoint, ServedTarget, ServerSettings};
+use crate::served::{ServedTarget, ServerSettings};
 
 /// Checks whether a setup can be created, without creating it: the engine is built in, and its
 /// options exist.

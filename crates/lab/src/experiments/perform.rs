@@ -14,14 +14,12 @@ use super::plan::{Part, Setup};
 use super::search::{RateSearch, Trial};
 use super::store::{PartResult, PhaseResult, PhaseStatistics, Steady};
 use crate::LabError;
-use crate::engine::TableShape;
+use crate::recording::recorder::{slice_after, slice_start};
 use crate::results::latency_reports;
-use crate::run::recorder::{slice_after, slice_start};
 use crate::run::{Action, Measured, Observer, PhasePlan, Rate, Second, Target};
 use crate::statistics::warm_up::warm_up;
-use crate::workload::{Expect, StatementWorkload};
-use crate::ycsb::workload::StreamFactory;
-use crate::ycsb::{CoreWorkload, KeySpace, OperationKind};
+use crate::workload::{Expect, KeySpace, OperationKind, StatementWorkload, StreamFactory, TableShape};
+use crate::ycsb::CoreWorkload;
 
 /// Duration of the closed loop before a search of rates.
 const FIRST_TRIAL_SECONDS: f64 = 2.0;
@@ -99,7 +97,7 @@ fn scaled(count: u64, scale: f64) -> u64 {
 }
 
 fn statements(spec: &WorkloadSpec, setup: &Setup) -> Result<StatementWorkload, String> {
-    let mut builder = crate::workload::Builder::new(&spec.values)?;
+    let mut builder = crate::workload::statements::Builder::new(&spec.values)?;
     let mut add = |operation: &OperationSpec, default_name: &str, weight: f64, inserts: bool| {
         let level = |level: &Option<Spanned<String>>| match level {
             Some(level) => super::file::consistency(level).map(Some).map_err(|(_, message)| message),
@@ -161,7 +159,7 @@ pub fn perform(
         part: part.clone(),
         started_at: Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         seconds: 0.0,
-        engine: crate::engine::EngineInfo::default(),
+        engine: crate::results::EngineInfo::default(),
         options: setup.options.iter().map(|(name, value)| (name.clone(), value.to_string())).collect(),
         table: setup.table.clone(),
         phases: Vec::new(),
@@ -388,7 +386,7 @@ impl Performer<'_> {
         names: &[String],
     ) -> PhaseStatistics {
         let Measured { mut report, recorder, series, before, after, .. } = measured;
-        report.properties = crate::experiment::owned(core.settings());
+        report.properties = crate::benchmark::owned(core.settings());
         // A load counts completely: it measures the cost of filling an empty engine.
         let asked = if phase.load.is_some() { Some(0.0) } else { phase.warm_up };
         let (first, reached) = first_slice(asked, &series, report.seconds);
@@ -438,7 +436,7 @@ fn first_slice(asked: Option<f64>, series: &[Second], seconds: f64) -> (usize, b
 /// Returns the 99th percentile of all operations together; infinite if none succeeded. Kinds from
 /// `steps_from` on are steps, which are included in their operations.
 fn p99_us_of_all(measured: &Measured, steps_from: usize) -> f64 {
-    let mut all = crate::run::recorder::new_histogram();
+    let mut all = crate::recording::recorder::new_histogram();
     for (kind, latencies) in measured.recorder.latencies() {
         let is_step = matches!(kind, OperationKind::Named(index) if usize::from(index) >= steps_from);
         // YCSB's workload F counts its reads and updates besides the whole, which are no longer
@@ -455,8 +453,8 @@ mod tests {
     use super::super::file::tests::NOOP;
     use super::super::plan::Plan;
     use super::*;
+    use crate::recording::LiveView;
     use crate::results::PhaseReport;
-    use crate::run::live::LiveView;
 
     struct Quiet;
 

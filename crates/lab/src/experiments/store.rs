@@ -19,9 +19,8 @@ use serde::{Deserialize, Serialize};
 use super::plan::Part;
 use super::search::Trial;
 use crate::LabError;
-use crate::engine::EngineInfo;
 use crate::files::write_atomically;
-use crate::results::{LatencyReport, Machine, PhaseReport};
+use crate::results::{EngineInfo, LatencyReport, Machine, PhaseReport};
 use crate::run::{Counters, Second};
 
 /// Description of a run.

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::live::LiveCounts;
-use crate::engine::Failure;
-use crate::ycsb::OperationKind;
+use crate::workload::{Failure, OperationKind};
 
 /// A histogram of nanoseconds up to an hour, to three digits: 260 KiB, of which only used buckets
 /// are touched.

@@ -158,10 +158,9 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::engine::Failure;
-    use crate::run::Recorder;
-    use crate::run::recorder::Timing;
-    use crate::ycsb::OperationKind;
+    use crate::recording::Recorder;
+    use crate::recording::recorder::Timing;
+    use crate::workload::{Failure, OperationKind};
 
     #[test]
     fn thousands_are_apart() {

@@ -9,10 +9,8 @@ use base64::Engine as _;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
 
-use crate::engine::EngineInfo;
-use crate::run::recorder::Latencies;
-use crate::run::{Histogram, Recorder};
-use crate::ycsb::OperationKind;
+use crate::recording::{FailureCount, Histogram, Latencies, Recorder};
+use crate::workload::OperationKind;
 pub use machine::Machine;
 pub use process::ProcessUse;
 
@@ -35,6 +33,17 @@ pub struct Report {
     pub driving: Driving,
     /// Phases, in order.
     pub phases: Vec<PhaseReport>,
+}
+
+/// Description of an engine in a report.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct EngineInfo {
+    /// Name and, if informative, location.
+    pub name: String,
+    /// Version, as reported or as built.
+    pub version: String,
+    /// Settings that affect speed and durability.
+    pub settings: BTreeMap<String, String>,
 }
 
 /// How the engine was driven.
@@ -186,10 +195,8 @@ impl PhaseReport {
     /// Builds a report from `recorder`; the caller adds settings and processes. `names` are those
     /// of the kinds of operations defined by the workload.
     pub fn of(name: String, repeat: usize, seconds: f64, recorder: &Recorder, names: &[String]) -> Self {
-        let failure = |counted: &crate::run::recorder::FailureCount| FailureReport {
-            count: counted.count,
-            first: counted.first.clone(),
-        };
+        let failure =
+            |counted: &FailureCount| FailureReport { count: counted.count, first: counted.first.clone() };
         let failures = recorder.failures().iter();
         Self {
             name,
@@ -225,7 +232,7 @@ mod tests {
     use hdrhistogram::serialization::Deserializer;
 
     use super::*;
-    use crate::run::recorder::Timing;
+    use crate::recording::Timing;
 
     #[test]
     fn a_report_contains_statistics_and_complete_histograms() {
@@ -235,7 +242,7 @@ mod tests {
             let end = start + Duration::from_micros(us);
             recorder.operation(OperationKind::Read, Timing { intended: None, start, end });
         }
-        recorder.failure(crate::engine::Failure::not_found("user1"));
+        recorder.failure(crate::workload::Failure::not_found("user1"));
         let report = PhaseReport::of("run c".into(), 1, 2.0, &recorder, &[]);
         assert_eq!((report.operations, report.failed, report.throughput), (1000, 1, 500.0));
         let read = &report.latencies["READ"].response;

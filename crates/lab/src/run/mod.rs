@@ -1,11 +1,8 @@
 //! Drives an engine: starts operations, measures latencies, and counts failures.
 
-pub mod live;
 pub mod pace;
 pub mod phase;
-pub mod recorder;
 pub mod series;
-pub mod threads;
 pub mod worker;
 
 use std::collections::BTreeMap;
@@ -14,9 +11,9 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use crate::LabError;
-use crate::engine::{EngineInfo, TableShape};
+use crate::results::EngineInfo;
+use crate::workload::TableShape;
 pub use phase::{Measured, Observer, PhasePlan, Rate};
-pub use recorder::{Histogram, Recorder};
 pub use series::Second;
 pub use worker::{Control, Worker};
 

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::live::{LiveCounts, LiveView};
 use super::series::{Second, Series};
 use super::worker::{OpenLoop, WorkerLimits};
-use super::{Control, Counters, Recorder, Target, Worker};
+use super::{Control, Counters, Target, Worker};
 use crate::LabError;
+use crate::recording::{LiveCounts, LiveView, Recorder};
 use crate::results::process::ProcessUse;
 use crate::results::{PhaseReport, ProcessReport};
-use crate::ycsb::workload::{StreamFactory, share_of};
+use crate::workload::StreamFactory;
+use crate::workload::stream::share_of;
 
 /// Interval between samples of the workers.
 const SAMPLE_PERIOD: Duration = Duration::from_millis(250);

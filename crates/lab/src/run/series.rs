@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::Counters;
-use super::live::{LiveCounts, LiveView};
+use crate::recording::{LiveCounts, LiveView};
 use crate::results::process::ProcessUse;
 
 /// Interval between points.

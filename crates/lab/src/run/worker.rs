@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::pace::Pace;
 use super::phase::Rate;
-use super::recorder::Recorder;
-use crate::engine::Failure;
-use crate::ycsb::{Operation, OperationStream};
+use crate::recording::Recorder;
+use crate::workload::{Failure, Operation, OperationStream};
 
 /// Number of consecutive failures of a worker that ends the phase: the engine is gone, not slow.
 const FAILURES_IN_A_ROW_MAX: u64 = 1000;

@@ -1,7 +1,5 @@
 //! Cassette's server as an engine under test: starts `cassette serve` for each part.
 
-mod metrics;
-
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -10,11 +8,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::LabError;
-use crate::cql::{CqlSettings, CqlTarget};
-use crate::engine::{EngineInfo, TableShape};
+use crate::cql::{CqlSettings, CqlTarget, MetricsEndpoint};
 use crate::files::write_atomically;
+use crate::results::EngineInfo;
 use crate::run::{Action, Driven, Sampler, Target, Worker};
-pub use metrics::MetricsEndpoint;
+use crate::workload::TableShape;
 
 /// Maximum time of an orderly stop, after which the server is killed.
 const STOP_MAX: Duration = Duration::from_secs(60);

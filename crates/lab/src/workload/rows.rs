@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use super::Failure;
-use crate::ycsb::workload::ValueRule;
+use crate::workload::stream::ValueRule;
 
 /// Receives the rows of one read or scan.
 ///
@@ -119,8 +119,8 @@ impl RowSink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ycsb::workload::StreamFactory;
-    use crate::ycsb::{CoreWorkload, FieldValues, KeySpace};
+    use crate::workload::{KeySpace, StreamFactory};
+    use crate::ycsb::{CoreWorkload, FieldValues};
 
     fn sink_and_values() -> (RowSink, FieldValues) {
         let mut workload = CoreWorkload::core('c').unwrap();

@@ -4,20 +4,14 @@
 //! and the name of the value, so that a loaded row can be requested by any of its columns: by key,
 //! by an indexed column, by a range.
 
-pub mod template;
-pub mod types;
-pub mod values;
-
 use std::collections::BTreeMap;
 
 use cassette_protocol::Consistency;
 use serde::{Deserialize, Serialize};
 
+use super::{Failure, RowSink, Template, Value, ValueSpec};
 use crate::LabError;
-use crate::engine::{Failure, RowSink};
 use crate::ycsb::FieldValues;
-pub use template::Template;
-pub use values::{Value, ValueSpec};
 
 /// Expected result of a step; any other is a failure of the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -1,7 +1,7 @@
 //! The core workloads of the Yahoo! Cloud Serving Benchmark, independent of any engine.
 //!
-//! [`properties`] reads YCSB's own property names; [`workload`] turns them into a stream of
-//! [`Operation`]s; the generators below choose the keys exactly as YCSB's Java classes do, so that
+//! [`properties`] reads YCSB's own property names; [`crate::workload`] turns them into a stream of
+//! operations; the generators below choose the keys exactly as YCSB's Java classes do, so that
 //! skew, key names and value bytes (and with them cache hit rates and compression ratios) compare
 //! with published results.
 //!
@@ -14,9 +14,7 @@ pub mod generators;
 pub mod hash;
 pub mod properties;
 pub mod values;
-pub mod workload;
 pub mod zipfian;
 
 pub use properties::{CoreWorkload, Proportions, RequestDistribution, ScanLengthDistribution};
 pub use values::FieldValues;
-pub use workload::{KeySpace, Operation, OperationKind, OperationStream};

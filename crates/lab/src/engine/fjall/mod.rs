@@ -8,9 +8,10 @@ use std::path::Path;
 use fjall::{Database, Keyspace};
 
 use super::key_value::{KeyValueStore, StoreSettings};
-use super::{EngineInfo, Failure};
 use crate::LabError;
+use crate::results::EngineInfo;
 use crate::run::Counters;
+use crate::workload::Failure;
 use options::Chosen;
 
 /// An open fjall database with one keyspace.

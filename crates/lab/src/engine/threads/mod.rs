@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::recorder::Timing;
-use super::worker::Task;
-use super::{Action, Driven, Sampler, Target, Worker, drive_together};
 use crate::LabError;
-use crate::engine::{Engine, EngineInfo, Failure, RowSink, Session, TableShape};
-use crate::ycsb::{FieldValues, Operation, OperationKind};
+use crate::engine::{Engine, Session};
+use crate::recording::Timing;
+use crate::results::EngineInfo;
+use crate::run::worker::Task;
+use crate::run::{Action, Driven, Sampler, Target, Worker, drive_together};
+use crate::workload::{Failure, Operation, OperationKind, RowSink, TableShape};
+use crate::ycsb::FieldValues;
 
 /// An engine driven by threads.
 #[derive(Debug)]

@@ -3,11 +3,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::*;
-use crate::run::live::LiveCounts;
+use crate::recording::{LiveCounts, Recorder};
+use crate::run::Control;
 use crate::run::worker::{OpenLoop, WorkerLimits};
-use crate::run::{Control, Recorder};
-use crate::ycsb::workload::{StreamFactory, share_of};
-use crate::ycsb::{CoreWorkload, KeySpace};
+use crate::workload::stream::share_of;
+use crate::workload::{KeySpace, StreamFactory};
+use crate::ycsb::CoreWorkload;
 
 /// An in-memory store that can fail or be slow.
 #[derive(Default)]
@@ -175,7 +176,7 @@ fn an_open_loop_counts_a_stall_in_every_delayed_operation() {
     let stall = Duration::from_millis(200);
     let all = load_and_run('c', |model| *model.stall.lock().unwrap() = Some(stall), Some(2000.0));
     let latencies = &all.latencies()[&OperationKind::Read];
-    let over = |histogram: &crate::run::Histogram, bound: Duration| {
+    let over = |histogram: &crate::recording::Histogram, bound: Duration| {
         histogram.len() - histogram.count_between(0, bound.as_nanos() as u64)
     };
     assert!(

@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicU64;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::counter::AcknowledgedCounter;
-use super::generators::{Discrete, Hotspot, KeyChooser, ScrambledZipfian, SkewedLatest};
-use super::properties::{
+use super::StatementWorkload;
+use crate::ycsb::counter::AcknowledgedCounter;
+use crate::ycsb::generators::{Discrete, Hotspot, KeyChooser, ScrambledZipfian, SkewedLatest};
+use crate::ycsb::properties::{
     CoreWorkload, FieldLengthDistribution, PropertyError, RequestDistribution, ScanLengthDistribution,
 };
-use super::values::{FieldValues, write_deterministic};
-use super::zipfian::{ZIPFIAN_CONSTANT, Zipfian};
-use crate::workload::StatementWorkload;
+use crate::ycsb::values::{FieldValues, write_deterministic};
+use crate::ycsb::zipfian::{ZIPFIAN_CONSTANT, Zipfian};
 
 /// An operation. Keys are numbers here; [`OperationStream::write_key`] names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
