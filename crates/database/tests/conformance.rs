@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cassette_cql::values::text::encode_hex;
 use cassette_database::{Database, DatabaseError, Options, Rows, Session, StatementOptions};
 use cassette_rows::DataType;
 use cassette_vfs::FakeFileSystem;
@@ -78,16 +79,12 @@ fn rows_answer(rows: &Rows) -> Value {
         answer.insert("columns".into(), rows.columns().iter().map(column).collect());
         let row = |row: cassette_database::Row<'_>| -> Value {
             (0..rows.columns().len())
-                .map(|i| row.bytes(i).map_or(Value::Null, |bytes| hex(bytes).into()))
+                .map(|i| row.bytes(i).map_or(Value::Null, |bytes| encode_hex(bytes).into()))
                 .collect()
         };
         answer.insert("rows".into(), rows.iter().map(row).collect());
     }
     Value::Object(answer)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the Python driver's name of a type.

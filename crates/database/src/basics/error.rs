@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cassette_cql::SyntaxError;
 use cassette_cql::ast::BatchKind;
 use cassette_cql::values::ValueError;
+use cassette_cql::values::text::encode_hex;
 use cassette_engine::EngineError;
 use cassette_rows::{Interrupted, StorageError};
 
@@ -177,8 +178,10 @@ pub enum DatabaseError {
     },
     /// No prepared statement has this id.
     #[error(
-        "Prepared query with ID {} not found (either the query was not prepared on this host (maybe the host has been restarted?) or you have prepared too many queries and it has been evicted from the internal cache)",
-        hex(id)
+        "Prepared query with ID {} not found (either the query was not prepared on this host (maybe the \
+         host has been restarted?) or you have prepared too many queries and it has been evicted from the \
+         internal cache)",
+        encode_hex(id)
     )]
     Unprepared {
         /// The requested id.
@@ -471,8 +474,4 @@ fn already_exists(keyspace: &str, table: &str) -> String {
     } else {
         format!("Cannot add already existing table \"{table}\" to keyspace \"{keyspace}\"")
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

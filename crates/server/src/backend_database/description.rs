@@ -1,5 +1,6 @@
 //! Descriptions of requests in one line, as in Cassandra's `system_views.queries`.
 
+use cassette_cql::values::text::encode_hex;
 use cassette_database::Database;
 use cassette_protocol::{Request, request::StatementSource};
 
@@ -18,7 +19,7 @@ pub(super) fn describe(database: &Database, request: &Request) -> String {
             let text = database.prepared(&execute.id).map(|prepared| format!(": {}", prepared.cql()));
             format!(
                 "EXECUTE {} with {} values at consistency {}{}",
-                hex(&execute.id),
+                encode_hex(&execute.id),
                 options.values.len(),
                 options.consistency,
                 text.unwrap_or_default()
@@ -28,7 +29,7 @@ pub(super) fn describe(database: &Database, request: &Request) -> String {
             let statement = |statement: &cassette_protocol::request::BatchStatement| {
                 let source = match &statement.source {
                     StatementSource::Query(text) => text.to_string(),
-                    StatementSource::Prepared(id) => hex(id),
+                    StatementSource::Prepared(id) => encode_hex(id),
                 };
                 format!("{source} with {} values", statement.values.len())
             };
@@ -37,8 +38,4 @@ pub(super) fn describe(database: &Database, request: &Request) -> String {
         }
         other => other.opcode().to_string(),
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,6 +1,7 @@
 //! USING TIMESTAMP and TTL.
 
 use cassette_cql::ast;
+use cassette_cql::values::text::encode_hex;
 use cassette_rows::{DataType, DeletionTime, LivenessInfo, NO_TTL, TableMetadata};
 
 use crate::basics::error::{Result, bail_invalid};
@@ -96,7 +97,7 @@ impl Attributes {
                     bail_invalid!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX)
                 }
                 Ok(timestamp) => Ok(Some(timestamp)),
-                Err(_) => bail_invalid!("Invalid timestamp value: {}", hex(&value)),
+                Err(_) => bail_invalid!("Invalid timestamp value: {}", encode_hex(&value)),
             },
         }
     }
@@ -141,7 +142,10 @@ impl Attributes {
         let times = Times { timestamp, is_conditional, ttl, now: cx.now_seconds };
         if times.ttl != NO_TTL && times.expiration() > EXPIRATION_MAX {
             bail_invalid!(
-                "Request on table {} with {}ttl of {} seconds exceeds maximum supported expiration date of 2038-01-19T03:14:06+00:00. In order to avoid this use a lower TTL, change the expiration date overflow policy or upgrade to a version where this limitation is fixed. See CASSANDRA-14092 and CASSANDRA-14227 for more details.",
+                "Request on table {} with {}ttl of {} seconds exceeds maximum supported expiration date of \
+                 2038-01-19T03:14:06+00:00. In order to avoid this use a lower TTL, change the expiration \
+                 date overflow policy or upgrade to a version where this limitation is fixed. See \
+                 CASSANDRA-14092 and CASSANDRA-14227 for more details.",
                 table.qualified_name(),
                 if self.ttl.is_none() { "default " } else { "" },
                 times.ttl
@@ -161,7 +165,7 @@ impl Attributes {
             Bound::Value(value) => value,
         };
         let Ok(ttl) = <[u8; 4]>::try_from(&*value).map(i32::from_be_bytes) else {
-            bail_invalid!("Invalid TTL value: {}", hex(&value));
+            bail_invalid!("Invalid TTL value: {}", encode_hex(&value));
         };
         match u32::try_from(ttl) {
             Err(_) => bail_invalid!("A TTL must be greater or equal to 0, but was {ttl}"),
@@ -171,8 +175,4 @@ impl Attributes {
             Ok(ttl) => Ok(ttl),
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

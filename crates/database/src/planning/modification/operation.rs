@@ -141,7 +141,8 @@ pub(crate) fn assignment(
             let term = Term::prepare(value, &whole, cx)?;
             if *data_type == DataType::Counter {
                 bail_invalid!(
-                    "Cannot set the value of counter column {name} (counters can only be incremented/decremented, not set)"
+                    "Cannot set the value of counter column {name} (counters can only be \
+                     incremented/decremented, not set)"
                 );
             }
             Ok(Operation::Set(term))

@@ -108,26 +108,8 @@ pub(crate) fn update(
         operations.add(column, operation)?;
     }
     let operations = operations.finish();
-    let only_statics = operations.only_statics() && !conditions.touch(ColumnKind::Regular);
-    let rules = Rules {
-        kind: StatementKind::Update,
-        only_static_columns: only_statics,
-        allow_filtering: false,
-        allow_clustering_slices: false,
-    };
-    let restrictions = Restrictions::new(&update.where_clause, table, rules, cx)?;
-    validate_counters(table, &conditions, &attributes)?;
-    validate_conditional(&conditions, &attributes)?;
-    let plan = RowsPlan {
-        table: table.clone(),
-        kind: StatementKind::Update,
-        restrictions,
-        operations,
-        attributes,
-        conditions,
-        only_statics,
-        sets_all_columns: false,
-    };
+    let changes = (operations, attributes, conditions);
+    let plan = restricted(StatementKind::Update, &update.where_clause, table, changes, cx)?;
     validate_one_row(&plan, "updates")?;
     Ok(plan)
 }
@@ -158,41 +140,56 @@ pub(crate) fn delete(
         operations.add(column, operation)?;
     }
     let operations = operations.finish();
-    let only_statics = operations.only_statics() && !conditions.touch(ColumnKind::Regular);
-    let rules = Rules {
-        kind: StatementKind::Delete,
-        only_static_columns: only_statics,
-        allow_filtering: false,
-        allow_clustering_slices: true,
-    };
-    let restrictions = Restrictions::new(&delete.where_clause, table, rules, cx)?;
-    validate_counters(table, &conditions, &attributes)?;
-    validate_conditional(&conditions, &attributes)?;
-    if !operations.regulars.is_empty() && !restrictions.clustering.names_rows() {
+    let changes = (operations, attributes, conditions);
+    let plan = restricted(StatementKind::Delete, &delete.where_clause, table, changes, cx)?;
+    let names_rows = plan.restrictions.clustering.names_rows();
+    if !plan.operations.regulars.is_empty() && !names_rows {
         bail_invalid!("Range deletions are not supported for specific columns");
     }
-    if !conditions.is_empty() && !restrictions.clustering.names_rows() {
+    if !plan.conditions.is_empty() && !names_rows {
         const NEEDED: &str =
             "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to";
-        if !operations.only_statics() {
+        if !plan.operations.only_statics() {
             bail_invalid!("{NEEDED} delete non static columns");
         }
-        if conditions.touch(ColumnKind::Regular) {
+        if plan.conditions.touch(ColumnKind::Regular) {
             bail_invalid!("{NEEDED} use IF condition on non static columns");
         }
     }
-    let plan = RowsPlan {
-        table: table.clone(),
-        kind: StatementKind::Delete,
+    validate_one_row(&plan, "deletions")?;
+    Ok(plan)
+}
+
+/// Plans an UPDATE or DELETE with its WHERE. The rows may still be ranges.
+fn restricted(
+    kind: StatementKind,
+    where_clause: &ast::WhereClause,
+    table: &Arc<TableMetadata>,
+    (operations, attributes, conditions): (Operations, Attributes, Conditions),
+    cx: &mut PlanContext<'_>,
+) -> Result<RowsPlan> {
+    let only_statics = operations.only_statics() && !conditions.touch(ColumnKind::Regular);
+    let rules = Rules {
+        kind,
+        only_static_columns: only_statics,
+        allow_filtering: false,
+        allow_clustering_slices: kind == StatementKind::Delete,
+    };
+    let restrictions = Restrictions::new(where_clause, table, rules, cx)?;
+    validate_counters(table, &conditions, &attributes)?;
+    validate_conditional(&conditions, &attributes)?;
+    let table = table.clone();
+    let sets_all_columns = false;
+    Ok(RowsPlan {
+        table,
+        kind,
         restrictions,
         operations,
         attributes,
         conditions,
         only_statics,
-        sets_all_columns: false,
-    };
-    validate_one_row(&plan, "deletions")?;
-    Ok(plan)
+        sets_all_columns,
+    })
 }
 
 pub(crate) fn refuse_insert_of_counters(table: &TableMetadata) -> Result<()> {

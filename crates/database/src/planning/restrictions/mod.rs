@@ -49,7 +49,9 @@ impl std::fmt::Display for StatementKind {
 }
 
 /// Cassandra's message for queries that read rows only to discard them.
-pub(crate) const ALLOW_FILTERING_MESSAGE: &str = "Cannot execute this query as it might involve data filtering and thus may have unpredictable performance. If you want to execute this query despite the performance unpredictability, use ALLOW FILTERING";
+pub(crate) const ALLOW_FILTERING_MESSAGE: &str = "Cannot execute this query as it might involve data \
+    filtering and thus may have unpredictable performance. If you want to execute this query despite the \
+    performance unpredictability, use ALLOW FILTERING";
 
 /// A statement's WHERE, resolved against its table.
 #[derive(Debug)]

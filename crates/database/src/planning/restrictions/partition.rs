@@ -152,7 +152,8 @@ impl PartitionRestrictions {
             }
             if !all_listable {
                 bail_invalid!(
-                    "Only EQ and IN relation are supported on the partition key (unless you use the token() function) for {} statements",
+                    "Only EQ and IN relation are supported on the partition key (unless you use the token() \
+                     function) for {} statements",
                     rules.kind
                 );
             }

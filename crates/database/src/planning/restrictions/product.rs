@@ -53,7 +53,8 @@ pub(crate) fn count(prefixes: usize, values: usize, product: Product) -> Result<
     let combinations = prefixes.saturating_mul(values);
     if combinations > COMBINATIONS_MAX && prefixes > 1 && values > 1 {
         bail_invalid!(
-            "Aborting query because the cartesian product of the IN restrictions on {} produces {combinations} values, this exceeds the maximum of {COMBINATIONS_MAX}.",
+            "Aborting query because the cartesian product of the IN restrictions on {} produces \
+             {combinations} values, this exceeds the maximum of {COMBINATIONS_MAX}.",
             product.name()
         );
     }

@@ -45,7 +45,8 @@ impl GroupBy {
         distinct: bool,
         cx: &mut PlanContext<'_>,
     ) -> Result<Option<Self>> {
-        const ORDER: &str = "Group by currently only support groups of columns following their declared order in the PRIMARY KEY";
+        const ORDER: &str = "Group by currently only support groups of columns following their declared \
+            order in the PRIMARY KEY";
         if selectors.is_empty() {
             return Ok(None);
         }

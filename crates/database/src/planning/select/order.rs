@@ -63,7 +63,8 @@ impl Order {
             while position != column.position {
                 if position > column.position || !restrictions.clustering.is_equal(position) {
                     bail_invalid!(
-                        "Order by currently only supports the ordering of columns following their declared order in the PRIMARY KEY"
+                        "Order by currently only supports the ordering of columns following their declared \
+                         order in the PRIMARY KEY"
                     );
                 }
                 position += 1;

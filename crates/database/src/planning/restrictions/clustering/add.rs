@@ -30,7 +30,8 @@ impl ClusteringRestrictions {
                         old.merge(restriction, &column.name)?;
                         match behind.filter(|_| is_slice && !allow_gaps) {
                             Some(next) => bail_invalid!(
-                                "PRIMARY KEY column \"{next}\" cannot be restricted (preceding column \"{}\" is restricted by a non-EQ relation)",
+                                "PRIMARY KEY column \"{next}\" cannot be restricted (preceding \
+                                 column \"{}\" is restricted by a non-EQ relation)",
                                 column.name
                             ),
                             None => Ok(()),
@@ -180,7 +181,8 @@ impl ClusteringRestrictions {
             let name = |position: usize| self.columns.get(position).map_or("", |c| c.name.as_str());
             if last.is_slice() && segment.first > last.first {
                 bail_invalid!(
-                    "Clustering column \"{}\" cannot be restricted (preceding column \"{}\" is restricted by a non-EQ relation)",
+                    "Clustering column \"{}\" cannot be restricted (preceding column \"{}\" is restricted \
+                     by a non-EQ relation)",
                     name(segment.first),
                     name(last.first)
                 );
@@ -188,7 +190,8 @@ impl ClusteringRestrictions {
             if segment.first < last.first && segment.is_slice() {
                 let next = self.segments.iter().find(|s| s.first > segment.first).map_or(0, |s| s.first);
                 bail_invalid!(
-                    "PRIMARY KEY column \"{}\" cannot be restricted (preceding column \"{}\" is restricted by a non-EQ relation)",
+                    "PRIMARY KEY column \"{}\" cannot be restricted (preceding column \"{}\" is restricted \
+                     by a non-EQ relation)",
                     name(next),
                     name(segment.first)
                 );

@@ -21,7 +21,8 @@ fn database() -> Database {
     let session = database.session();
     for statement in [
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
-        "CREATE TABLE ks.t (k int, a int, b int, c int, PRIMARY KEY (k, a, b, c)) WITH CLUSTERING ORDER BY (a ASC, b DESC, c ASC)",
+        "CREATE TABLE ks.t (k int, a int, b int, c int, PRIMARY KEY (k, a, b, c)) WITH CLUSTERING ORDER BY \
+         (a ASC, b DESC, c ASC)",
     ] {
         session.execute(statement, ()).unwrap();
     }
@@ -166,9 +167,8 @@ fn ranges_of_tuples_that_an_index_answers_are_refused_as_in_cassandra() {
         ("k = 0 AND (a, b) > (0, 1)", Ok(())),
         (
             "a < 3 AND b < 3 AND c < 3",
-            Err(
-                "Clustering column \"c\" cannot be restricted (preceding column \"b\" is restricted by a non-EQ relation)",
-            ),
+            Err("Clustering column \"c\" cannot be restricted (preceding column \"b\" is restricted by a \
+                 non-EQ relation)"),
         ),
         ("b = 1 AND c = 1", Err(crate::planning::restrictions::ALLOW_FILTERING_MESSAGE)),
         // Reasons are reported in the order of Cassandra's checks.
@@ -212,7 +212,8 @@ fn a_huge_product_of_in_lists_is_refused_before_it_is_built() {
     ] {
         let error = query(&database, &cql).unwrap_err();
         let expected = format!(
-            "Aborting query because the cartesian product of the IN restrictions on {product} values, this exceeds the maximum of 100000."
+            "Aborting query because the cartesian product of the IN restrictions on {product} values, this \
+             exceeds the maximum of 100000."
         );
         assert_eq!(error, DatabaseError::Invalid(expected));
     }
