@@ -1,18 +1,18 @@
-//! Flushing: a memtable becomes an SSTable while writes go on.
+//! Flushing: a memtable is written to an SSTable during concurrent writes.
 //!
-//! 1. Switch: with writers of the table held out for a moment, a new memtable takes the place of
-//!    the old one, and the position of the log is noted: the old one holds every record of the
-//!    table before it, the new one all after.
+//! 1. Switch: with writers of the table locked out briefly, a new memtable replaces the old one,
+//!    and the position of the log is recorded: the old one contains every record of the table
+//!    before it, the new one all after.
 //! 2. The old memtable is written to an SSTable, under a [`Transaction`].
-//! 3. The view is replaced by one with the SSTable instead of the old memtable. No read sees
-//!    neither or misses both.
-//! 4. The position is noted durably in
+//! 3. The view is replaced by one with the SSTable instead of the old memtable. Every read sees
+//!    exactly one of them.
+//! 4. The position is durably recorded in
 //!    [`ReplayPositions`](crate::log::replay_positions::ReplayPositions).
-//! 5. The log is told that the table is clean up to there, and may remove segments.
+//! 5. The log is notified that the table is clean up to there, and may remove segments.
 //!
-//! If any step fails the memtable stays in the view and will be flushed again. A crash before the
-//! commit of step 2 leaves the log as it was; a crash after it replays what the SSTable holds
-//! already, which changes nothing.
+//! If any step fails the memtable remains in the view and is flushed again. A crash before the
+//! commit of step 2 does not affect the log; after a later crash, records are replayed that the
+//! SSTable contains, which changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ use crate::strategies::cut::Cutter;
 use cassette_rows::{Selection, TableId};
 
 impl Core {
-    /// Flushes everything that is in the table's memtables now.
+    /// Flushes all current memtables of the table.
     pub fn flush(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
         let _alone = table.flush.lock();
         self.flush_alone(table)
@@ -45,7 +45,8 @@ impl Core {
             Ok(()) => *self.flush_failure.lock() = None,
             Err(error) => {
                 self.metrics.exceptions.add(1);
-                tracing::error!(table = table.metadata().qualified_name(), %error, "a flush failed; it will be tried again");
+                tracing::error!(table = table.metadata().qualified_name(), %error, "a flush failed; it will \
+                    be tried again");
             }
         }
         flushed
@@ -58,7 +59,7 @@ impl Core {
         }
     }
 
-    /// Puts a new memtable in the place of the one that takes the writes, if that holds anything.
+    /// Replaces the active memtable by a new one, unless it is empty.
     fn switch(&self, table: &Table) {
         let writers_held_out = table.write_order.write();
         let memtable = table.view().memtable.clone();
@@ -73,14 +74,14 @@ impl Core {
             return;
         }
         drop(writers_held_out);
-        // Whatever the log holds of the table from here to there has no effect.
+        // Log records of the table between these positions have no effect.
         if let Some(log) = &*self.log.load() {
             log.mark_clean(table.id.0.as_u128(), memtable.begins, ends);
         }
     }
 
     /// Returns the end of the last log record of the table that a replay may skip once the memtable
-    /// that begins at `begins` is flushed. Writers of the table are held out.
+    /// that begins at `begins` is flushed. Writers of the table are locked out.
     ///
     /// A record that was refused because the log failed is in no memtable, but replay may find it.
     /// It must be applied to all its tables or to none, so nothing logged since `begins` is
@@ -96,12 +97,12 @@ impl Core {
         let _active = self.metrics.active_flushes.enter();
         let began = self.clock.monotonic();
         if let Some(log) = &*self.log.load() {
-            // Before the SSTable counts the log must be durable up to here; until then the disk has
-            // time for it.
+            // The log must be durable up to here before the SSTable is used; until then the disk
+            // has time for it.
             log.begin_sync();
         }
         let metadata = table.metadata();
-        // What was written to a column after it was dropped stays, and is seen again when the
+        // Data written to a column after it was dropped is kept, and is visible again when the
         // column is added again.
         let metadata = metadata.with_dropped_columns().map_or(metadata, Arc::new);
         let selection = Arc::new(Selection::all());
@@ -119,7 +120,7 @@ impl Core {
             contents,
             Cutter::never(),
         )?;
-        // Compactions use several processors by being several; of flushes there are few.
+        // Compactions use several processors by running concurrently; there are few flushes.
         let mut outputs = outputs.pipelined();
         let mut units = 0_u32;
         outputs.write(&mut scan, || {
@@ -153,7 +154,8 @@ impl Core {
         Ok(())
     }
 
-    /// The table's records in the log up to `ends` are in SSTables, or not wanted any more.
+    /// Records that SSTables contain the table's log records up to `ends`, or that these are not
+    /// needed.
     pub fn mark_clean(&self, table: &Table, begins: Position, ends: Position) {
         if table.recovery.lock().claiming {
             return;
@@ -167,8 +169,8 @@ impl Core {
         }
     }
 
-    /// Flushes what memory, the log's size or a table's flush period ask for, and what could not be
-    /// flushed before.
+    /// Flushes what is due because of memory, the log's size or a table's flush period, and
+    /// memtables whose flush failed.
     pub fn flush_what_is_due(self: &Arc<Self>) {
         self.flush_left_over();
         if let Err(error) = self.flush_pending(Duration::from_secs(1)) {
@@ -178,9 +180,9 @@ impl Core {
             let mut tables: Vec<_> = self.tables.load().values().cloned().collect();
             let size = |table: &Arc<Table>| table.view().memtable.heap_bytes();
             tables.sort_by_cached_key(|table| std::cmp::Reverse(size(table)));
-            // Someone may be flushing the largest one. Then the next ones are worth it, unless they
-            // are small: those would be flushed again and again until that is done, and free
-            // nothing.
+            // Another thread may be flushing the largest one. Then the next ones are flushed, too,
+            // unless they are small: those would be flushed repeatedly until that is done, and free
+            // almost nothing.
             let worth_it = tables.first().map_or(0, size) / 4;
             let mut large = tables.iter().filter(|table| size(table) > worth_it);
             if !large.any(|table| self.try_flush(table)) {
@@ -202,16 +204,16 @@ impl Core {
         }
     }
 
-    /// Flushes tables whose changes must not stay in the schema journal for long: at once, unless
-    /// such a flush took place within the last second or the engine was opened within it. Then the
-    /// background flushes them when that second is over, and so does closing.
+    /// Flushes tables whose changes must not stay in the schema journal for long: immediately,
+    /// unless such a flush took place within the last second or the engine was opened within it.
+    /// Then the background thread flushes them after that second, and so does closing.
     pub fn flush_together(self: &Arc<Self>, ids: &[TableId]) -> Result<()> {
         self.flushed_together.lock().pending.extend(ids);
         self.flush_pending(Duration::from_secs(1))
     }
 
     /// Flushes the tables that wait for it, if the last such flush is at least `pause` ago, and
-    /// removes what they hold from the schema journal. Those that fail wait again.
+    /// removes their flushed changes from the schema journal. Those that fail wait again.
     pub fn flush_pending(self: &Arc<Self>, pause: Duration) -> Result<()> {
         let pending = {
             let mut together = self.flushed_together.lock();
@@ -237,7 +239,7 @@ impl Core {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Flushes memtables whose flush has failed before.
+    /// Flushes memtables whose flush failed before.
     fn flush_left_over(self: &Arc<Self>) {
         for table in self.tables.load().values() {
             if !table.view().flushing.is_empty()
@@ -251,7 +253,7 @@ impl Core {
         }
     }
 
-    /// Flushes the table unless someone does already; whether that freed memory.
+    /// Flushes the table unless another thread does. Returns whether that freed memory.
     fn try_flush(self: &Arc<Self>, table: &Arc<Table>) -> bool {
         let Some(_alone) = table.flush.try_lock() else { return false };
         match self.flush_alone(table) {
@@ -267,8 +269,7 @@ impl Core {
         *self.flush_failure.lock() = Some(Arc::new(error));
     }
 
-    /// Flushes the memtables that hold writes that the log does not. Called when no more of them
-    /// can come.
+    /// Flushes the memtables with unlogged writes. Called when no more of them can be added.
     pub fn flush_unlogged(self: &Arc<Self>) -> Result<()> {
         let tables = self.tables.load();
         let unlogged = |table: &&Arc<Table>| table.view().memtables().any(|memtable| memtable.has_unlogged());
@@ -279,8 +280,8 @@ impl Core {
     pub fn set_durable_writes(self: &Arc<Self>, id: TableId, durable: bool) -> Result<()> {
         let table = self.table(id)?;
         let before = {
-            // A writer that decided by the old setting not to log has noted that when it releases
-            // the lock.
+            // A writer that used the previous setting has recorded an unlogged write by the time it
+            // releases the lock.
             let _writers_held_out = table.write_order.write();
             let before = table.has_durable_writes();
             table.set_durable_writes(durable);
@@ -296,9 +297,9 @@ impl Core {
         Ok(())
     }
 
-    /// Flushes what is worth it before closing; the log keeps the rest.
+    /// Flushes large memtables before closing; the log keeps the rest.
     pub fn flush_before_closing(self: &Arc<Self>) -> Result<()> {
-        /// Replaying so much takes a few milliseconds, about as long as flushing it.
+        /// Replaying this much takes a few milliseconds, about as long as flushing it.
         const LEFT_TO_THE_LOG: usize = 1 << 20;
         debug_assert_ne!(self.phase(), Phase::Recovering);
         self.flush_pending(Duration::ZERO)?;

@@ -1,11 +1,10 @@
 //! Stalls writes while a table has compaction debt.
 //!
-//! The debt is [`choose::debt`](crate::strategies::choose::debt): how many SSTables of a table
-//! reads would be spared if its compactions had caught up. From `slowdown_sstables` on each write
-//! of the table waits a little, so that it slows down before it has to stop; from `stop_sstables`
-//! on it waits until there are fewer, and is refused after `stop_timeout`. So reads never have to
-//! look into many more SSTables than that. A table whose compactions are switched off stalls no
-//! writes.
+//! The debt is [`choose::debt`](crate::strategies::choose::debt): the number of SSTables of a table
+//! that reads would be spared if its compactions had caught up. From `slowdown_sstables` on, each
+//! write of the table is delayed, so that writes slow down before they stop. From `stop_sstables`
+//! on, it waits until there are fewer, and is rejected after `stop_timeout`. So reads never have to
+//! open many more SSTables. A table with disabled compactions stalls no writes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,13 +17,13 @@ use crate::basics::options::BackpressureOptions;
 use crate::store::core::Core;
 use crate::store::table::Table;
 
-/// What a write waits shortly before writes stop. A connection that writes one after the other is
-/// then down to a few hundred a second.
+/// The delay of a write just before writes stop. A connection with sequential writes is then
+/// limited to a few hundred a second.
 const LONGEST_DELAY: Duration = Duration::from_millis(4);
-/// How long a writer that was stopped waits before it checks again.
+/// The interval at which a stopped writer checks again.
 const CHECK: Duration = Duration::from_millis(10);
 
-/// What is done with a write.
+/// The reaction to a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pressure {
     None,
@@ -39,7 +38,7 @@ fn pressure(debt: usize, options: &BackpressureOptions) -> Pressure {
     } else if debt >= stop {
         Pressure::Stop
     } else {
-        // Steeper towards the end: half way it is a quarter.
+        // Quadratic: halfway it is a quarter.
         let share = (debt - slowdown + 1) as f64 / (stop - slowdown) as f64;
         Pressure::Delay(LONGEST_DELAY.mul_f64(share * share))
     }
@@ -55,10 +54,10 @@ impl Core {
         self.tables.load().values().any(holds)
     }
 
-    /// Stalls a write of the table if its compaction debt is too large. Called without any lock.
+    /// Stalls a write of the table if its compaction debt is too large. Called without locks.
     ///
     /// # Errors
-    /// `CompactionDebt`; `Interrupted`, if the request of this thread is interrupted meanwhile.
+    /// CompactionDebt; Interrupted, if the request of this thread is interrupted meanwhile.
     #[inline]
     pub fn wait_for_compactions(self: &Arc<Self>, table: &Table) -> Result<()> {
         let options = &self.options.backpressure;
@@ -68,7 +67,7 @@ impl Core {
         }
     }
 
-    /// Whether [`wait_for_compactions`](Self::wait_for_compactions) would return at once.
+    /// Whether [`wait_for_compactions`](Self::wait_for_compactions) would return immediately.
     #[inline]
     pub fn accepts_writes(&self, table: &Table) -> bool {
         let debt = table.compaction_debt.load(Ordering::Relaxed);
@@ -80,8 +79,8 @@ impl Core {
         self.metrics.writes_held_up.add(1);
         self.metrics.writes_held_up_by_compaction.add(1);
         if !self.options.background_threads {
-            // There is no thread that would do it. A compaction is not the request's: its deadline
-            // does not apply.
+            // There is no background thread. The compaction does not belong to the request, so its
+            // deadline does not apply.
             interrupt::shielded(|| self.compact_what_is_due());
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! The way of a read: a view, the sources that may hold something of it, one merged stream.
+//! The path of a read: a view, its relevant sources, one merged stream.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Core {
         Ok(view.sstables.iter().any(|sstable| sstable.reader.may_contain_hashed(key, hash)))
     }
 
-    /// Reads from the row cache, or into it; `None` if that cannot answer.
+    /// Reads from the row cache, or into it; `None` if the cache cannot answer.
     fn read_cached(
         &self,
         table: &Table,
@@ -109,11 +109,11 @@ impl Core {
         })
     }
 
-    /// Reads a partition into the row cache, and gives the view that it was read from; `None` if
-    /// something of it is there or being read.
+    /// Reads a partition into the row cache, and returns the view that it was read from; `None` if
+    /// there is an entry for it.
     pub fn fill_row_cache(&self, table: &Table, key: &DecoratedKey) -> Result<Option<Guard<Arc<View>>>> {
         let Some(loading) = self.row_cache.begin(table.id, key) else { return Ok(None) };
-        // The place first, then the view: see there.
+        // The entry first, then the view: see the row cache.
         let view = table.view();
         let (mut stream, _) = self.read_stored(table, &view, key, &Selection::all())?;
         trace(|| "Caching rows");
@@ -122,7 +122,7 @@ impl Core {
         Ok(Some(view))
     }
 
-    /// Reads from memtables and SSTables; says how many of these had the partition.
+    /// Reads from memtables and SSTables. Returns how many SSTables contain the partition.
     fn read_stored(
         &self,
         table: &Table,
@@ -152,8 +152,8 @@ impl Core {
             }
         }
         for sstable in candidates {
-            // They come by their greatest timestamps: neither this one nor those after it have
-            // anything that is left.
+            // Sorted by maximum timestamp: neither this one nor later ones contain anything that is
+            // not deleted.
             if deletion.deletes(sstable.max_timestamp()) {
                 break;
             }
@@ -205,7 +205,7 @@ impl Core {
     }
 }
 
-/// What an SSTable has of a partition.
+/// Reads the part of a partition in an SSTable.
 fn read_sstable(
     sstable: &Arc<SSTable>,
     (key, hash): (&DecoratedKey, (u64, u64)),
@@ -220,9 +220,9 @@ fn read_sstable(
     Ok(found)
 }
 
-/// Whether anything of some partition in the SSTable can be in the answer.
+/// Whether the SSTable may contain selected data of some partition.
 fn may_have(sstable: &SSTable, selection: &Selection) -> bool {
-    // Who wants no rows wants to know what partitions there are.
+    // A selection without rows asks which partitions exist.
     selection.slices.as_slice().is_empty()
         || sstable.reader.may_contain_rows_in(&selection.slices)
         || sstable.reader.may_have_static()
@@ -233,8 +233,8 @@ fn lies_in(sstable: &SSTable, bounds: &KeyBounds) -> bool {
     bounds.intersects(sstable.reader.first_key(), sstable.reader.last_key())
 }
 
-/// One stream of many. A memtable is reconciled in itself; an SSTable is too if we wrote it, but
-/// where deletions occur that is not left to other holders.
+/// Merges streams into one. A memtable is reconciled; an SSTable is, too, if this engine wrote it,
+/// but with deletions this is not relied on.
 fn merged(mut sources: Vec<Source>, table: &Arc<TableMetadata>, reversed: bool) -> Source {
     match &sources[..] {
         [] => Box::new(EmptyStream),
@@ -243,8 +243,8 @@ fn merged(mut sources: Vec<Source>, table: &Arc<TableMetadata>, reversed: bool) 
     }
 }
 
-/// Whether the selection can give one row at most, whose older versions need not be read once each
-/// of its columns has been found in newer ones.
+/// Whether the selection has at most one row, whose older versions need not be read once each of
+/// its columns was found in newer ones.
 fn asks_for_one_row(table: &TableMetadata, selection: &Selection) -> bool {
     if table.is_counter
         || table.columns.iter().flatten().any(|column| column.data_type.is_multi_cell())
@@ -262,7 +262,7 @@ fn asks_for_one_row(table: &TableMetadata, selection: &Selection) -> bool {
     }
 }
 
-/// Reads one row: memtables first, then SSTables from the greatest timestamps down, as long as they
+/// Reads one row: memtables first, then SSTables in descending order of timestamps, as long as they
 /// can still change it.
 fn read_row<'a>(
     view: &View,
@@ -290,12 +290,12 @@ fn read_row<'a>(
     Ok(found.into_stream(key, &view.table, selection))
 }
 
-/// What was found of a row.
+/// The versions of a row.
 #[derive(Default)]
 struct Versions {
     partition_found: bool,
     partition_deletion: Option<DeletionTime>,
-    /// The greatest range deletion that covers it.
+    /// The latest range deletion that covers it.
     range_deletion: Option<DeletionTime>,
     rows: Vec<Row>,
 }
@@ -309,8 +309,7 @@ impl Versions {
         let Some(header) = stream.next_partition()? else { return Ok(()) };
         self.partition_found = true;
         self.partition_deletion = greater(self.partition_deletion, header.deletion);
-        // Markers are clipped to the selection, which is one row: what is open anywhere covers the
-        // row.
+        // Markers are clipped to the selection, which is one row: any open range covers the row.
         while let Some(unfiltered) = stream.next_unfiltered()? {
             match unfiltered {
                 Unfiltered::Row(row) => self.rows.push(row),
@@ -329,7 +328,7 @@ impl Versions {
         self.range_deletion.map_or(partition, |range| partition.max(range))
     }
 
-    /// Whether data with timestamps up to `max_timestamp` can make a difference.
+    /// Whether data with timestamps up to `max_timestamp` can change the result.
     fn can_be_changed_by(&self, max_timestamp: i64, table: &TableMetadata) -> bool {
         if self.deletion().deletes(max_timestamp) {
             return false;
@@ -367,7 +366,7 @@ impl Versions {
     }
 }
 
-/// A stream of one partition whose header has been read ahead.
+/// A stream of one partition whose header has been read.
 struct Headed<S> {
     header: Option<PartitionHeader>,
     deletion: DeletionTime,
@@ -376,7 +375,7 @@ struct Headed<S> {
 }
 
 impl<S: PartitionStream> Headed<S> {
-    /// `None` if there is no partition.
+    /// Returns `None` if there is no partition.
     fn new(mut stream: S) -> StorageResult<Option<Self>> {
         let Some(header) = stream.next_partition()? else { return Ok(None) };
         Ok(Some(Self { deletion: header.deletion, header: Some(header), started: false, stream }))

@@ -19,13 +19,13 @@ use crate::store::core::{Core, Phase};
 use crate::store::table::{Table, View};
 
 impl Core {
-    /// See [`Engine::apply`](crate::Engine::apply) and [`Durability`].
-    /// Returns where the log record ends; the least position if nothing was logged.
+    /// See [`Engine::apply`](crate::Engine::apply) and [`Durability`]. Returns the end of the log
+    /// record; the minimum position if nothing was logged.
     pub fn apply(self: &Arc<Self>, mutations: &[Mutation], durability: Durability) -> Result<Position> {
         self.apply_admitted(mutations, durability, None)
     }
 
-    /// [`apply`](Self::apply) of a write that has been admitted, if there is a `permit`.
+    /// [`apply`](Self::apply) for a write that has been admitted, if there is a `permit`.
     pub fn apply_admitted(
         self: &Arc<Self>,
         mutations: &[Mutation],
@@ -99,7 +99,7 @@ impl Core {
             None => self.admit_to(std::iter::once(table), bytes)?,
         };
         permit.begin(bytes);
-        // From here on the write must not stop halfway.
+        // From here on the write must not be interrupted halfway.
         interrupt::shielded(|| self.write_one(mutation, table, durability, started))
     }
 
@@ -140,9 +140,9 @@ impl Core {
         permit: Option<WritePermit<'_>>,
     ) -> Result<Position> {
         let started = self.clock.monotonic();
-        // By table and key: locks are taken in the order of tables, and a partition's changes made
-        // together. The tables of indexes come last: a reader that finds an entry there also finds
-        // the row that it was written with.
+        // By table and key: locks are acquired in the order of tables, and the changes of a
+        // partition are applied together. Index tables come last: a reader that finds an entry also
+        // finds the row that was written with it.
         let key = |mutation: &Mutation| (mutation.table.index_of.is_some(), mutation.table.id);
         let mut order: Vec<&Mutation> =
             mutations.iter().filter(|mutation| !mutation.update.is_empty()).collect();
@@ -163,7 +163,7 @@ impl Core {
         interrupt::shielded(|| self.write_many(&order, &tables, durability, started))
     }
 
-    /// Writes mutations that have been admitted, in the order of their `tables` and of keys.
+    /// Writes mutations that have been admitted, in the order of `tables` and of keys.
     fn write_many(
         self: &Arc<Self>,
         order: &[&Mutation],
@@ -174,7 +174,8 @@ impl Core {
         let mut position = Position::ZERO;
         let of_tables = order.chunk_by(|a, b| a.table.id == b.table.id);
         let writing = tables.iter().map(|table| table.begin_write()).collect::<Result<Vec<_>>>()?;
-        // Decided once whether it is logged: what is not must be noted in its memtable.
+        // Decided once whether it is logged, since unlogged writes must be recorded in their
+        // memtable.
         let part = |(mutations, table)| Part { table, mutations, is_logged: table.has_durable_writes() };
         let parts: Vec<Part<'_>> = of_tables.zip(tables.iter().map(|table| &***table)).map(part).collect();
         if parts.iter().any(|part| part.is_logged) {
@@ -197,7 +198,8 @@ impl Core {
                 changed += 1;
             }
         }
-        // The changes of many partitions are made as one: each took its share.
+        // The changes of many partitions are one operation: each is attributed an equal share of
+        // the time.
         let share = self.clock.monotonic().saturating_sub(started) / changed;
         for part in &parts {
             part.partitions().for_each(|_| part.table.metrics.write_latency.record_latency(share));
@@ -208,22 +210,22 @@ impl Core {
         Ok(position)
     }
 
-    /// Does to the row cache what is done to a memtable, under the same lock.
+    /// Applies updates to the row cache, under the same lock as to the memtable.
     fn apply_to_row_cache<'a>(
         &self,
         table: &Table,
         key: &DecoratedKey,
         updates: impl Iterator<Item = (&'a PartitionUpdate, &'a TableMetadata)>,
     ) {
-        // The current view: a reader that fills the cache from a later one reads what is in the
-        // memtable by then.
+        // The current view: a reader that fills the cache from a later one reads the memtable after
+        // this update.
         if self.row_cache.is_enabled() && self.row_cache.takes(&table.view().table) {
             self.row_cache.apply(table.id, key, updates);
         }
     }
 
-    /// Lets a write go to the memtable alone. Its table's `write_order` is held: closing flushes
-    /// when it is free.
+    /// Writes to the memtable without logging. The caller holds `write_order` of the table: closing
+    /// flushes after acquiring it.
     fn leave_unlogged(&self, view: &View) -> Result<()> {
         if self.phase() == Phase::Closed {
             return Err(EngineError::Closed);
@@ -243,7 +245,7 @@ impl Core {
         appended.map_err(EngineError::from)
     }
 
-    /// Wakes the thread that flushes if memtables have grown too large; without threads, flushes.
+    /// Wakes the flushing thread if memtables have grown too large; without threads, flushes.
     fn flush_if_wanted(self: &Arc<Self>) {
         if self.options.background_threads {
             if self.memory.wants_flush() {
@@ -256,22 +258,21 @@ impl Core {
 }
 
 impl Table {
-    /// Lets a write begin; its memtable stays the one to write to until the guard is dropped.
+    /// Begins a write; its memtable remains the active one until the guard is dropped.
     fn begin_write(&self) -> Result<ShardedLockReadGuard<'_, ()>> {
         let guard = self.write_order.read();
         if self.is_dropped() { Err(EngineError::UnknownTable(self.id)) } else { Ok(guard) }
     }
 }
 
-/// Refuses what no SSTable can hold: every flush of it would fail.
+/// Rejects lengths that SSTables do not support: every flush would fail.
 fn check_lengths(mutation: &Mutation) -> Result<()> {
     let too_long = |length| EngineError::KeyTooLong { table: mutation.table.qualified_name(), length };
     let length = mutation.update.key.key().len();
     if length > MAX_KEY_LENGTH {
         return Err(too_long(length));
     }
-    // Together they may be longer in the table of an index or a view, which has the values of
-    // several keys.
+    // The table of an index or a view has the values of several keys, which may be longer together.
     for row in &mutation.update.rows {
         if row.clustering().excessive_length().is_some()
             && let Some(value) =
@@ -283,13 +284,13 @@ fn check_lengths(mutation: &Mutation) -> Result<()> {
     Ok(())
 }
 
-/// About how many bytes an update takes, in a memtable or in the commit log.
+/// Returns the approximate size of an update in a memtable or in the commit log.
 pub(crate) fn size_of_update(update: &PartitionUpdate) -> usize {
     let rows: usize = update.static_row.iter().chain(&update.rows).map(Row::heap_size).sum();
     update.key.key().len() + rows
 }
 
-/// Reports a change to the table's sampler, if it is on.
+/// Reports a change to the table's sampler, if it is enabled.
 #[inline]
 fn sample(table: &Table, update: &PartitionUpdate) {
     if table.metrics.sampler.is_on() {
@@ -302,7 +303,7 @@ fn version_of(mutation: &Mutation) -> TableVersion {
     TableVersion { table: mutation.table.id.0.as_u128(), schema: mutation.table.version }
 }
 
-/// What a write of many changes in one table.
+/// The part of a write in one table.
 struct Part<'a> {
     table: &'a Table,
     /// At least one, none of them empty, in the order of keys.
@@ -311,7 +312,7 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    /// The mutations of each partition.
+    /// Returns the mutations of each partition.
     fn partitions(&self) -> impl Iterator<Item = &'a [&'a Mutation]> {
         self.mutations.chunk_by(|a, b| a.update.key == b.update.key)
     }
@@ -320,24 +321,24 @@ impl<'a> Part<'a> {
 /// The mutations of one `apply` as a record of the commit log.
 struct LogRecord<'a> {
     tables: Vec<TableVersion>,
-    /// None of them empty, each with the place of its table in `tables`.
+    /// Non-empty mutations, each with the index of its table in `tables`.
     mutations: Vec<(usize, &'a Mutation)>,
 }
 
 impl<'a> LogRecord<'a> {
-    /// Of what is logged.
+    /// Returns the record of all logged parts.
     fn of(parts: &[Part<'a>]) -> Self {
         let mut record = LogRecord { tables: Vec::with_capacity(parts.len()), mutations: Vec::new() };
         record.mutations.reserve(parts.iter().map(|part| part.mutations.len()).sum());
         for part in parts.iter().filter(|part| part.is_logged) {
-            // Of one table there are several versions only while it is being altered.
+            // Several versions of a table occur only while it is being altered.
             let first = record.tables.len();
             part.mutations.iter().for_each(|mutation| record.add(first, mutation));
         }
         record
     }
 
-    /// Of mutations of a few tables, none of them empty.
+    /// Returns the record of non-empty mutations of a few tables.
     fn of_mutations(mutations: &[&'a Mutation]) -> Self {
         let mut record = LogRecord { tables: Vec::new(), mutations: Vec::new() };
         mutations.iter().for_each(|mutation| record.add(0, mutation));

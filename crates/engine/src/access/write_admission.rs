@@ -1,9 +1,9 @@
 //! Admission of a write: compaction debt, memory and the commit log, in this order.
 //!
-//! A write that waits here can be interrupted, since nothing of it has been written. It may wait
-//! for long, so its caller holds no lock that others need: [`Core::try_admit`] admits a write that
-//! need not wait, also under locks, and otherwise returns what [`Core::admit`] waits for after the
-//! caller has released them.
+//! A write that waits here can be interrupted, since nothing of it has been written. The wait may
+//! be long, so its caller must hold no lock that others need: [`Core::try_admit`] admits a write
+//! that need not wait, also under locks, and otherwise returns a demand, which the caller passes to
+//! [`Core::admit`] after it has released its locks.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::memory::pool::WritePermit;
 use crate::store::core::Core;
 use crate::store::table::Table;
 
-/// What a write needs to be admitted.
+/// The resources that a write needs for its admission.
 #[derive(Debug)]
 pub struct WriteDemand {
-    /// Tables whose compaction debt stalls writes.
+    /// Tables whose compaction debt can stall the write.
     tables: Vec<TableId>,
-    /// About how many it takes, in memtables or in the commit log.
+    /// Its approximate size in memtables or in the commit log.
     bytes: usize,
 }
 
@@ -38,7 +38,7 @@ impl Core {
             return Ok(permit);
         }
         let tables = self.tables.load();
-        // A table that does not exist any more is for the write to report.
+        // The write reports a table that was dropped.
         let mut known = mutations.iter().filter_map(|mutation| tables.get(&mutation.table.id));
         let is_ready = known.all(|table| self.accepts_writes(table)) && self.is_log_ready(bytes);
         let permit = is_ready.then(|| self.try_admit_bytes(bytes)).flatten();
@@ -69,12 +69,12 @@ impl Core {
         self.admit_to(demand.tables.iter().filter_map(|table| tables.get(table)), demand.bytes)
     }
 
-    /// Stalls a write of about `bytes` to `tables` until they accept writes, it is its turn to take
-    /// memory, and the commit log is ready for it. No lock of a table is held.
+    /// Stalls a write of about `bytes` to `tables` until their debt allows it, memory is available
+    /// in its turn, and the commit log is ready. The caller holds no lock of a table.
     ///
     /// # Errors
-    /// Interrupted, if the request of this thread is; MemtablesFull and CompactionBehind, if
-    /// waiting is pointless.
+    /// Interrupted, if the request of this thread is; MemtablesFull and CompactionDebt, if waiting
+    /// is pointless.
     pub fn admit_to<'t>(
         self: &Arc<Self>,
         mut tables: impl Iterator<Item = &'t Arc<Table>>,
@@ -84,8 +84,8 @@ impl Core {
         if !self.options.background_threads {
             if self.memory.is_full() {
                 self.metrics.writes_held_up.add(1);
-                // There is no thread that would do it. A flush is not the request's: its deadline
-                // does not apply.
+                // There is no background thread. The flush does not belong to the request, so its
+                // deadline does not apply.
                 interrupt::shielded(|| self.flush_what_is_due());
                 if let Some(cause) = self.flush_failure.lock().clone() {
                     return Err(self.memtables_full(cause));

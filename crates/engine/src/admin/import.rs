@@ -1,19 +1,19 @@
-//! Taking in SSTables that others wrote.
+//! Import of SSTables from elsewhere.
 //!
-//! 1. The SSTables of the directory are listed, and each is opened where it is: its schema must fit
-//!    the table. With `verify` it is read whole, and held against its checksums and its index.
-//!    Nothing has been written yet.
-//! 2. Each gets a name of the table's own, announced in a [`Transaction`]; its files come there as
-//!    hard links, or as copies where they are to stay independent or lie on another volume. Files
-//!    and names are synced.
+//! 1. The SSTables of the directory are listed, and each is opened in place: its schema must match
+//!    the table. With `verify` it is read completely, and checked against its checksums and its
+//!    index. Nothing has been written yet.
+//! 2. Each gets a new name of the table, announced in a [`Transaction`]. Its files are hard-linked,
+//!    or copied if they must remain independent or are on another volume. Files and names are
+//!    synced.
 //! 3. Each is opened in its new place.
-//! 4. The transaction is committed, and the view takes them in.
-//! 5. What was to be moved is removed from the directory: never from a snapshot or a backup, see
+//! 4. The transaction is committed, and the SSTables are added to the view.
+//! 5. Files to be moved are removed from the directory: never from a snapshot or a backup, see
 //!    [`import_source`](crate::admin::import_source).
 //!
-//! An error before step 4 undoes step 2; a crash before it leaves that to [`transaction::recover`].
-//! After it, what step 5 leaves is the same data again: importing it a second time changes no
-//! answer.
+//! An error before step 4 undoes step 2; after a crash, [`transaction::recover`] does. If step 5 is
+//! incomplete, the remaining files contain the same data again: importing them a second time
+//! changes no result.
 
 use std::fmt;
 use std::io;
@@ -35,25 +35,25 @@ use crate::store::core::{Core, Phase};
 use crate::store::table::{Table, Unreadable};
 use crate::store::transaction::{self, OperationType, Transaction};
 
-/// How a directory is imported: `nodetool import`'s options.
+/// The options of an import: those of `nodetool import`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImportOptions {
-    /// Whether SSTables keep their level; else they begin at level 0.
+    /// Whether SSTables keep their level; otherwise they begin at level 0.
     pub keep_level: bool,
-    /// Whether SSTables stay repaired; else they count as not repaired.
+    /// Whether SSTables remain repaired; otherwise they become unrepaired.
     pub keep_repaired: bool,
-    /// Whether all of every SSTable is read before any is taken. Without it only what opening looks
-    /// at is checked.
+    /// Whether all SSTables are read completely before any is imported. Otherwise only opening
+    /// checks them.
     pub verify: bool,
-    /// Whether every value is held against its type too.
+    /// Whether every value is checked against its type, too.
     pub extended_verify: bool,
-    /// Whether the files are copied and stay in the directory. Without it those of a snapshot or
-    /// backup get a second name and stay, and others are moved.
+    /// Whether the files are copied and remain in the directory. Otherwise those of a snapshot or
+    /// backup are linked and remain, and others are moved.
     pub copy_data: bool,
 }
 
 impl Default for ImportOptions {
-    /// `nodetool import`'s defaults.
+    /// Returns the defaults of `nodetool import`.
     fn default() -> Self {
         Self {
             keep_level: false,
@@ -65,16 +65,16 @@ impl Default for ImportOptions {
     }
 }
 
-/// How an SSTable got into its table's directory.
+/// How an SSTable was transferred to its table's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transfer {
-    /// It is no longer where it was.
+    /// Its files were moved.
     Moved,
-    /// Its files have a second name now.
+    /// Its files were linked.
     Linked,
     /// Its files were copied.
     Copied,
-    /// It had been put there before.
+    /// It was in the directory already.
     InPlace,
 }
 
@@ -89,18 +89,18 @@ impl fmt::Display for Transfer {
     }
 }
 
-/// An SSTable that was taken in.
+/// An imported SSTable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedSSTable {
-    /// Its Data component as it was found.
+    /// Its original Data component.
     pub from: PathBuf,
     /// Its Data component in the table's directory.
     pub to: PathBuf,
-    /// Partitions in it, about.
+    /// Its approximate number of partitions.
     pub partitions: u64,
     /// Bytes of its files.
     pub bytes: u64,
-    /// How it got there.
+    /// How it was transferred.
     pub transfer: Transfer,
 }
 
@@ -212,8 +212,8 @@ impl Core {
         Ok(imported)
     }
 
-    /// The SSTables of a directory, but for those that an interrupted transaction there has not
-    /// added, or has removed.
+    /// Returns the SSTables of a directory, except those that an interrupted transaction there has
+    /// not added, or has removed.
     fn sources(&self, directory: &Path) -> Result<Vec<Descriptor>> {
         let entries =
             self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
@@ -236,7 +236,8 @@ impl Core {
                 }
                 Some(FileName::OtherVersion { version, format }) => {
                     let detail = format!(
-                        "SSTables of version {version} of the format {format} are not supported; supported: nb and oa (big), da (bti)"
+                        "SSTables of version {version} of the format {format} are not supported; supported: \
+                         nb and oa (big), da (bti)"
                     );
                     let path = directory.join(&entry.name);
                     return Err(StorageError::Unsupported { path, detail }.into());
@@ -248,7 +249,7 @@ impl Core {
         Ok(found)
     }
 
-    /// Reads an SSTable where it is; nothing is written.
+    /// Checks an SSTable in place, without writing.
     fn check_sstable(
         &self,
         source: &Descriptor,
@@ -324,7 +325,7 @@ impl Core {
         Ok(entries.into_iter().filter(|entry| !entry.is_dir && entry.name.starts_with(&prefix)).collect())
     }
 
-    /// Statistics is where an SSTable's level and repair are.
+    /// Transfers Statistics, which contains an SSTable's level and repair status.
     fn bring_statistics(
         &self,
         version: Version,
@@ -341,7 +342,7 @@ impl Core {
         let repaired_at = (is_repaired && !options.keep_repaired).then_some(0);
         let changed = match (version, level.or(repaired_at.map(|_| 0))) {
             (_, None) => return self.bring_file(from, to, options.copy_data).map(|_| ()),
-            // A repair that is under way is left out too, which shortens the file.
+            // A pending repair is removed, too, which shortens the file.
             (Version::Nb, _) if repaired_at.is_some() && stats.pending_repair.take().is_some() => {
                 stats.level = level.unwrap_or(stats.level);
                 stats.repaired_at = 0;
@@ -353,8 +354,8 @@ impl Core {
         Ok(written.map_err(|e| StorageError::io(to, "write", e))?)
     }
 
-    /// Gives a file a second name, or where that cannot be makes a copy; the content is durable
-    /// afterwards. Returns whether it is a second name.
+    /// Links a file, or copies it if that is impossible; the content is durable afterwards. Returns
+    /// whether it was linked.
     fn bring_file(&self, from: &Path, to: &Path, copy: bool) -> Result<bool> {
         let linked =
             if copy { Err(io::ErrorKind::CrossesDevices.into()) } else { self.fs.hard_link(from, to) };
@@ -389,7 +390,7 @@ impl Core {
         Ok(target.sync().map_err(writing)?)
     }
 
-    /// Puts SSTables into the view, in terms of the table as it is now.
+    /// Adds SSTables to the view, with the current schema of the table.
     fn take_in(self: &Arc<Self>, table: &Table, readers: Vec<SSTableReader>) -> Result<()> {
         table.try_change_view(|view| {
             let in_terms = |reader: SSTableReader| {
@@ -418,8 +419,7 @@ impl Core {
 
     /// See [`Engine::refresh`](crate::Engine::refresh).
     ///
-    /// What is in the directory and in no view may be a flush's or compaction's, made or removed
-    /// just now: so none may run.
+    /// Files that no view contains may be those of a running flush or compaction, so none may run.
     pub fn refresh(self: &Arc<Self>, id: TableId) -> Result<Vec<ImportedSSTable>> {
         self.check_running()?;
         if self.phase() == Phase::Recovering {
@@ -446,7 +446,7 @@ impl Core {
             let options = OpenOptions { foreign: ForeignFiles::Trust };
             let (fs, cache) = (self.fs.clone(), self.cache.clone());
             let reader = SSTableReader::open(fs, descriptor, metadata.clone(), cache, options)?;
-            // All of it, also where it carries checksums of ours: the copy may be damaged.
+            // Verified completely, even with checksums of this engine: the copy may be damaged.
             reader.verify()?;
             readers.push(reader);
         }
@@ -461,7 +461,7 @@ impl Core {
         }
         let read: HashSet<_> = readers.iter().map(|reader| reader.descriptor().id).collect();
         self.take_in(&table, readers)?;
-        // What could not be opened at the start is now, or gone.
+        // SSTables that could not be opened at the start are open now, or were removed.
         let is_left = |sstable: &Unreadable| {
             !read.contains(&sstable.descriptor.id)
                 && entries.iter().any(|entry| entry.name.starts_with(&sstable.descriptor.file_prefix()))

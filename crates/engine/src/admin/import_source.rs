@@ -19,12 +19,12 @@ use crate::store::core::Core;
 pub(crate) struct ImportSource {
     /// The canonical path.
     pub directory: PathBuf,
-    /// Whether the directory is a snapshot or a backup: the only copy of its data, perhaps, which
+    /// Whether the directory is a snapshot or a backup: possibly the only copy of its data, which
     /// an import never removes.
     pub is_backup: bool,
 }
 
-/// Where a path is, relative to the data directory.
+/// The location of a path relative to the data directory.
 enum Place {
     Outside,
     /// In a table's snapshot or backup.
@@ -42,10 +42,10 @@ struct DataDirectories {
 }
 
 impl Core {
-    /// Returns the source that `directory` leads to.
+    /// Returns the source that `directory` refers to.
     ///
     /// # Errors
-    /// [`StorageError::Unsupported`] if it is no directory, or is within the data directory and
+    /// [`StorageError::Unsupported`] if it is not a directory, or is within the data directory and
     /// neither a snapshot nor a backup, or contains the data directory.
     pub(crate) fn import_source(&self, directory: &Path) -> Result<ImportSource> {
         let examining = |error| StorageError::io(directory, "examine the directory", error);
@@ -133,8 +133,8 @@ impl Core {
         Ok(self.fs.identity(path).map_err(|error| StorageError::io(path, "examine", error))?)
     }
 
-    /// Where a canonical path is. The nearest directory above it that is known decides, so that a
-    /// snapshot below a table's directory is a snapshot.
+    /// Returns the location of a canonical path. The nearest known directory above it decides, so
+    /// that a snapshot below a table's directory is a snapshot.
     fn place(&self, known: &DataDirectories, path: &Path) -> Result<Place> {
         for above in path.ancestors() {
             let id = self.identity(above)?;
@@ -148,8 +148,8 @@ impl Core {
         Ok(Place::Outside)
     }
 
-    /// Lists the data directory down to the snapshots of all tables, dropped ones too. Links are
-    /// followed: keyspaces may be on other volumes.
+    /// Lists the data directory down to the snapshots of all tables, including dropped ones. Links
+    /// are followed: keyspaces may be on other volumes.
     fn data_directories(&self) -> Result<DataDirectories> {
         let mut known = DataDirectories::default();
         let root = self.directory.root();
@@ -184,12 +184,12 @@ impl Core {
         let entries =
             self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
         let paths = entries.into_iter().map(|entry| directory.join(entry.name));
-        // What is gone by now, or a link to nothing, is no directory.
+        // Removed entries and dangling links are not directories.
         Ok(paths.filter(|path| self.fs.metadata(path).is_ok_and(|metadata| metadata.is_dir)).collect())
     }
 
     /// Whether a directory outside the data directory is a snapshot or a backup, of another node or
-    /// moved away.
+    /// moved.
     fn looks_like_backup(&self, canonical: &Path) -> Result<bool> {
         let manifest = canonical.join(snapshots::MANIFEST);
         let names = canonical.components().map(|component| component.as_os_str());

@@ -1,8 +1,8 @@
-//! Recovery: what the log holds and no SSTable does goes back into memtables.
+//! Recovery: log records that SSTables do not contain are applied to memtables.
 //!
-//! The log is read as often as [`Core::replay`] is called, each time for the tables that have been
-//! created since: the schema, which says what tables there are, is in tables itself. Nothing is
-//! written to the log before recovery ends.
+//! The log is read at each call of [`Core::replay`], for the tables that have been created since
+//! the previous call: the schema, which determines the other tables, is in tables itself. Nothing
+//! is written to the log before recovery ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::log::schema_journal::JournalRecord;
 use crate::store::core::{Core, Phase};
 use crate::store::table::Table;
 
-/// What replaying the commit log did.
+/// The result of replaying the commit log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReplaySummary {
     /// Records read.
     pub records: u64,
-    /// Mutations applied: those of known tables that no SSTable holds yet.
+    /// Mutations applied: those of known tables that no SSTable contains yet.
     pub mutations: u64,
     /// Bytes of log read.
     pub bytes: u64,
@@ -51,7 +51,7 @@ impl Core {
         Ok(replay.summary)
     }
 
-    /// Applies what the schema journal has, after the log was read.
+    /// Applies the records of the schema journal, after the log was read.
     fn replay_journal(&self, replay: &mut Replay<'_>, read: &commitlog::ReplaySummary) {
         self.journal.replay(|record| replay.journal_record(record).map_err(|error| error.to_string()));
         let log_is_intact = read.segments > 0 && read.skipped == 0;
@@ -115,14 +115,14 @@ impl Core {
         self.finish_drops();
         self.flushed_together.lock().pending.extend(self.journal.table_ids());
         let unknown = self.report_unknown_tables()?;
-        // Those of unknown tables say which kept records are in their SSTables.
+        // The positions of unknown tables determine which kept records are in their SSTables.
         self.positions.retain(|table| tables.contains_key(&table) || unknown.contains(&table))?;
         Ok(summary)
     }
 
     fn commitlog_options(self: &Arc<Self>) -> Result<CommitLogOptions> {
         let core = Arc::downgrade(self);
-        // Positions on record must lie before those of new segments, whatever the clock says.
+        // Recorded positions must precede those of new segments, regardless of the clock.
         let last_segment =
             self.positions.last_segment().max(self.drops.last_segment()).max(self.journal.last_segment());
         Ok(CommitLogOptions {
@@ -141,12 +141,13 @@ impl Core {
         })
     }
 
-    /// Applies the log records that were kept while a table was unknown, and flushes them. Nothing
-    /// else uses the table. A crash in between has all of them applied again.
+    /// Applies the log records that were kept while a table was unknown, and flushes them. No other
+    /// thread uses the table. After a crash in between, all of them are applied again.
     ///
     /// # Errors
     /// If records may have cells of columns that the table lacks. Once recovered there is no error:
-    /// they are applied without these cells, and the segments stay under a name that nothing reads.
+    /// they are applied without these cells, and the segments are kept under a name that nothing
+    /// reads.
     pub fn claim_log(self: &Arc<Self>, table: &Arc<Table>, is_recovered: bool) -> Result<()> {
         let Some(log) = self.log.load_full() else { return Err(EngineError::Closed) };
         let directory = self.directory.commitlog();
@@ -206,8 +207,8 @@ fn missing_columns(fs: &dyn FileSystem, kept: &UnclaimedLog, table: &Table) -> R
     Ok(missing)
 }
 
-/// Collects the segments with records of tables that do not exist, by table. Those of which no
-/// record is needed have none.
+/// Collects the segments with records of unknown tables, by table. Tables without needed records
+/// are omitted.
 struct ForeignRecords<'a> {
     core: &'a Core,
     /// Tables whose drop is about to be recorded.
@@ -234,14 +235,14 @@ impl ForeignRecords<'_> {
     }
 }
 
-/// One reading of the log.
+/// One replay of the log.
 struct Replay<'a> {
     core: &'a Arc<Core>,
-    /// The tables that it is for: those known and not replayed before.
+    /// The tables to replay: known ones that were not replayed before.
     tables: HashMap<u128, Arc<Table>>,
     decoders: HashMap<TableVersion, Decoder>,
     position: Position,
-    /// The table whose kept records are read, if it is not the log that is.
+    /// The table whose kept records are replayed, if it is not the log that is.
     claimed: Option<Arc<Table>>,
     summary: ReplaySummary,
 }
@@ -319,7 +320,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// Takes a record of the schema journal. It says nothing of how far the log has been read.
+    /// Applies a record of the schema journal, which does not change the position of the log.
     fn journal_record(&mut self, record: &JournalRecord) -> Result<(), HandlerError> {
         for (table, content) in &record.tables {
             self.take(Entry::Dictionary { table: *table, content })?;
@@ -354,7 +355,7 @@ impl<'a> Replay<'a> {
         Ok(())
     }
 
-    /// The log has been read to its end.
+    /// Completes the replay of the log.
     fn finish(&mut self) {
         for table in self.tables.values() {
             let mut recovery = table.recovery.lock();

@@ -16,96 +16,95 @@ use crate::store::core::Core;
 use crate::store::table::{Table, View};
 use crate::strategies::options::CompactionOptions;
 
-/// What is known of an SSTable.
+/// Statistics of an SSTable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SSTableInfo {
-    /// Its id, unique in its table.
+    /// The id, unique in its table.
     pub id: SSTableId,
-    /// The level in leveled compaction, as its Statistics say.
+    /// The level in leveled compaction, from its Statistics.
     pub level: u32,
     /// Bytes of all its files.
     pub bytes_on_disk: u64,
     /// Bytes of its rows before compression.
     pub uncompressed_bytes: u64,
-    /// Partitions, about.
+    /// The approximate number of partitions.
     pub partitions: u64,
-    /// Of its first and last key.
+    /// The tokens of its first and last key.
     pub tokens: (i64, i64),
-    /// The least write timestamp in it, microseconds.
+    /// The minimum write timestamp, microseconds.
     pub min_timestamp: i64,
-    /// The greatest.
+    /// The maximum write timestamp.
     pub max_timestamp: i64,
 }
 
-/// Statistics of one table; counters are since it was opened. What is counted and timed all along
-/// is in [`TableMetrics`](crate::metrics::TableMetrics).
+/// Statistics of one table; counters begin when it is opened. Counts and latencies of operations
+/// are in [`TableMetrics`](crate::metrics::TableMetrics).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TableStats {
-    /// Where its files are.
+    /// The directory of its files.
     pub directory: PathBuf,
-    /// Whether compactions start by themselves: by the table's options and by command.
+    /// Whether automatic compactions are enabled: by the table's options and by command.
     pub autocompaction: bool,
-    /// Partitions in all memtables.
+    /// The number of partitions in all memtables.
     pub memtable_partitions: u64,
-    /// Rows, and deletions of ranges and partitions, written to the memtable that takes the writes,
-    /// overwritten ones too.
+    /// Rows, and deletions of ranges and partitions, written to the active memtable, including
+    /// overwritten ones.
     pub memtable_operations: u64,
-    /// Bytes of the values in them.
+    /// Bytes of their values.
     pub memtable_data_bytes: u64,
     /// Heap bytes of the table's memtables.
     pub memtable_bytes: u64,
-    /// Memtables that are being flushed or wait for it.
+    /// The number of memtables that are being flushed or wait for it.
     pub pending_flushes: u64,
-    /// Memtables flushed.
+    /// Flushed memtables.
     pub flushes: u64,
     /// Bytes written by flushes.
     pub bytes_flushed: u64,
-    /// SSTables that are read.
+    /// The number of SSTables that are read.
     pub sstables: u64,
-    /// Those of them that are of another version than the one that is written, `nb`.
+    /// Those with another version than `nb`, the one that is written.
     pub old_sstables: u64,
-    /// SSTables that were found corrupt and are left out.
+    /// The number of quarantined SSTables.
     pub sstables_quarantined: u64,
-    /// SSTables on each level, from 0, and the bytes of their data; up to the highest level that
-    /// there is.
+    /// The number and size of SSTables in each level, from 0 to the highest non-empty level.
     pub levels: Vec<LevelStats>,
     /// Bytes of the files of the largest SSTable.
     pub max_sstable_bytes: u64,
-    /// The longest span between write times in one SSTable, milliseconds.
+    /// The maximum span of write timestamps in one SSTable, milliseconds.
     pub max_sstable_millis: u64,
     /// Bytes of the files of the SSTables that are read.
     pub live_disk_bytes: u64,
-    /// Bytes of the files of all SSTables that are there, those that are left out too.
+    /// Bytes of the files of all SSTables, including excluded ones.
     pub total_disk_bytes: u64,
-    /// Bytes of the rows of those that are read, before compression.
+    /// Bytes of the rows of SSTables that are read, before compression.
     pub uncompressed_bytes: u64,
     /// Of those, bytes in SSTables that Cassandra marked as repaired.
     pub repaired_bytes: u64,
     /// Of those, bytes in SSTables that Cassandra marked as pending repair.
     pub pending_repair_bytes: u64,
-    /// Stored bytes by plain bytes, over the SSTables that are compressed; `None` if none is.
+    /// Compressed by uncompressed bytes of the compressed SSTables; `None` if none is compressed.
     pub compression_ratio: Option<f64>,
-    /// Partitions in SSTables, about: those in several count several times.
+    /// The estimated number of partitions in SSTables; those in several are counted several times.
     pub estimated_partitions: u64,
     /// Bytes of Filter.db files.
     pub bloom_filter_disk_bytes: u64,
-    /// Bytes that bloom filters take in memory.
+    /// Bytes of bloom filters in memory.
     pub bloom_filter_bytes: u64,
-    /// Bytes that index summaries take in memory.
+    /// Bytes of index summaries in memory.
     pub index_summary_bytes: u64,
-    /// Bytes that the places of compressed chunks take in memory.
+    /// Bytes of the offsets of compressed chunks in memory.
     pub compression_metadata_bytes: u64,
-    /// The smallest partition in an SSTable, bytes, about; 0 if there is none.
+    /// The estimated size of the smallest partition in SSTables, bytes; 0 if there is none.
     pub min_partition_bytes: u64,
-    /// The largest.
+    /// The estimated size of the largest.
     pub max_partition_bytes: u64,
-    /// The mean.
+    /// The estimated mean size.
     pub mean_partition_bytes: u64,
-    /// The share of cells that a compaction could drop, about.
+    /// The estimated fraction of cells that a compaction could drop.
     pub droppable_ratio: f64,
-    /// Compactions that wait to be done, about.
+    /// The estimated number of pending compactions.
     pub pending_compactions: u64,
-    /// Compactions done.
+    /// Completed compactions.
     pub compactions: u64,
     /// Bytes written by compactions.
     pub bytes_compacted: u64,
@@ -114,13 +113,13 @@ pub struct TableStats {
 /// Statistics of one level of a table.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LevelStats {
-    /// SSTables on it.
+    /// The number of SSTables.
     pub sstables: u64,
-    /// Bytes of their Data components, by which levels are measured.
+    /// Bytes of their Data components, which determine the size of levels.
     pub bytes: u64,
 }
 
-/// How a table's partitions in SSTables are distributed; those in several SSTables count several
+/// Distributions of a table's partitions in SSTables; those in several SSTables are counted several
 /// times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionStats {
@@ -135,7 +134,7 @@ pub struct PartitionStats {
 pub struct EngineStats {
     /// Heap bytes of all memtables.
     pub memtable_bytes: u64,
-    /// Heap bytes that all memtables may have.
+    /// The maximum heap bytes of all memtables.
     pub memtable_bytes_max: u64,
     /// The chunk cache: `file_cache_size`.
     pub chunk_cache: CacheStats,
@@ -145,21 +144,21 @@ pub struct EngineStats {
     pub row_cache: CacheStats,
     /// The counter cache.
     pub counter_cache: CacheStats,
-    /// Look-ups a second in the chunk, key, row and counter cache.
+    /// Look-ups a second in the chunk, key, row and counter caches.
     pub cache_rates: [CacheRates; 4],
     /// The commit log, once recovery has ended.
     pub commit_log: Option<CommitLogStats>,
-    /// Tables with data that the schema does not name, when they were last listed; see
+    /// Tables with data that are missing in the schema, when they were last listed; see
     /// [`Engine::unknown_tables`](crate::Engine::unknown_tables).
     pub unknown_tables: u64,
     /// Bytes of their files and of the commit log segments kept for them.
     pub unknown_table_bytes: u64,
-    /// Since when, by the engine's monotonic clock.
+    /// The time of these statistics, by the engine's monotonic clock.
     pub now: Duration,
 }
 
 impl EngineStats {
-    /// The caches, by the names that `system_views.caches` has for them.
+    /// Returns the caches, by their names in `system_views.caches`.
     pub fn caches(&self) -> [(&'static str, &CacheStats, &CacheRates); 4] {
         let [chunks, keys, rows, counters] = &self.cache_rates;
         [
@@ -171,7 +170,7 @@ impl EngineStats {
     }
 }
 
-/// How much storage all tables take.
+/// The storage that all tables occupy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BytesInUse {
     /// Files of SSTables.
@@ -220,7 +219,7 @@ impl Core {
         }
     }
 
-    /// Bytes of the files of SSTables that are not read.
+    /// Returns the bytes of the files of SSTables that are not read.
     fn left_out_bytes(&self, view: &View) -> u64 {
         let quarantined = view.quarantined.iter().map(|sstable| sstable.reader.bytes_on_disk());
         let files = view
@@ -248,7 +247,7 @@ impl Core {
             for reader in readers(&view) {
                 for (offset, count) in histogram(reader).buckets() {
                     let offset = offset.and_then(|offset| u64::try_from(offset).ok());
-                    // Files name their offsets; those of all versions are the same ones.
+                    // Files contain their offsets; those of all versions are identical.
                     let bucket = offset.map_or(BUCKET_OFFSETS.len(), |offset| {
                         BUCKET_OFFSETS.partition_point(|other| *other < offset)
                     });
@@ -303,7 +302,7 @@ fn readers(view: &View) -> impl Iterator<Item = &SSTableReader> {
     view.sstables.iter().map(|sstable| &sstable.reader)
 }
 
-/// What a view's SSTables say of themselves.
+/// Returns the statistics of a view's SSTables.
 fn of_sstables(view: &View, now_seconds: u32) -> TableStats {
     let gc_before = now_seconds.saturating_sub(view.table.params.gc_grace_seconds);
     let mut stats = TableStats { sstables: view.sstables.len() as u64, ..TableStats::default() };
@@ -361,5 +360,5 @@ fn of_sstables(view: &View, now_seconds: u32) -> TableStats {
     stats
 }
 
-/// A file may claim any level; no strategy uses more than this.
+/// A file may contain any level; no strategy uses higher ones.
 const LEVELS_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! Making, opening, altering, truncating and dropping tables.
+//! Creation, opening, alteration, truncation and removal of tables.
 
 use std::io;
 use std::path::Path;
@@ -55,8 +55,8 @@ impl Core {
         Ok(())
     }
 
-    /// Prepares a table that gets the id of an earlier one: what the log holds of a dropped one
-    /// stays discarded, and what was kept for an unknown one is applied.
+    /// Prepares a table with the id of an earlier one: log records of a dropped one remain
+    /// discarded, and those kept for an unknown one are applied.
     fn readopt(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
         let Some(log) = self.log.load_full() else { return Err(EngineError::Closed) };
         if self.drops.get(table.id).is_some() {
@@ -66,8 +66,8 @@ impl Core {
         self.claim_log(table, false)
     }
 
-    /// Removes the files of a directory: those of an earlier index of the name. An index holds
-    /// nothing that its table does not, and is built again.
+    /// Removes the files of a directory of an earlier index with the same name. An index contains
+    /// only derived data, and is built again.
     fn empty_directory(&self, directory: &Path) -> Result<()> {
         let entries =
             self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
@@ -98,11 +98,12 @@ impl Core {
                     }
                     let opened = match component {
                         Component::Data => self.open_sstable(descriptor.clone(), &metadata),
-                        // Written last, so that its SSTable was whole: without Data rows are gone,
-                        // which must not pass for an SSTable that never was.
+                        // TOC is written last, so its SSTable was complete: without Data, rows are
+                        // lost, which must not be mistaken for an incomplete SSTable.
                         Component::Toc if !has_data(&entries, &descriptor) => Err(StorageError::corrupt(
                             directory.join(&entry.name),
-                            "its SSTable has no Data.db; bring the file back, or remove the SSTable's other files to go on without its rows",
+                            "its SSTable has no Data.db; bring the file back, or remove the SSTable's other \
+                             files to go on without its rows",
                         )),
                         _ => continue,
                     };
@@ -131,7 +132,8 @@ impl Core {
                 }
                 Some(FileName::OtherVersion { version, format }) => {
                     let detail = format!(
-                        "SSTables of version {version} of the format {format} are not supported; supported: nb and oa (big), da (bti)"
+                        "SSTables of version {version} of the format {format} are not supported; supported: \
+                         nb and oa (big), da (bti)"
                     );
                     return Err(
                         StorageError::Unsupported { path: directory.join(&entry.name), detail }.into()
@@ -147,7 +149,7 @@ impl Core {
         let now = self.clock.monotonic();
         let table = Table::new(metadata, directory.to_owned(), sstables, last_number, begins, now);
         table.change_view(|view| view.unreadable = unreadable.into());
-        // Only the log of a table that was there before recovery began holds anything of it.
+        // Only a table that existed before recovery began has log records.
         table.recovery.lock().replayed = self.phase() == Phase::Open;
         Ok(table)
     }
@@ -167,13 +169,13 @@ impl Core {
             Ok::<_, EngineError>(drops_columns)
         })?;
         if let Ok(options) = CompactionOptions::parse(&metadata.params.compaction) {
-            // Once the schema says what an operator said, the schema counts again.
+            // Once the schema agrees with the operator's setting, the schema applies again.
             table.compaction.lock().autocompaction.take_if(|on| *on == options.enabled);
         }
         if drops_columns && self.phase() == Phase::Open {
-            // Memtables hold the dropped cells; SSTables get only those newer than the drop.
+            // Memtables contain the dropped cells; SSTables get only those newer than the drop.
             self.flush(&table)?;
-            // Rows may be gone with them.
+            // Rows may have been removed with them.
             table.change_view(|_| ());
         }
         self.measure_compaction_debt(&table);
@@ -194,7 +196,8 @@ impl Core {
     pub fn cancel_drops(&self, ids: &[TableId]) {
         let log_failed = self.log.load().is_none() || self.log_failure().is_some();
         if log_failed {
-            // Whether the schema change is durable is unknown: the next start resolves the intents.
+            // It is unknown whether the schema change is durable: the next start resolves the
+            // intents.
             return;
         }
         let is_intended = |record: &DropRecord| record.state == DropState::Intended;
@@ -213,7 +216,7 @@ impl Core {
         let _changing = self.changing_tables.lock();
         let Some(log) = self.log.load_full() else { return Err(EngineError::Recovering) };
         let dropped = self.close_tables(ids)?;
-        // No writer is left: the log holds nothing of the tables behind this.
+        // No writer is active: later log records contain nothing of the tables.
         self.drops.commit(dropped.iter().map(|table| self.drop_target(table)), log.position())?;
         let mut failure = None;
         for table in &dropped {
@@ -232,7 +235,7 @@ impl Core {
         failure.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Takes tables out of use: later writes and reads are refused. `changing_tables` is held.
+    /// Closes tables: later writes and reads are rejected. The caller holds `changing_tables`.
     fn close_tables(&self, ids: &[TableId]) -> Result<Vec<Arc<Table>>> {
         let mut tables = HashMap::clone(&self.tables.load());
         let remove = |id: &TableId| tables.remove(id).ok_or(EngineError::UnknownTable(*id));
@@ -264,9 +267,9 @@ impl Core {
 
     /// See [`Engine::truncate`](crate::Engine::truncate).
     ///
-    /// Without SSTables, all there is to remove is in the log: the position up to which it is not
-    /// wanted any more is noted, in one step. Otherwise, or if there is something to keep in a
-    /// snapshot, everything goes into SSTables first, and these go in one transaction.
+    /// Without SSTables, all data is in the log: the position up to which it is not needed is
+    /// recorded, in one step. Otherwise, or if a snapshot is to be taken, everything is flushed to
+    /// SSTables first, and these are removed in one transaction.
     pub fn truncate(self: &Arc<Self>, id: TableId, keep: Option<&str>) -> Result<()> {
         self.check_running()?;
         if self.phase() == Phase::Recovering {
@@ -285,7 +288,7 @@ impl Core {
             return self.truncate_memtables(&table);
         }
         self.flush_alone(&table)?;
-        // Without the flushed SSTables, a replay of the log would restore what they held. A flush
+        // Without the flushed SSTables, a replay of the log would restore their data. A flush
         // succeeds even if it could not save its position, or had none because the log has failed.
         // Nor must the truncation survive a crash that loses earlier writes of other tables.
         self.usable_log()?.sync()?;
@@ -293,7 +296,7 @@ impl Core {
         if let Some(schema) = keep {
             self.snapshot_before(&table, Cause::Truncated, schema)?;
         }
-        // Also those that could not be opened.
+        // Including those that could not be opened.
         let descriptors = self.data_files(&table.directory)?;
         let transaction =
             Transaction::begin(self.fs.clone(), &table.directory, OperationType::Truncate, self.time_uuid())?;
@@ -308,21 +311,21 @@ impl Core {
         Ok(())
     }
 
-    /// Truncates a table that has no SSTables: the log's records of it are not wanted any more. The
-    /// table's flush lock is held.
+    /// Truncates a table without SSTables: its log records are not needed. The caller holds the
+    /// table's flush lock.
     fn truncate_memtables(&self, table: &Table) -> Result<()> {
         let writers_held_out = table.write_order.write();
         let log = self.usable_log()?;
         let ends = log.position();
         let begins =
             table.view().flushing.first().map_or(table.view().memtable.begins, |f| f.memtable.begins);
-        // The positions are durable at once. Writes of other tables that were acknowledged before
-        // must not be lost by a crash that the truncation survives.
+        // The positions are durable immediately. A crash that the truncation survives must not lose
+        // earlier acknowledged writes of other tables.
         log.sync()?;
         self.positions.discard_up_to(table.id, ends).map_err(|error| match error {
             Discard::Undone(error) => error,
-            // A replay may begin before or after the rows that are still read. Later writes may
-            // depend on them, as those of counters do, so there must be none.
+            // A replay may or may not restore the rows that are still read. Later writes may depend
+            // on them, as counter writes do, so there must be none.
             Discard::Unknown(error) => {
                 log.fail(io::Error::other(format!("whether a table is truncated is unknown: {error}")));
                 error
@@ -366,7 +369,7 @@ impl Core {
         self.snapshot_before(&table, Cause::Dropped, schema)
     }
 
-    /// The SSTables in a table's directory, whole or not.
+    /// Returns the SSTables in a table's directory, complete or not.
     pub fn data_files(&self, directory: &Path) -> Result<Vec<Descriptor>> {
         let entries =
             self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
@@ -379,7 +382,7 @@ impl Core {
         Ok(entries.iter().filter_map(descriptor).collect())
     }
 
-    /// Gives the memory of a table's memtables back. Their writers are held out for good.
+    /// Releases the memory of a table's memtables. Their writers are locked out permanently.
     fn forget_memtables(&self, table: &Table) {
         let view = table.view();
         let bytes = view.memtable.heap_bytes();
@@ -391,15 +394,14 @@ impl Core {
     }
 }
 
-/// Whether an SSTable's Data component is among a directory's entries.
+/// Whether a directory's entries include an SSTable's Data component.
 fn has_data(entries: &[DirEntry], descriptor: &Descriptor) -> bool {
     let data = descriptor.file_name(Component::Data);
     entries.iter().any(|entry| entry.name == data)
 }
 
 /// # Errors
-/// When another version's SSTable has the same id: what is known of one would be taken for the
-/// other's.
+/// If an SSTable of another version has the same id, which identifies an SSTable.
 pub(crate) fn check_is_only(entries: &[DirEntry], sstable: &Descriptor) -> Result<()> {
     for version in Version::ALL.into_iter().filter(|version| *version != sstable.version) {
         let other = Descriptor::of_version(&sstable.directory, version, sstable.id);
@@ -415,7 +417,7 @@ pub(crate) fn check_is_only(entries: &[DirEntry], sstable: &Descriptor) -> Resul
     Ok(())
 }
 
-/// Refuses unsupported options.
+/// Rejects unsupported options.
 fn check_options(table: &TableMetadata) -> Result<()> {
     CompactionOptions::parse(&table.params.compaction)
         .map(drop)

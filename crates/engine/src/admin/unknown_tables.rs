@@ -1,9 +1,8 @@
-//! Data of tables that the schema does not name.
+//! Data of tables that are missing in the schema.
 //!
 //! A directory, or commit log records, of an unknown table are kept: its row in `system_schema` may
-//! have been lost. Only tables that a [drop record](crate::log::drop_records) names are removed.
-//! Unknown ones are listed; a command adopts them, by creating the table with its old id, or
-//! removes them.
+//! have been lost. Only tables with a [drop record](crate::log::drop_records) are removed. Unknown
+//! ones are listed; a command adopts them, by creating the table with its old id, or removes them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,30 +24,31 @@ use crate::log::drop_records::DropState;
 use crate::store::core::Core;
 use crate::store::table::Table;
 
-/// Data of a table, or of an index's hidden table, that the schema does not name.
+/// Data of a table, or of an index's hidden table, that is missing in the schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownTable {
     /// Its keyspace; empty if only log records exist.
     pub keyspace: String,
     /// Its name; empty if only log records exist.
     pub table: String,
-    /// Its id; `None` for an index, whose directory does not name one.
+    /// Its id; `None` for an index, whose directory name has no id.
     pub id: Option<TableId>,
     /// The index, if the directory is that of an index's hidden table.
     pub index: Option<String>,
-    /// Where its SSTables are; `None` if only log records exist.
+    /// The directory of its SSTables; `None` if only log records exist.
     pub directory: Option<PathBuf>,
-    /// SSTables in the directory, those of its indexes included.
+    /// The number of SSTables in the directory, including those of its indexes.
     pub sstables: u64,
     /// Bytes of all files in the directory but snapshots and backups.
     pub bytes: u64,
     /// Commit log segments kept for it.
     pub log_segments: u64,
-    /// Bytes of these segments, which may hold records of other tables too.
+    /// Bytes of these segments, which may contain records of other tables, too.
     pub log_bytes: u64,
 }
 
-/// The files of a directory, those of indexes below it included; snapshots and backups excluded.
+/// The files of a directory, including those of indexes below it and excluding snapshots and
+/// backups.
 #[derive(Debug, Clone, Copy, Default)]
 struct Size {
     files: u64,
@@ -72,8 +72,8 @@ impl Core {
         self.unknown_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Lists what the schema does not name and no drop record covers. Directories without a file
-    /// are skipped, unless log records of their table are kept.
+    /// Lists data that neither the schema nor a drop record covers. Directories without files are
+    /// skipped, unless log records of their table are kept.
     pub fn find_unknown_tables(&self) -> Result<Vec<UnknownTable>> {
         let tables = self.tables.load();
         let root = self.directory.tables();
@@ -190,8 +190,8 @@ impl Core {
         Ok(size)
     }
 
-    /// Resolves the intents of an interrupted process by the schema: void if it names the table, or
-    /// if it cannot be trusted. Returns those to commit: their tables are dropped.
+    /// Resolves the intents of an interrupted process by the schema: void if it contains the table,
+    /// or if it cannot be trusted. Returns those to commit: their tables are dropped.
     pub fn resolve_intents(&self) -> Result<Vec<(TableId, String)>> {
         let tables = self.tables.load();
         let records = self.drops.all();
@@ -206,8 +206,8 @@ impl Core {
             .into_iter()
             .filter(|(id, record)| record.state == DropState::Intended && !names_table(id))
             .collect();
-        // An intent proves no drop. Only a schema that is complete does, and one that lost another
-        // table is not.
+        // An intent does not prove a drop. Only a complete schema does, and one that lost another
+        // table is not complete.
         let is_trusted = intended.is_empty() || (self.may_remove() && self.find_unknown_tables()?.is_empty());
         if !is_trusted {
             for (id, record) in intended.drain(..) {
@@ -302,8 +302,8 @@ impl Core {
         removed
     }
 
-    /// Forgets the records of tables whose files are gone and of which the log holds no segment any
-    /// more.
+    /// Removes the records of tables whose files are removed and of which the log has no segment
+    /// any more.
     pub fn forget_finished_drops(&self) -> Result<()> {
         let kept = self.list_unclaimed()?;
         let kept = kept.iter().flat_map(|log| log.segments.iter().map(|(id, _, _)| *id)).min();
@@ -315,8 +315,8 @@ impl Core {
         Ok(())
     }
 
-    /// Reports every unknown table once, and removes directories that a CREATE left which did not
-    /// finish: those without any file. Returns the ids of unknown tables.
+    /// Reports every unknown table once, and removes directories of an incomplete CREATE: those
+    /// without files. Returns the ids of unknown tables.
     pub fn report_unknown_tables(&self) -> Result<HashSet<TableId>> {
         let found = self.find_unknown_tables()?;
         for unknown in &found {
@@ -414,7 +414,7 @@ impl Core {
         if !still_unknown {
             return Err(EngineError::UnknownTable(unknown.id.unwrap_or(nil)));
         }
-        // The directory of an index does not name its id: any other that is unique names the
+        // The directory of an index has no id in its name: any other unique id identifies the
         // record.
         let id = unknown.id.unwrap_or_else(|| TableId(self.time_uuid()));
         if let Some(directory) = &unknown.directory {

@@ -1,4 +1,4 @@
-//! Verifying tables that are in use.
+//! Verification of tables in use.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use cassette_sstable::Component;
 
 use crate::store::core::Core;
 
-/// What came of verifying one SSTable.
+/// The result of verifying one SSTable.
 #[derive(Debug)]
 pub struct VerifiedSSTable {
     /// Its Data component.
     pub path: PathBuf,
     /// Bytes of its Data component.
     pub bytes: u64,
-    /// What was seen, or the first thing that is wrong.
+    /// The counts, or the first damage.
     pub result: Result<cassette_sstable::Verified>,
 }
 

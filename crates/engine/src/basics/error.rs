@@ -1,4 +1,4 @@
-//! What the engine refuses or fails with.
+//! Errors of the engine.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use cassette_rows::{Interrupted, StorageError, TableId};
 
 use crate::log::commitlog::{AppendError, OpenError};
 
-/// Why the engine did not do what it was asked.
+/// The error of an operation of the engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// Stored data could not be read or written.
@@ -16,18 +16,19 @@ pub enum EngineError {
     /// No table with this id was created, or it has been dropped.
     #[error("no table with id {}", .0.0)]
     UnknownTable(TableId),
-    /// A table with this id is there already.
+    /// A table with this id exists.
     #[error("table {name} with id {} is open already", id.0)]
     TableExists {
-        /// The id.
+        /// The table's id.
         id: TableId,
-        /// The table that has it.
+        /// The table's name.
         name: String,
     },
     /// Commit log records that were kept for the table have columns that it lacks: their cells
     /// would be lost.
     #[error(
-        "{table}: its commit log records have columns that it lacks: {}; create it with them (CREATE TABLE ... WITH id = {})",
+        "{table}: its commit log records have columns that it lacks: {}; create it with them (CREATE TABLE \
+         ... WITH id = {})",
         columns.join(", "), id.0
     )]
     MissingColumns {
@@ -43,40 +44,40 @@ pub enum EngineError {
     InvalidOptions {
         /// Keyspace and name of the table.
         table: String,
-        /// What is wrong, in Cassandra's words where it has some.
+        /// The reason, in Cassandra's words if it has some.
         detail: String,
     },
-    /// A setting of the engine cannot work.
+    /// A setting of the engine is invalid.
     #[error("{detail}")]
     InvalidSetting {
-        /// The setting and what it must be, in Cassandra's words where it has some.
+        /// The setting and its valid values, in Cassandra's words if it has some.
         detail: String,
     },
-    /// Caches and memtables would not fit into memory.
+    /// Caches and memtables would exceed the memory.
     #[error("{what} of {size} bytes is more than the memory of {memory} bytes that there is")]
     TooLargeForMemory {
         /// The setting, or settings, by their names in cassandra.yaml.
         what: String,
-        /// What it says, bytes.
+        /// The configured size, bytes.
         size: u64,
-        /// What this process may use, bytes.
+        /// The memory available to this process, bytes.
         memory: u64,
     },
-    /// The write was not logged, or it is not known whether it was; see the cause.
+    /// The write was not logged, or it is unknown whether it was; see the cause.
     #[error(transparent)]
     CommitLog(#[from] AppendError),
     /// The commit log could not be opened or replayed.
     #[error(transparent)]
     OpenCommitLog(#[from] OpenError),
-    /// Memtables hold all the memory they may, and could not be flushed. Writes are accepted again
-    /// when that succeeds; it is tried every second. Reads go on.
+    /// Memtables hold the maximum memory, and could not be flushed. Flushes are retried every
+    /// second; writes are accepted again after one succeeds. Reads continue.
     #[error(
         "write refused: memtables hold their limit of {limit} bytes (memtable_heap_space), and flushing failed: {cause}"
     )]
     MemtablesFull {
         /// `memtable_heap_space`.
         limit: usize,
-        /// Why the last flush failed.
+        /// The error of the last flush.
         cause: Arc<EngineError>,
     },
     /// A schema change took effect, and could be written neither to the schema journal nor to
@@ -86,10 +87,11 @@ pub enum EngineError {
          second"
     )]
     OnlyInLog {
-        /// Why it is not in the schema journal.
+        /// The error of writing the schema journal.
         cause: StorageError,
     },
-    /// A partition key, or the clustering of a row, is longer than Cassandra's files have room for.
+    /// A partition key, or the clustering of a row, exceeds the length that Cassandra's files
+    /// support.
     #[error(
         "{table}: Key length of {length} is longer than maximum of {}",
         cassette_rows::key::MAX_KEY_LENGTH
@@ -97,7 +99,7 @@ pub enum EngineError {
     KeyTooLong {
         /// The table.
         table: String,
-        /// Bytes of its values.
+        /// The bytes of its values.
         length: usize,
     },
     /// Writes are refused before [`Engine::finish_recovery`](crate::Engine::finish_recovery).
@@ -106,7 +108,7 @@ pub enum EngineError {
     /// Replay comes before [`Engine::finish_recovery`](crate::Engine::finish_recovery).
     #[error("recovery has ended: nothing can be replayed")]
     Recovered,
-    /// An SSTable of the table could not be opened at the start, so that some of its rows would be
+    /// An SSTable of the table could not be opened at the start, so some of its rows would be
     /// missing.
     #[error(
         "{table} cannot be read, since one of its SSTables could not be opened: {cause}; put that right, or move the SSTable's \
@@ -115,24 +117,24 @@ pub enum EngineError {
     TableIncomplete {
         /// The table.
         table: String,
-        /// The file, and what is wrong with it.
+        /// The file, and its damage.
         cause: Arc<StorageError>,
     },
     /// The engine has been closed.
     #[error("the engine is closed")]
     Closed,
-    /// The engine refuses everything until the next start: after a corruption
+    /// The engine rejects all operations until the next start: after a corruption
     /// (`disk_failure_policy: stop`), or because a background thread has panicked.
     #[error("the engine has stopped: {reason}")]
     Stopped {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A flush or compaction gave up: its table was dropped, the engine is closing, or a command
-    /// took its place.
+    /// A flush or compaction was cancelled: its table was dropped, the engine is closing, or a
+    /// command replaced it.
     #[error("given up: the table was dropped, the engine is closing, or a command came in between")]
     Cancelled,
-    /// A compaction, or a command that compacts, was told to stop.
+    /// A compaction, or a command that compacts, was stopped by a command.
     #[error("{table}: stopped, as a command asked; what it was to rewrite stays as it is")]
     CompactionStopped {
         /// The table.
@@ -143,7 +145,7 @@ pub enum EngineError {
         "compactions wait for the next start, since it is unknown whether an earlier one took place: {reason}"
     )]
     CompactionsForbidden {
-        /// What went wrong.
+        /// The reason.
         reason: String,
     },
     /// A command names an SSTable that the table does not have.
@@ -154,26 +156,27 @@ pub enum EngineError {
         /// The SSTable's id.
         id: cassette_sstable::SSTableId,
     },
-    /// A compaction would need more space than there is.
+    /// A compaction needs more space than is available.
     #[error("{table}: compacting needs up to {needed} bytes, and {available} are available")]
     NoSpaceToCompact {
         /// The table.
         table: String,
         /// Bytes of the inputs.
         needed: u64,
-        /// Bytes left.
+        /// Available bytes.
         available: u64,
     },
-    /// A write was stalled by compaction debt for as long as it may be.
+    /// A write was stalled by compaction debt for the maximum time.
     #[error(
-        "{table}: write refused: {sstables} SSTables wait to be compacted, and writes stop at {limit} (compaction_backpressure_stop_sstables)"
+        "{table}: write refused: {sstables} SSTables wait to be compacted, and writes stop at {limit} \
+         (compaction_backpressure_stop_sstables)"
     )]
     CompactionDebt {
         /// The table.
         table: String,
         /// SSTables that reads would be spared if compaction had caught up.
         sstables: usize,
-        /// How many there may be.
+        /// The maximum.
         limit: usize,
     },
     /// The request of this thread was interrupted while its write waited for admission. Nothing was
@@ -183,10 +186,10 @@ pub enum EngineError {
     /// A background thread could not be started.
     #[error("cannot start a thread: {0}")]
     Thread(std::io::Error),
-    /// What is asked for cannot be a snapshot.
+    /// The requested snapshot is invalid.
     #[error("{detail}")]
     InvalidSnapshot {
-        /// Why, in Cassandra's words where it has some.
+        /// The reason, in Cassandra's words if it has some.
         detail: String,
     },
     /// A table has a snapshot of this name.
@@ -195,12 +198,12 @@ pub enum EngineError {
         /// The name.
         name: String,
     },
-    /// A directory was not imported, and nothing of it is left in the table.
+    /// A directory was not imported, and the table is unchanged.
     #[error("{}: not imported: {cause}", directory.display())]
     ImportRefused {
         /// The directory.
         directory: PathBuf,
-        /// The file that does not fit, and why.
+        /// The file that does not match, and the reason.
         cause: Box<EngineError>,
     },
     /// Another process has the data directory open.
@@ -219,12 +222,12 @@ pub enum EngineError {
     AnotherVersion {
         /// The data directory.
         directory: PathBuf,
-        /// The version it names.
+        /// The version in the directory.
         found: String,
         /// The version of this program.
         expected: &'static str,
     },
-    /// The directory holds data of another program.
+    /// The directory contains data of another program.
     #[error(
         "{} has a `data` or `commitlog` directory with something in it but no `cassette.version`: it seems to belong to \
          another program. Choose another directory",
@@ -240,7 +243,7 @@ pub enum EngineError {
 pub type Result<T, E = EngineError> = std::result::Result<T, E>;
 
 impl EngineError {
-    /// Whether the cause is a full disk: the request may succeed when there is space again.
+    /// Whether the cause is a full disk: the request may succeed when space is available again.
     pub fn is_disk_full(&self) -> bool {
         let full = |error: &std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
         match self {

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use cassette_rows::{DecoratedKey, Token};
 
-/// A place in the order of partitions.
+/// A position in the order of partitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PartitionPosition {
     /// Before all partitions with this token.
@@ -16,15 +16,15 @@ pub enum PartitionPosition {
     At(DecoratedKey),
 }
 
-/// The partitions between two places, in order of (token, key).
+/// The partitions between two positions, in order of (token, key).
 ///
-/// Whether a bound at [`PartitionPosition::Before`] or [`PartitionPosition::After`] is included
-/// makes no difference: no partition lies there.
+/// Whether a bound at [`PartitionPosition::Before`] or [`PartitionPosition::After`] is inclusive
+/// makes no difference: no partition is at that position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRange {
-    /// Where it begins.
+    /// The lower bound.
     pub start: Bound<PartitionPosition>,
-    /// Where it ends.
+    /// The upper bound.
     pub end: Bound<PartitionPosition>,
 }
 
@@ -32,7 +32,7 @@ impl KeyRange {
     /// All partitions.
     pub const ALL: Self = Self { start: Bound::Unbounded, end: Bound::Unbounded };
 
-    /// The partitions whose tokens lie between two: what `token(k) > ? AND token(k) <= ?` asks for.
+    /// Returns the partitions with tokens between two: those of `token(k) > ? AND token(k) <= ?`.
     pub fn tokens(start: Bound<Token>, end: Bound<Token>) -> Self {
         let start = match start {
             Bound::Included(token) => Bound::Included(PartitionPosition::Before(token)),
@@ -47,7 +47,7 @@ impl KeyRange {
         Self { start, end }
     }
 
-    /// One partition.
+    /// Returns the range of one partition.
     pub fn key(key: DecoratedKey) -> Self {
         Self {
             start: Bound::Included(PartitionPosition::At(key.clone())),
@@ -55,23 +55,23 @@ impl KeyRange {
         }
     }
 
-    /// Whether `key` lies in it.
+    /// Whether the range contains `key`.
     pub fn contains(&self, key: &DecoratedKey) -> bool {
         self.bounds().intersects(key, key)
     }
 
-    /// The part of it from `key` on, without `key` itself: where a page goes on.
+    /// Returns the part after `key`, where the next page begins.
     pub fn after(self, key: DecoratedKey) -> Self {
         Self { start: Bound::Excluded(PartitionPosition::At(key)), end: self.end }
     }
 
-    /// The part of it from `key` on, with `key`.
+    /// Returns the part from `key` on, including it.
     pub fn from(self, key: DecoratedKey) -> Self {
         Self { start: Bound::Included(PartitionPosition::At(key)), end: self.end }
     }
 
-    /// The same range with keys for bounds. The empty key, which no partition has, comes before all
-    /// keys of its token.
+    /// Returns the range with keys as bounds. The empty key, which no partition has, sorts before
+    /// all keys of its token.
     pub(crate) fn bounds(&self) -> KeyBounds {
         let before = |token| DecoratedKey::with_token(token, Bytes::new());
         let after = |token: Token| token.0.checked_add(1).map(|next| before(Token(next)));
@@ -102,7 +102,7 @@ impl KeyRange {
     }
 }
 
-/// A [`KeyRange`] between keys alone.
+/// A [`KeyRange`] whose bounds are keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KeyBounds {
     pub start: Bound<DecoratedKey>,
@@ -115,7 +115,7 @@ impl KeyBounds {
         Self { start: Bound::Included(least.clone()), end: Bound::Excluded(least) }
     }
 
-    /// Whether no key can lie in it.
+    /// Whether it can contain no key.
     pub fn is_empty(&self) -> bool {
         match (&self.start, &self.end) {
             (Bound::Included(start), Bound::Included(end)) => start > end,
@@ -127,7 +127,7 @@ impl KeyBounds {
         }
     }
 
-    /// Whether the keys from `first` to `last`, both included, have one in common with it.
+    /// Whether it contains a key from `first` to `last`, both inclusive.
     pub fn intersects(&self, first: &DecoratedKey, last: &DecoratedKey) -> bool {
         let starts_in_time = match &self.start {
             Bound::Unbounded => true,

@@ -19,7 +19,7 @@ pub enum Durability {
 /// A change of one partition of a table.
 #[derive(Debug, Clone)]
 pub struct Mutation {
-    /// The table, in the version that the update's columns are of.
+    /// The table, in the version of the update's columns.
     pub table: Arc<TableMetadata>,
     /// The change.
     pub update: PartitionUpdate,

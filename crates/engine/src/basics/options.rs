@@ -1,4 +1,4 @@
-//! How an engine is to behave. Names and defaults are cassandra.yaml's where it has them.
+//! The options of an engine, with the names and defaults of cassandra.yaml where it has them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,102 +12,101 @@ use crate::basics::error::{EngineError, Result};
 use crate::basics::partition_observer::PartitionObserver;
 use crate::log::commitlog::{ReplayPolicy, SyncMode};
 
-/// How an engine is to behave.
+/// The options of an engine.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The directory that holds everything: tables in `data/<keyspace>/<table>-<id>/`, the log in
+    /// The data directory: tables in `data/<keyspace>/<table>-<id>/`, the commit log in
     /// `commitlog/`.
     pub data_dir: PathBuf,
-    /// `commitlog_sync` and its period or window: when a write is acknowledged. Periodic, 10 s.
+    /// `commitlog_sync` and its period or window: when a write is acknowledged. Default: periodic,
+    /// 10 s.
     pub commitlog_sync: SyncMode,
-    /// `commitlog_segment_size`, bytes; the largest mutation, before its index entries and view
-    /// rows, is half of it. 32 MiB.
+    /// `commitlog_segment_size`, bytes. The maximum size of a mutation, without index entries and
+    /// view rows, is half of it. Default: 32 MiB.
     pub commitlog_segment_size: u32,
-    /// `commitlog_total_space`, bytes: beyond it the tables with the oldest unflushed writes are
-    /// flushed. 1 GiB.
+    /// `commitlog_total_space`, bytes: beyond it, the tables with the oldest unflushed writes are
+    /// flushed. Default: 1 GiB.
     pub commitlog_total_space: u64,
-    /// What replay does about a damaged commit log. Stop.
+    /// The reaction of replay to a damaged commit log. Default: stop.
     pub commitlog_replay: ReplayPolicy,
-    /// `memtable_heap_space`, bytes that all memtables together may hold; writers wait beyond it.
-    /// 256 MiB, or an eighth of the memory if that is less.
+    /// `memtable_heap_space`, bytes of all memtables; beyond it, writes are stalled. Default: 256
+    /// MiB, or an eighth of the memory if that is less.
     pub memtable_heap_space: usize,
     /// `memtable_cleanup_threshold`: the share of the heap space beyond which the largest memtable
     /// is flushed. `None`, the default, is 1 / (`memtable_flush_writers` + 1).
     pub memtable_cleanup_threshold: Option<f64>,
-    /// `memtable_flush_writers`: threads that flush. 2.
+    /// `memtable_flush_writers`: the number of flushing threads. Default: 2.
     pub memtable_flush_writers: usize,
-    /// `file_cache_size`, bytes of decompressed chunks kept in memory. 512 MiB, or a sixteenth of
-    /// the memory if that is less.
+    /// `file_cache_size`, bytes of decompressed chunks in memory. Default: 512 MiB, or a sixteenth
+    /// of the memory if that is less.
     pub file_cache_size: u64,
-    /// `disk_access_mode`: how SSTables are read. Standard. Where they are mapped, reads cost less,
-    /// above all of data that does not compress; but a read that the disk fails ends the process,
-    /// as does a file that another process cuts short, and what the process is said to hold in
-    /// memory counts the mapped pages.
+    /// `disk_access_mode`: how SSTables are read. Default: standard. Mapped files reduce the cost
+    /// of reads, especially of incompressible data. But a read that fails on the disk ends the
+    /// process, as does a file that another process truncates, and the resident memory of the
+    /// process includes the mapped pages.
     pub disk_access_mode: DiskAccessMode,
-    /// `column_index_size`, bytes of a partition that its index of rows sums up in one block. 64
-    /// KiB.
+    /// `column_index_size`, bytes of a partition in one block of its row index. Default: 64 KiB.
     pub column_index_size: u32,
-    /// `key_cache_size`, bytes of places of partitions in SSTables kept in memory; 0 for none. 50
-    /// MiB.
+    /// `key_cache_size`, bytes of cached positions of partitions in SSTables; 0 disables it.
+    /// Default: 50 MiB.
     pub key_cache_size: u64,
-    /// `row_cache_size`, bytes of merged rows kept in memory for tables whose `caching` has
-    /// `rows_per_partition`; 0, the default, for none.
+    /// `row_cache_size`, bytes of cached merged rows of tables with `rows_per_partition` in
+    /// `caching`. Default: 0, which disables it.
     pub row_cache_size: u64,
-    /// `counter_cache_size`, bytes of this node's counts kept in memory, so that increments need
-    /// not read; 0 for none. 50 MiB.
+    /// `counter_cache_size`, bytes of cached counts of this node, so that increments need not read;
+    /// 0 disables it. Default: 50 MiB.
     pub counter_cache_size: u64,
-    /// `key_cache_migrate_during_compaction`: whether a compaction notes in the key cache where the
-    /// partitions are now whose places it held. Yes.
+    /// `key_cache_migrate_during_compaction`: whether compactions update the positions of cached
+    /// keys. Default: true.
     pub key_cache_migrate_during_compaction: bool,
-    /// What of the caches is saved for the next start.
+    /// The caches that are saved for the next start.
     pub saved_caches: SavedCachesOptions,
-    /// `concurrent_compactors`: threads that compact. 2.
+    /// `concurrent_compactors`: the number of compacting threads. Default: 2.
     pub concurrent_compactors: usize,
     /// `compaction_throughput`, bytes a second that all compactions together may read from disk; 0
-    /// for no limit. 64 MiB.
+    /// for no limit. Default: 64 MiB.
     pub compaction_throughput: u64,
-    /// `flush_compression`: how flushed SSTables are compressed. Fast.
+    /// `flush_compression`: how flushed SSTables are compressed. Default: fast.
     pub flush_compression: FlushCompression,
-    /// `disk_failure_policy`: what is done about corrupt SSTables. Ignore: a
-    /// request that meets one fails, and no request is answered without the rows it holds.
+    /// `disk_failure_policy`: the reaction to corrupt SSTables. Default: ignore; a request that
+    /// reads one fails, and none returns results without its rows.
     pub disk_failure_policy: DiskFailurePolicy,
-    /// `auto_snapshot`: whether a table that is truncated or dropped with data in it leaves a
-    /// snapshot. Yes.
+    /// `auto_snapshot`: whether a snapshot is taken of a table with data before it is truncated or
+    /// dropped. Default: true.
     pub auto_snapshot: bool,
-    /// `auto_snapshot_ttl`, seconds: after that time such a snapshot is removed. Never.
+    /// `auto_snapshot_ttl`, seconds: when such a snapshot is removed. Default: never.
     pub auto_snapshot_ttl_seconds: Option<u32>,
-    /// How compactions use newer SSTables that overlap them, where a table does not say. Not at
+    /// How compactions use newer overlapping SSTables, unless a table specifies it. Default: not at
     /// all.
     pub overlapping: OverlappingOptions,
     /// When compaction debt stalls writes.
     pub backpressure: BackpressureOptions,
     /// Receives the partitions that flushes and compactions write. The default ignores them.
     pub partition_observer: Option<Arc<dyn PartitionObserver>>,
-    /// Whether to flush, compact and sync in threads of the engine's own. Without them the threads
-    /// that write flush when that is due, and compactions wait for a command, so that a run can be
-    /// repeated exactly.
+    /// Whether background threads flush, compact and sync. Otherwise writing threads flush when
+    /// due, and compactions run on command, so that runs are reproducible.
     pub background_threads: bool,
 }
 
-/// What of the caches is saved for the next start: periodically, and when the engine is closed.
+/// The caches that are saved for the next start: periodically, and when the engine is closed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedCachesOptions {
-    /// `saved_caches_directory`; `saved_caches` in the data directory if it is not said.
+    /// `saved_caches_directory`. Default: `saved_caches` in the data directory.
     pub directory: Option<PathBuf>,
-    /// `key_cache_save_period` and `key_cache_keys_to_save`. 4 h, all.
+    /// `key_cache_save_period` and `key_cache_keys_to_save`. Default: 4 h, all.
     pub key: CacheSaving,
-    /// `row_cache_save_period` and `row_cache_keys_to_save`. Never, all.
+    /// `row_cache_save_period` and `row_cache_keys_to_save`. Default: never, all.
     pub row: CacheSaving,
-    /// `counter_cache_save_period` and `counter_cache_keys_to_save`. 2 h, all.
+    /// `counter_cache_save_period` and `counter_cache_keys_to_save`. Default: 2 h, all.
     pub counter: CacheSaving,
-    /// `cache_load_timeout`: how long loading goes on at most, in the background. 30 s.
+    /// `cache_load_timeout`: the maximum duration of loading, in the background. Default: 30 s.
     pub load_timeout: Duration,
 }
 
 /// A cache that can be saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheKind {
-    /// Where partitions lie in SSTables.
+    /// Positions of partitions in SSTables.
     Key,
     /// Merged rows.
     Row,
@@ -116,10 +115,10 @@ pub enum CacheKind {
 }
 
 impl CacheKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Key, Self::Row, Self::Counter];
 
-    /// Cassandra's name of the cache, with which its file's begins.
+    /// Returns Cassandra's name of the cache, which its file name begins with.
     pub fn name(self) -> &'static str {
         match self {
             Self::Key => "KeyCache",
@@ -132,21 +131,21 @@ impl CacheKind {
 /// How a cache is saved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheSaving {
-    /// How often; zero for never, not even when the engine is closed.
+    /// The interval; zero for never, including when the engine is closed.
     pub period: Duration,
-    /// How many keys at most, those asked for most often.
+    /// The maximum number of keys, the most frequently accessed ones.
     pub keys_to_save: usize,
 }
 
 impl CacheSaving {
-    /// All keys, every `period`.
+    /// Saves all keys, every `period`.
     pub const fn every(period: Duration) -> Self {
         Self { period, keys_to_save: usize::MAX }
     }
 }
 
 impl SavedCachesOptions {
-    /// Those of one cache.
+    /// Returns the options of one cache.
     pub fn of(&self, kind: CacheKind) -> &CacheSaving {
         match kind {
             CacheKind::Key => &self.key,
@@ -172,16 +171,16 @@ impl Default for SavedCachesOptions {
 /// `flush_compression`: Cassandra's choices for the first, short-lived SSTables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlushCompression {
-    /// Not at all.
+    /// None.
     None,
     /// With LZ4, unless the table's compressor is as fast.
     Fast,
-    /// As the table is.
+    /// As the table's other SSTables.
     Table,
 }
 
-/// `provide_overlapping_tombstones`: what of newer SSTables outside a compaction may remove data
-/// from it.
+/// `provide_overlapping_tombstones`: the data of newer SSTables outside a compaction that may
+/// remove data from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum OverlappingTombstones {
     /// Nothing.
@@ -194,7 +193,7 @@ pub enum OverlappingTombstones {
 }
 
 impl OverlappingTombstones {
-    /// By Cassandra's name, in any case.
+    /// Returns the setting by Cassandra's name, in any case.
     pub fn from_name(name: &str) -> Option<Self> {
         match name.to_uppercase().as_str() {
             "NONE" => Some(Self::None),
@@ -205,18 +204,18 @@ impl OverlappingTombstones {
     }
 }
 
-/// What is done where a partition has more sources than allowed.
+/// What is done if a partition has more sources than allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SourcesPolicy {
-    /// The newest ones are used: any subset is right.
+    /// The newest ones are used: any subset is correct.
     #[default]
     Newest,
-    /// The partition passes untouched.
+    /// The partition is copied unchanged.
     Skip,
 }
 
 impl SourcesPolicy {
-    /// `newest` or `skip`, in any case.
+    /// Returns the policy by its name, `newest` or `skip`, in any case.
     pub fn from_name(name: &str) -> Option<Self> {
         match name.to_lowercase().as_str() {
             "newest" => Some(Self::Newest),
@@ -229,21 +228,21 @@ impl SourcesPolicy {
 /// A node's defaults for `provide_overlapping_tombstones`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OverlappingOptions {
-    /// What of overlapping SSTables may remove data.
+    /// The data of overlapping SSTables that may remove data.
     pub provide: OverlappingTombstones,
-    /// How many of them a partition may have; 0 for no limit.
+    /// The maximum number of sources of a partition; 0 for no limit.
     pub max_sources: usize,
     /// What is done with a partition that has more.
     pub policy: SourcesPolicy,
-    /// The share of an SSTable's bytes that newer ones have to shadow for it to be compacted alone,
-    /// where nothing else is to be done; from [`LEAST_GARBAGE_THRESHOLD`] to 1. A tenth.
+    /// The fraction of an SSTable's bytes that newer ones must shadow for it to be compacted alone,
+    /// if nothing else is due; from [`LEAST_GARBAGE_THRESHOLD`] to 1. Default: 0.1.
     pub threshold: f64,
 }
 
-/// With less, SSTables would be rewritten for next to nothing.
+/// With less, SSTables would be rewritten for almost no gain.
 pub(crate) const LEAST_GARBAGE_THRESHOLD: f64 = 0.01;
 
-/// A snapshot lives for at least a minute, as Cassandra has it.
+/// The minimum lifetime of a snapshot, as in Cassandra.
 pub(crate) const LEAST_TTL_SECONDS: u32 = 60;
 
 impl Default for OverlappingOptions {
@@ -262,13 +261,13 @@ impl Default for OverlappingOptions {
 /// wait in full buckets, windows or levels under others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackpressureOptions {
-    /// From so many SSTables on each write of the table waits a little, the longer the more there
-    /// are. 64.
+    /// From this number of SSTables on, each write of the table is delayed, increasingly with their
+    /// number. Default: 64.
     pub slowdown_sstables: usize,
-    /// With so many writes wait until there are fewer; 0 switches all of this off. 256.
+    /// From this number on, writes wait until there are fewer; 0 disables stalls. Default: 256.
     pub stop_sstables: usize,
-    /// How long a write waits at most before it goes through, or, with `stop_sstables`, is refused.
-    /// 10 s.
+    /// The maximum wait of a write before it is applied or, with `stop_sstables`, rejected.
+    /// Default: 10 s.
     pub stop_timeout: std::time::Duration,
 }
 
@@ -281,19 +280,19 @@ impl Default for BackpressureOptions {
 /// `disk_failure_policy`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskFailurePolicy {
-    /// A corrupt SSTable is quarantined: later reads and compactions skip it, and its files stay.
-    /// So is one that cannot be opened at the start.
+    /// A corrupt SSTable is quarantined: later reads and compactions skip it, and its files are
+    /// kept. The same applies to one that cannot be opened at the start.
     BestEffort,
-    /// After a corrupt SSTable was met, the engine refuses everything; with one that cannot be
-    /// opened it does not start.
+    /// After a corrupt SSTable was read, the engine rejects all operations; if one cannot be
+    /// opened, it does not start.
     Stop,
-    /// Requests that meet a corrupt SSTable fail; nothing else changes. With one that cannot be
-    /// opened at the start all reads of its table fail.
+    /// Requests that read a corrupt SSTable fail; nothing else changes. If one cannot be opened at
+    /// the start, all reads of its table fail.
     Ignore,
 }
 
 impl Options {
-    /// The defaults, in `data_dir`.
+    /// Returns the defaults for `data_dir`.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
         Self {
             data_dir: data_dir.into(),
@@ -325,7 +324,7 @@ impl Options {
         }
     }
 
-    /// Refuses what cannot work, in Cassandra's words where it has some.
+    /// Rejects invalid settings, in Cassandra's words if it has some.
     pub(crate) fn check(&self, memory: Option<u64>) -> Result<()> {
         let refused = |detail: String| Err(EngineError::InvalidSetting { detail });
         if self.memtable_heap_space == 0 {
@@ -336,7 +335,7 @@ impl Options {
             Some(share) if share > most => {
                 return refused(format!("memtable_cleanup_threshold must be <= {most}, but was {share}"));
             }
-            // Also what is no number.
+            // Also NaN.
             Some(share) if !(least..=most).contains(&share) => {
                 return refused(format!("memtable_cleanup_threshold must be >= {least}, but was {share}"));
             }
@@ -360,8 +359,8 @@ impl Options {
         self.check_sizes(memory)
     }
 
-    /// Refuses caches and memtables that are larger than `memory`, bytes; `None` when that is not
-    /// known.
+    /// Rejects caches and memtables that are larger than `memory`, bytes; `None` if that is
+    /// unknown.
     pub(crate) fn check_sizes(&self, memory: Option<u64>) -> Result<()> {
         let Some(memory) = memory else { return Ok(()) };
         let sizes = [
@@ -379,39 +378,38 @@ impl Options {
         if sum > memory { too_large(sizes.map(|(name, _)| name).join(" + "), sum) } else { Ok(()) }
     }
 
-    /// Cassandra's `max_mutation_size`, bytes, by its default: half of `commitlog_segment_size`.
-    /// What statements may change in one partition; the engine itself accepts more.
+    /// Returns Cassandra's default of `max_mutation_size`, bytes: half of `commitlog_segment_size`.
+    /// The limit of a statement's changes in one partition; the engine itself accepts more.
     pub fn mutation_size_max(&self) -> u32 {
         self.commitlog_segment_size / 2
     }
 
-    /// Bytes of the largest write as a commit log record, with its index entries and view rows: a
-    /// mutation must fit, and more than all memtables may hold does not.
+    /// Returns the maximum size of a write's commit log record, with its index entries and view
+    /// rows: large enough for any mutation, and at most what all memtables may hold.
     pub fn record_size_max(&self) -> u32 {
         const MOST: u32 = 1 << 30;
         let memtables = u32::try_from(self.memtable_heap_space).unwrap_or(MOST);
         self.mutation_size_max().max(memtables).min(MOST)
     }
 
-    /// The share of `memtable_heap_space` beyond which the largest memtable is flushed.
+    /// Returns the fraction of `memtable_heap_space` beyond which the largest memtable is flushed.
     pub(crate) fn cleanup_threshold(&self) -> f64 {
         self.memtable_cleanup_threshold.unwrap_or(1.0 / (self.memtable_flush_writers.max(1) as f64 + 1.0))
     }
 }
 
-/// What `memtable_cleanup_threshold` may be: at 1 and above no memtable would be flushed before
-/// writers wait for that.
+/// The valid range of `memtable_cleanup_threshold`: from 1 on, no memtable would be flushed before
+/// writers wait for it.
 const THRESHOLDS: (f64, f64) = (0.01, 0.99);
 
-/// Cassandra's is the smaller of 512 MiB and a quarter of the heap, which is a quarter of the
-/// memory by default.
+/// Cassandra's default is the minimum of 512 MiB and a quarter of the heap, which is a quarter of
+/// the memory by default.
 fn default_file_cache_size(memory: Option<u64>) -> u64 {
     const MOST: u64 = 512 << 20;
     memory.map_or(MOST / 2, |memory| MOST.min(memory / 16))
 }
 
-/// On a small machine less than what is enough elsewhere, so that it starts with what the caches
-/// take, too.
+/// Less on a small machine, so that it can start with all caches.
 fn default_memtable_heap_space(memory: Option<u64>) -> usize {
     const MOST: u64 = 256 << 20;
     memory.map_or(MOST, |memory| MOST.min(memory / 8)) as usize
@@ -456,7 +454,7 @@ mod tests {
         assert_eq!(default_file_cache_size(Some(1 << 40)), 512 << 20);
     }
 
-    /// Writes hung where these values were accepted.
+    /// With these values, writes waited indefinitely.
     #[test]
     fn settings_that_cannot_work_are_refused_in_cassandras_words() {
         type Change = fn(&mut Options);

@@ -9,46 +9,46 @@ pub use cassette_sstable::writer::PartitionSize;
 /// A partition that was written to an SSTable, which may not be in use yet.
 #[derive(Debug, Clone, Copy)]
 pub struct WrittenPartition<'p> {
-    /// Its table.
+    /// The table.
     pub table: &'p TableMetadata,
-    /// Its key.
+    /// The key.
     pub key: &'p DecoratedKey,
-    /// How large it is.
+    /// The size.
     pub size: PartitionSize,
-    /// The Data file that holds it.
+    /// The Data file that contains it.
     pub path: &'p Path,
 }
 
 /// A row that is about to be written to an SSTable.
 #[derive(Debug, Clone, Copy)]
 pub struct WrittenRow<'r> {
-    /// Its table.
+    /// The table.
     pub table: &'r TableMetadata,
     /// The key of its partition.
     pub key: &'r DecoratedKey,
     /// The row; a static one has no clustering.
     pub row: &'r Row,
-    /// Seconds since 1970, for which cells are live or not.
+    /// The current time for the liveness of cells, seconds since 1970.
     pub now: u32,
 }
 
-/// Receives every partition that a flush or a compaction has written. Called on the thread that
-/// writes, so it must be quick and must not call the engine.
+/// Observes every partition that flushes and compactions write. Called on the writing thread, so it
+/// must be fast and must not call the engine.
 pub trait PartitionObserver: Debug + Send + Sync {
-    /// Whether partitions of this size are of interest.
+    /// Whether partitions of this size are to be reported.
     fn wants(&self, size: PartitionSize) -> bool;
 
-    /// A partition of interest has been written.
+    /// Reports a written partition.
     fn written(&self, partition: WrittenPartition<'_>);
 
-    /// Whether rows of this table are of interest. Called once for each partition of a table with
-    /// collections that have a cell for each element; rows of other tables are never passed on.
+    /// Whether rows of this table are to be reported. Called once for each partition of a table
+    /// with non-frozen collections; rows of other tables are never reported.
     fn wants_rows(&self, table: &TableMetadata) -> bool {
         let _ = table;
         false
     }
 
-    /// A row of interest is about to be written.
+    /// Reports a row that is about to be written.
     fn row(&self, row: WrittenRow<'_>) {
         let _ = row;
     }

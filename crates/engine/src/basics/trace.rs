@@ -1,8 +1,7 @@
-//! Traces: what is done for one request, in the words that people know from Cassandra's.
+//! Traces: the activities of one request, in Cassandra's words.
 //!
-//! A request runs on one thread from its first to its last step, so its trace is the thread's.
-//! Where nothing is traced an activity costs the look at one thread-local byte; its text is not
-//! made.
+//! A request runs on one thread, so its trace belongs to the thread. Without a trace, an activity
+//! costs a check of one thread-local byte; its text is not created.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -17,16 +16,16 @@ struct Trace {
     events: Vec<TraceEvent>,
 }
 
-/// Something that was done.
+/// A traced activity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceEvent {
-    /// What, such as `Appending to commitlog`.
+    /// The activity, such as `Appending to commitlog`.
     pub activity: String,
-    /// Since the trace began.
+    /// The time since the trace began.
     pub elapsed: Duration,
 }
 
-/// Notes an activity, if this thread is being traced.
+/// Records an activity, if this thread is being traced.
 #[inline]
 pub fn trace<T: Into<String>>(activity: impl FnOnce() -> T) {
     if TRACING.get() {
@@ -43,21 +42,21 @@ fn note(activity: String) {
     });
 }
 
-/// What was done, and what was noted meanwhile.
+/// The result of traced work.
 #[derive(Debug)]
 pub struct Traced<T> {
-    /// What the work gave.
+    /// The result of the work.
     pub output: T,
-    /// In the order they happened.
+    /// In chronological order.
     pub events: Vec<TraceEvent>,
-    /// What the work took.
+    /// The duration of the work.
     pub elapsed: Duration,
 }
 
-/// Does `work` and notes what is [traced](trace) on this thread meanwhile. A trace within a trace
-/// is part of it: the outer one gets no events of the inner.
+/// Runs `work` and records what is [traced](trace) on this thread. A nested trace is separate: the
+/// outer one gets none of its events.
 pub fn collect<T>(work: impl FnOnce() -> T) -> Traced<T> {
-    /// Ends the trace also when the work panics: the thread goes on to serve others.
+    /// Ends the trace also if the work panics: the thread serves other requests afterwards.
     struct Ends(bool, Option<Trace>);
     impl Drop for Ends {
         fn drop(&mut self) {

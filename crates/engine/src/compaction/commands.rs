@@ -1,4 +1,4 @@
-//! Compactions that a command asks for.
+//! Compactions requested by commands.
 
 use std::sync::Arc;
 
@@ -18,20 +18,20 @@ use crate::strategies::tree::{Cut, Outcome, Task};
 /// What `upgradesstables` rewrites.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upgraded {
-    /// SSTables of other versions than the one that is written, `nb`.
+    /// SSTables with another version than `nb`, the one that is written.
     OtherVersions,
     /// All.
     All,
 }
 
-/// A table that has its compactions for one command alone.
+/// The exclusive permission of a command to compact a table.
 pub(super) struct Alone<'a> {
     _alone: MutexGuard<'a, ()>,
     _others_paused: Pause<'a>,
 }
 
 impl Core {
-    /// Waits for commands before this one, and lets the table's running compactions give up.
+    /// Waits for earlier commands, and stops the table's running compactions.
     pub(super) fn alone<'a>(&self, table: &'a Table) -> Result<Alone<'a>> {
         self.check_running()?;
         let alone = table.major_compaction.lock();
@@ -42,7 +42,7 @@ impl Core {
         Ok(Alone { _alone: alone, _others_paused: others_paused })
     }
 
-    /// Does the tasks that `choose` finds for the table, one after the other.
+    /// Executes the tasks that `choose` returns for the table, one after the other.
     fn do_tasks(
         self: &Arc<Self>,
         table: &Arc<Table>,
@@ -63,7 +63,7 @@ impl Core {
             };
             tasks.into_iter().map(work).collect()
         };
-        // Each releases its inputs when it is done.
+        // Each releases its inputs when it ends.
         let done = work.into_iter().try_for_each(|work| self.run_compaction(table, &work));
         self.measure_compaction_debt(table);
         done
@@ -108,7 +108,7 @@ impl Core {
         self.rewrite_each(table, CompactionKind::GarbageCollect, Some(by), |_| true)
     }
 
-    /// Rewrites each SSTable of a version that is wanted by itself, the oldest first. It keeps its
+    /// Rewrites each SSTable of the selected versions separately, the oldest first. It keeps its
     /// level.
     fn rewrite_each(
         self: &Arc<Self>,

@@ -1,4 +1,4 @@
-//! The SSTables that a compaction reads, as streams.
+//! The input SSTables of a compaction, as streams.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,11 +14,11 @@ use parking_lot::Mutex;
 use crate::store::progress::Running;
 use crate::store::sstable_handle::{SSTable, Watched};
 
-/// How many partitions were merged from how many SSTables.
+/// The number of partitions that were merged, by number of SSTables.
 pub(super) type Merged = Arc<Mutex<BTreeMap<u32, u64>>>;
 
-/// Everything in some SSTables, merged. SSTables that share no keys are read one after the other: a
-/// compaction of a level with the next one merges two streams, not dozens.
+/// Merges the contents of SSTables. Those that share no keys are read sequentially: a compaction of
+/// a level with the next one merges two streams, not dozens.
 pub(super) fn merged(
     sstables: &[Arc<SSTable>],
     table: &Arc<TableMetadata>,
@@ -52,10 +52,10 @@ pub(super) fn merged(
     Ok((Tally { stream, counts: BTreeMap::new(), merged: merged.clone() }, merged))
 }
 
-/// A scan that tells how far it is.
+/// A scan that reports its progress.
 struct Counted {
     stream: Watched<Scan>,
-    /// Up to here has been told.
+    /// The progress reported so far.
     at: u64,
     units: u32,
     /// Bytes on disk by bytes of rows.
@@ -71,7 +71,7 @@ impl Counted {
         self.running.advance(plain, (plain as f64 * self.ratio) as u64);
     }
 
-    /// Tells now and then.
+    /// Reports the progress at intervals.
     fn count(&mut self) {
         self.units += 1;
         if self.units.is_multiple_of(64) {
@@ -100,7 +100,7 @@ impl PartitionStream for Counted {
     }
 }
 
-/// Streams one after the other; the first one is the last of them.
+/// Sequential streams, in reverse order.
 struct Chain {
     streams: Vec<Counted>,
 }
@@ -128,7 +128,7 @@ impl PartitionStream for Chain {
     }
 }
 
-/// A merge that counts what it merges.
+/// A merge that counts its sources.
 pub(super) struct Tally {
     stream: MergedStream,
     counts: BTreeMap<u32, u64>,

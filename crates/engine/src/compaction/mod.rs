@@ -1,10 +1,10 @@
-//! Compaction: SSTables are merged into fewer, without what nothing needs any more.
+//! Compaction: SSTables are merged into fewer, without data that is no longer needed.
 //!
-//! [Strategies](crate::strategies), which are pure functions over a
-//! [`Tree`](crate::strategies::tree::Tree), choose what to compact; where they find nothing to do,
-//! [`overlap`] chooses by what newer SSTables shadow. [`run`] carries it out, as one
-//! [`Transaction`](crate::store::transaction::Transaction): after a crash at any step there are the
-//! inputs or the outputs.
+//! [Strategies](crate::strategies), which are pure functions of a
+//! [`Tree`](crate::strategies::tree::Tree), choose what to compact; if they find nothing,
+//! [`overlap`] chooses by what newer SSTables shadow. [`run`] executes it as one
+//! [`Transaction`](crate::store::transaction::Transaction): after a crash at any step either the
+//! inputs or the outputs exist.
 
 mod commands;
 mod inputs;

@@ -1,4 +1,4 @@
-//! The throughput of a compaction, and when it stops early.
+//! The throughput of a compaction, and the conditions for stopping it.
 
 use std::sync::atomic::Ordering;
 
@@ -7,16 +7,16 @@ use crate::store::core::Core;
 use crate::store::progress::Running;
 use crate::store::table::Table;
 
-/// How a compaction behaves beside requests and other compactions.
+/// The priority of a compaction relative to requests and other compactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Priority {
-    /// Whether it gives up when compactions are paused.
+    /// Whether it stops when compactions are paused.
     pub yields: bool,
     /// Whether it is limited to the throughput of low-priority compactions, too.
     pub is_low: bool,
 }
 
-/// Limits what a compaction reads, and ends it when it is to stop.
+/// Limits the throughput of a compaction, and stops it.
 pub(super) struct Pace<'a> {
     core: &'a Core,
     table: &'a Table,
@@ -32,7 +32,7 @@ impl<'a> Pace<'a> {
         Self { core, table, running, priority, units: 0, taken: 0 }
     }
 
-    /// To be called at each partition, row and marker.
+    /// Called at each partition, row and marker.
     ///
     /// # Errors
     /// [`EngineError::Cancelled`] if the table was dropped, the engine stops, or compactions are

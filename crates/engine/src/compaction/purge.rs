@@ -1,4 +1,4 @@
-//! What compaction may leave out.
+//! The tombstones that a compaction may drop.
 
 use std::sync::Arc;
 
@@ -13,22 +13,23 @@ use crate::store::sstable_handle::SSTable;
 use crate::store::table::{Table, View};
 use crate::strategies::tombstones::{Lifetime, fully_expired};
 
-/// Purges by gc_grace and by what overlaps: a tombstone goes when all data outside the compaction
-/// that may belong to the partition is newer.
+/// Purges by gc_grace_seconds and by overlap: a tombstone is dropped if all data outside the
+/// compaction that may belong to the partition is newer.
 pub(super) struct Purge {
     table: Arc<Table>,
     /// The compaction's inputs.
     compacting: HashSet<SSTableId>,
     /// Seconds since 1970; 0 purges nothing.
     gc_before: u32,
-    /// The least and greatest key of the inputs.
+    /// The first and last key of the inputs.
     keys: Option<(DecoratedKey, DecoratedKey)>,
-    /// The view last seen, and what of it lies outside the compaction among these keys.
+    /// The view at the last check, and its SSTables outside of the compaction in the range of these
+    /// keys.
     seen: Option<(Arc<View>, Vec<Arc<SSTable>>)>,
 }
 
 impl Purge {
-    /// For a compaction of `compacting`, which reads `inputs`.
+    /// Returns the policy of a compaction of `compacting`, which reads `inputs`.
     pub fn new(
         table: Arc<Table>,
         compacting: HashSet<SSTableId>,
@@ -41,7 +42,7 @@ impl Purge {
         Self { table, compacting, gc_before, keys, seen: None }
     }
 
-    /// The view as it is now: it has what was flushed since the compaction began.
+    /// Returns the current view, which includes flushes since the compaction began.
     fn look(&mut self) -> Option<&(Arc<View>, Vec<Arc<SSTable>>)> {
         let view = self.table.view();
         if !self.seen.as_ref().is_some_and(|(seen, _)| Arc::ptr_eq(seen, &view)) {
@@ -74,15 +75,16 @@ impl PurgePolicy for Purge {
     }
 }
 
-/// The SSTables of a view that a compaction of `compacting` does not read, including quarantined
-/// ones.
+/// Returns the SSTables of a view that a compaction of `compacting` does not read, including
+/// quarantined ones.
 fn outside<'a>(view: &'a View, compacting: &HashSet<SSTableId>) -> impl Iterator<Item = &'a Arc<SSTable>> {
     let all = view.sstables.iter().chain(&*view.quarantined);
     all.filter(move |sstable| !compacting.contains(&sstable.id()))
 }
 
-/// Those of `compacting` that can go unread. With `ignore_overlaps` older data elsewhere does not
-/// keep them: it may be seen again.
+/// Returns the SSTables of `compacting` that can be dropped without being read. With
+/// `ignore_overlaps`, older data in other SSTables does not prevent that: it may become visible
+/// again.
 pub(super) fn expired(
     view: &View,
     compacting: &[Arc<SSTable>],

@@ -1,4 +1,4 @@
-//! Running a compaction.
+//! Execution of a compaction.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,14 +27,14 @@ use crate::strategies::cut::Cutter;
 use crate::strategies::options::CompactionOptions;
 use crate::strategies::tree::Outcome;
 
-/// SSTables that one compaction has for itself until this is dropped.
+/// SSTables that one compaction uses exclusively until this is dropped.
 pub(super) struct Inputs {
     table: Arc<Table>,
     pub sstables: Vec<Arc<SSTable>>,
 }
 
 impl Inputs {
-    /// Marks SSTables as being compacted. Called with the table's compaction lock held by way of
+    /// Marks SSTables as being compacted. Called with the table's compaction lock held through
     /// `compacting`.
     pub fn mark(
         table: &Arc<Table>,
@@ -57,7 +57,7 @@ impl Drop for Inputs {
     }
 }
 
-/// While it lives no compaction of the table begins but by its holder.
+/// Prevents compactions of the table, except by its holder, until it is dropped.
 pub(crate) struct Pause<'a> {
     table: &'a Table,
 }
@@ -69,22 +69,22 @@ impl Drop for Pause<'_> {
     }
 }
 
-/// A compaction that is about to run.
+/// A compaction to execute.
 pub(super) struct Work {
     pub inputs: Inputs,
     pub outcome: Outcome,
     pub kind: CompactionKind,
-    /// What overlapping SSTables may remove, if a command says so.
+    /// The data of overlapping SSTables that may remove data, if a command specifies it.
     pub shadowed_by: Option<OverlappingTombstones>,
-    /// If it is said, the only input is compacted if newer SSTables shadow a share of it, and left
-    /// as it is if not.
+    /// If set, the only input is compacted if newer SSTables shadow a share of it, and otherwise
+    /// not changed.
     pub if_shadowed: Option<IfShadowed>,
-    /// Whether it gives up when compactions are paused.
+    /// Whether it stops when compactions are paused.
     pub yields: bool,
 }
 
 impl Core {
-    /// Lets the table's running compactions give up, and waits for that.
+    /// Stops the table's running compactions, and waits for them to end.
     pub fn pause_compactions<'a>(&self, table: &'a Table) -> Pause<'a> {
         let mut state = table.compaction.lock();
         state.paused += 1;
@@ -96,7 +96,7 @@ impl Core {
         Pause { table }
     }
 
-    /// Does a compaction. After an error the inputs are what they were.
+    /// Executes a compaction. After an error the inputs are unchanged.
     pub(super) fn run_compaction(self: &Arc<Self>, table: &Arc<Table>, work: &Work) -> Result<()> {
         let _active = self.metrics.active_compactions.enter();
         match (&work.if_shadowed, &work.inputs.sstables[..]) {
@@ -105,7 +105,7 @@ impl Core {
         }
     }
 
-    /// Does it whether anything is shadowed or not; the ids of what was written.
+    /// Executes it whether or not anything is shadowed. Returns the ids of the outputs.
     pub(super) fn carry_out(self: &Arc<Self>, table: &Arc<Table>, work: &Work) -> Result<HashSet<SSTableId>> {
         match work.outcome {
             Outcome::Relabeled { level } => {
@@ -115,7 +115,7 @@ impl Core {
         }
     }
 
-    /// Calls the only input one of another level.
+    /// Changes the level of the only input.
     fn relabel(&self, table: &Table, inputs: &Inputs, level: u32) -> Result<()> {
         for sstable in &inputs.sstables {
             let from = sstable.level();
@@ -126,7 +126,7 @@ impl Core {
         Ok(())
     }
 
-    /// Writes the inputs merged; returns the ids of what was written.
+    /// Writes the merged inputs. Returns the ids of the outputs.
     fn merge(
         self: &Arc<Self>,
         table: &Arc<Table>,
@@ -225,7 +225,8 @@ impl Core {
         Ok(written.iter().map(|sstable| sstable.descriptor.id).collect())
     }
 
-    /// The output is no larger than the inputs, and these stay until it is there.
+    /// Checks the disk space: the output is at most as large as the inputs, and these are kept
+    /// until it is complete.
     fn check_space(&self, table: &Table, read: &[Arc<SSTable>]) -> Result<()> {
         let needed = read.iter().map(|sstable| sstable.reader.bytes_on_disk()).sum();
         match self.fs.available_space(&table.directory) {
@@ -239,16 +240,16 @@ impl Core {
 }
 
 /// Marks all inputs as suspect after an error that means that rows of one of them cannot be
-/// written: it is unknown which, and without that they would be compacted again and again until the
-/// next start. An SSTable that cannot be read has marked itself, and no other.
+/// written: it is unknown which, and otherwise they would be compacted repeatedly until the next
+/// start. An SSTable that cannot be read has marked itself, and no other.
 fn suspect_inputs(inputs: &[Arc<SSTable>], error: &EngineError) {
     if let EngineError::Storage(StorageError::Unwritable { .. }) = error {
         inputs.iter().for_each(|sstable| sstable.mark_suspect());
     }
 }
 
-/// If some of the SSTables have columns that the table dropped, the same SSTables read as if it had
-/// not: what was written to such a column after it was dropped stays, and is seen again when a
+/// If some SSTables have dropped columns, returns the SSTables with a schema that includes these
+/// columns: data written to such a column after it was dropped is kept, and is visible again when a
 /// column of its name is added.
 fn with_dropped_columns(
     sstables: Vec<Arc<SSTable>>,

@@ -53,7 +53,8 @@ impl ScrubbedSSTable {
         match (written.is_empty(), damaged + lost) {
             (false, bad) => {
                 said.push(format!(
-                    "Scrub of {path} complete: {} partitions in new sstable and {empty} empty (tombstoned) partitions dropped",
+                    "Scrub of {path} complete: {} partitions in new sstable and {empty} empty (tombstoned) \
+                     partitions dropped",
                     good + damaged
                 ));
                 if fixed_rows > 0 {

@@ -129,7 +129,8 @@ impl ReplayPositions {
 }
 
 fn damaged(path: &Path, detail: &str) -> StorageError {
-    let advice = "Remove the file to replay all of the commit log: writes whose deletions have been purged since may return";
+    let advice = "Remove the file to replay all of the commit log: writes whose deletions have been purged \
+        since may return";
     StorageError::corrupt(path, format!("{detail}. {advice}"))
 }
 

@@ -1,18 +1,18 @@
-//! Which writes may go on when not all can.
+//! The order in which writes are admitted when not all can be.
 //!
-//! Two things are scarce. Memory of memtables is freed only as fast as they are flushed. And the
-//! commit log is written by one thread at a time, so that a write of 100 bytes waits while the
-//! megabytes before it are copied. An owner that writes much must therefore not go first merely
+//! Two resources are scarce. Memtable memory is freed only as fast as memtables are flushed. And
+//! one thread at a time writes the commit log, so a write of 100 bytes waits while the megabytes
+//! before it are copied. Therefore an owner that writes much must not be admitted first merely
 //! because it came first:
 //!
-//! 1. **Large writes** are let in until [`IN_FLIGHT_MAX`] bytes of them are on their way, or one
-//!    that is larger alone. The next is that of the owner who has recently written the least. If
-//!    small writes of another owner came meanwhile, large ones pause for [`PAUSE`] times as long as
-//!    the last one took: the others wait a third of the time at most.
-//! 2. **The last part of the memory** is shared by owners: large writes do not get it, and small
-//!    ones of an owner until it has as much as is left (Choudhury and Hahne's dynamic threshold).
-//!    One who writes as fast as it can gets half of it and leaves half for the others, two leave a
-//!    third, and so on: there is always some for the next.
+//! 1. **Large writes** are admitted until [`IN_FLIGHT_MAX`] bytes of them are in progress, or a
+//!    larger one alone. The next one is that of the owner with the fewest recently written bytes.
+//!    If small writes of another owner arrive meanwhile, large ones pause for [`PAUSE`] times the
+//!    duration of the last one: the others wait at most a third of the time.
+//! 2. **The last part of the memory** is shared by owners: large writes get none of it, and small
+//!    ones of an owner until it uses as much as is left (Choudhury and Hahne's dynamic threshold).
+//!    An owner that writes at the maximum rate gets half of it and leaves half for the others, two
+//!    leave a third, and so on: some is always left for the next.
 //!
 //! This module decides; [`MemtablePool`](crate::memory::pool::MemtablePool) counts and waits.
 
@@ -21,45 +21,42 @@ use std::time::Duration;
 use cassette_rows::owner::Owner;
 use hashbrown::HashMap;
 
-/// Writes from this size on are large, bytes. Copying one takes about as long as a few small writes
-/// do altogether.
+/// Writes from this size on are large, bytes. Copying one takes about as long as a few complete
+/// small writes.
 pub(crate) const LARGE: usize = 256 << 10;
 
-/// The most bytes of large writes that are let in together: what the commit log writes in about 10
-/// ms.
+/// The maximum bytes of large writes in progress: what the commit log writes in about 10 ms.
 const IN_FLIGHT_MAX: usize = 8 << 20;
 
-/// Beyond this an owner's recent bytes, and with them all others', are halved: the past counts less
-/// and less.
+/// Beyond this, the recent bytes of all owners are halved, so that older writes count less.
 const RECENT_MAX: usize = 256 << 20;
 
-/// How long large writes pause for others, measured in the time that the last one took.
+/// The length of a pause of large writes, as a multiple of the duration of the last one.
 const PAUSE: u32 = 2;
 
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// Memory and time, as a write finds them.
+/// The memory and time at an admission.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Found {
     pub used: usize,
-    /// From here on, memory is for small writes and shared by owners.
+    /// Beyond this, memory is for small writes and shared by owners.
     pub shared_from: usize,
     pub limit: usize,
-    /// By a clock that never steps back.
+    /// Monotonic time.
     pub now: Duration,
 }
 
-/// Writes that wait, and what others have written recently.
+/// Waiting writes, and recently written bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     waiting: Vec<Waiter>,
-    /// Of large writes that have been let in.
+    /// Bytes of admitted large writes.
     in_flight: usize,
-    /// Until when large writes pause.
+    /// The end of the pause of large writes.
     pause_until: Duration,
-    /// Bytes that were let in by this module: not those of small writes while there is memory for
-    /// all.
+    /// Bytes admitted by this module, which excludes small writes while there is memory for all.
     recent: HashMap<Owner, usize>,
     next_id: u64,
 }
@@ -72,7 +69,7 @@ struct Waiter {
 }
 
 impl Admission {
-    /// A write of `owner` asks to be let in. Returns its number.
+    /// Registers a write of `owner`. Returns its number.
     pub fn enter(&mut self, owner: Owner, bytes: usize) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
@@ -80,12 +77,12 @@ impl Admission {
         id
     }
 
-    /// A write that waits gives up.
+    /// Removes a waiting write.
     pub fn leave(&mut self, id: u64) {
         self.waiting.retain(|waiter| waiter.id != id);
     }
 
-    /// Lets a write in, if it may go on now. [`end`](Self::end) must follow.
+    /// Admits a write, if it can continue now. [`end`](Self::end) must follow.
     pub fn admit(&mut self, id: u64, found: Found) -> bool {
         let Some(place) = self.waiting.iter().position(|waiter| waiter.id == id) else { return false };
         let waiter = self.waiting[place];
@@ -123,27 +120,27 @@ impl Admission {
         self.recent.get(&waiter.owner).copied().unwrap_or(0)
     }
 
-    /// A large write that was let in turned out to be larger by so many bytes.
+    /// Adds bytes to an admitted large write that turned out to be larger.
     pub fn grow(&mut self, bytes: usize) {
         self.in_flight += bytes;
     }
 
-    /// A large write that was let in has ended.
+    /// Ends an admitted large write.
     pub fn end(&mut self, bytes: usize) {
         self.in_flight -= bytes;
     }
 
-    /// Has large writes pause, because one of them held others up for `took` until `now`.
+    /// Pauses large writes, because one of them stalled others for `took` until `now`.
     pub fn pause(&mut self, now: Duration, took: Duration) {
         self.pause_until = self.pause_until.max(now + (took * PAUSE).min(PAUSE_MAX));
     }
 
-    /// How long it is until the pause ends.
+    /// Returns the remaining time of the pause.
     pub fn pause_left(&self, now: Duration) -> Duration {
         self.pause_until.saturating_sub(now)
     }
 
-    /// Memory has become free: what was written before counts less.
+    /// Reduces the weight of earlier writes after memory was freed.
     pub fn age(&mut self) {
         self.recent.retain(|_, bytes| {
             *bytes /= 2;
@@ -151,7 +148,7 @@ impl Admission {
         });
     }
 
-    /// Whether large writes are on their way.
+    /// Whether large writes are in progress.
     pub fn is_busy(&self) -> bool {
         self.in_flight > 0 || !self.waiting.is_empty()
     }
@@ -168,7 +165,7 @@ mod tests {
         Found { used: mib * MIB, ..FREE }
     }
 
-    /// The writes, among those that wait, that are let in now.
+    /// Returns the waiting writes that are admitted now.
     fn let_in(admission: &mut Admission, waiting: &[u64], found: Found) -> Vec<u64> {
         waiting.iter().copied().filter(|id| admission.admit(*id, found)).collect()
     }

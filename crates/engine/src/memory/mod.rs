@@ -1,4 +1,4 @@
-//! What is kept in memory: memtables, their pool with its admission of writes, counters.
+//! State in memory: memtables, their pool with its admission of writes, the counter cache.
 
 pub(crate) mod admission;
 pub(crate) mod cache_usage;

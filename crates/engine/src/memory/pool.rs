@@ -9,24 +9,23 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::memory::admission::{Admission, Found, LARGE};
 
-/// Counts the heap bytes of all memtables, and holds writers up while there are too many.
+/// Counts the heap bytes of all memtables, and stalls writers while there are too many.
 pub(crate) struct MemtablePool {
     limit: usize,
     flush_above: usize,
-    /// From here on, what is left is for small writes and shared by owners.
+    /// Beyond this, memory is for small writes and shared by owners.
     shared_from: usize,
     /// All memtables.
     used: AtomicUsize,
-    /// Those of them that are being flushed or wait for it: their bytes will be free without anyone
-    /// asking.
+    /// Bytes of memtables that are being flushed or wait for it, which will be freed.
     flushing: AtomicUsize,
     admission: Mutex<Admission>,
-    /// Whether large writes are on their way or wait: a copy for those who only look.
+    /// Whether large writes are in progress or wait: a copy that can be read without the lock.
     is_busy: AtomicBool,
-    /// The owner of the last small write that came while it was so.
+    /// The owner of the last small write during that time.
     last_small: AtomicU64,
     opened: Instant,
-    /// Memory has become free, or a large write has ended.
+    /// Signaled when memory was freed, or a large write has ended.
     changed: Condvar,
 }
 
@@ -36,24 +35,24 @@ pub struct WritePermit<'a> {
     pool: &'a MemtablePool,
     owner: Owner,
     covers_large: bool,
-    /// Bytes that are counted as in flight; those of small writes are not.
+    /// Bytes counted as in progress; 0 for small writes.
     in_flight: usize,
     /// When it began to stall others.
     began: Option<Duration>,
 }
 
-/// The share of memory that large writes do not get.
+/// Large writes do not get the last 1 / `SHARED_PART` of the memory.
 const SHARED_PART: usize = 8;
 
 impl MemtablePool {
-    /// `flush_share`: the share of `limit` beyond which the largest memtable is to be flushed.
-    /// Whatever it is, one is flushed before the pool is full: writers would wait without end.
+    /// `flush_share` is the fraction of `limit` beyond which the largest memtable is to be flushed.
+    /// In any case one is flushed before the pool is full: writers would wait forever otherwise.
     pub fn new(limit: usize, flush_share: f64) -> Self {
         let flush_above = ((limit as f64 * flush_share) as usize).min(limit.saturating_sub(1));
         Self {
             limit,
             flush_above,
-            // No writer waits before something is to be flushed.
+            // No writer waits before a flush is due.
             shared_from: (limit - limit / SHARED_PART).max(flush_above + 1),
             used: AtomicUsize::new(0),
             flushing: AtomicUsize::new(0),
@@ -65,27 +64,27 @@ impl MemtablePool {
         }
     }
 
-    /// A memtable grew, or shrank. Called before a flush can freeze the memtable: a flush releases
-    /// all that it holds.
+    /// Records that a memtable grew or shrank. Called before a flush can freeze the memtable: a
+    /// flush releases all its bytes.
     pub fn grow(&self, bytes: isize) {
         self.used.fetch_add(bytes as usize, Ordering::Relaxed);
     }
 
-    /// A memtable of so many bytes will be flushed.
+    /// Records that a memtable of `bytes` will be flushed.
     pub fn begin_flush(&self, bytes: usize) {
         self.flushing.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A memtable that was to be flushed is gone.
+    /// Records that a memtable was removed after its flush.
     pub fn release(&self, bytes: usize) {
         self.flushing.fetch_sub(bytes, Ordering::Relaxed);
         self.used.fetch_sub(bytes, Ordering::Relaxed);
-        // Taking the lock orders this after the check of a writer that is about to wait.
+        // Acquiring the lock orders this after the check of a writer that is about to wait.
         self.admission.lock().age();
         self.changed.notify_all();
     }
 
-    /// Whether memtables that take writes hold so much that one should be flushed.
+    /// Whether active memtables hold so much that one should be flushed.
     pub fn wants_flush(&self) -> bool {
         self.used().saturating_sub(self.flushing.load(Ordering::Relaxed)) > self.flush_above
     }
@@ -95,13 +94,13 @@ impl MemtablePool {
         self.used() >= self.limit
     }
 
-    /// Whether a small write might have to wait: for memory, or until the commit log has written a
+    /// Whether a small write may have to wait: for memory, or until the commit log has written a
     /// large one.
     pub fn is_contended(&self) -> bool {
         self.is_short() || self.is_busy.load(Ordering::Relaxed)
     }
 
-    /// Whether what is left is shared by owners, so that some writers have to wait.
+    /// Whether the remaining memory is shared by owners, so that some writers have to wait.
     pub fn is_short(&self) -> bool {
         self.used() >= self.shared_from
     }
@@ -128,7 +127,7 @@ impl MemtablePool {
         is_admitted.then(|| self.permit(owner, bytes))
     }
 
-    /// A permit that nothing is counted for, where no thread waits for another.
+    /// Returns a permit that is not counted, for use where no thread waits for another.
     pub fn uncounted_permit(&self) -> WritePermit<'_> {
         WritePermit { pool: self, owner: Owner::default(), covers_large: true, in_flight: 0, began: None }
     }
@@ -146,7 +145,7 @@ impl MemtablePool {
     /// at least every 50 ms while it waits.
     ///
     /// # Errors
-    /// Those of `look`; if the request of this thread is interrupted.
+    /// Those of `look`; Interrupted, if the request of this thread is interrupted.
     pub fn admit<E: From<Interrupted>>(
         &self,
         bytes: usize,
@@ -168,7 +167,7 @@ impl MemtablePool {
                 Err(error) => {
                     admission.leave(id);
                     self.is_busy.store(admission.is_busy(), Ordering::Relaxed);
-                    // It may have been the turn of this one.
+                    // It may have been the turn of this write.
                     self.changed.notify_all();
                     return Err(error);
                 }
@@ -181,7 +180,7 @@ impl MemtablePool {
             self.changed.wait_for(&mut admission, wait);
         }
         self.is_busy.store(admission.is_busy(), Ordering::Relaxed);
-        // It may be another's turn now.
+        // It may be the turn of another write now.
         self.changed.notify_all();
         drop(admission);
         Ok(self.permit(owner, bytes))
@@ -196,19 +195,19 @@ impl MemtablePool {
         }
     }
 
-    /// Heap bytes of all memtables.
+    /// Returns the heap bytes of all memtables.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 }
 
 impl WritePermit<'_> {
-    /// Whether it admits a write of about `bytes`. One that admits a large write admits any.
+    /// Whether it admits a write of about `bytes`. A permit for a large write admits any size.
     pub(crate) fn covers(&self, bytes: usize) -> bool {
         self.covers_large || bytes < LARGE
     }
 
-    /// The write, of about `bytes`, begins: others are stalled by it from now on.
+    /// Begins the write, of about `bytes`: it stalls others from now on.
     pub(crate) fn begin(&mut self, bytes: usize) {
         if self.in_flight == 0 {
             return;
@@ -250,7 +249,7 @@ mod tests {
             pool.grow(1000);
             assert!(pool.is_full() && pool.wants_flush(), "{share}");
             assert!(pool.flush_above < pool.shared_from && pool.shared_from <= pool.limit, "{share}");
-            // What is being flushed will be free.
+            // Bytes that are being flushed will be freed.
             pool.begin_flush(1000);
             assert!(!pool.wants_flush(), "{share}");
             pool.release(1000);

@@ -1,4 +1,4 @@
-//! How new SSTables are compressed.
+//! The compression of new SSTables.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use cassette_sstable::compression::ChunkFormat;
 
 use crate::basics::options::FlushCompression;
 
-/// How a table's first SSTables are compressed.
+/// Returns the compression of a table's flushed SSTables.
 pub(crate) fn flush_compression(
     params: &CompressionParams,
     flush: FlushCompression,
@@ -23,18 +23,18 @@ pub(crate) fn flush_compression(
     }
 }
 
-/// Chunks that shrink by less are stored raw where the table does not say. What hardly compresses
-/// is then read without being decompressed, for an eighth more on disk at most; LevelDB and RocksDB
-/// have the same rule.
+/// By default, chunks that shrink by less are stored uncompressed. Data that hardly compresses is
+/// then read without decompression, at the cost of at most an eighth more on disk; LevelDB and
+/// RocksDB have the same rule.
 const MIN_COMPRESS_RATIO: f64 = 8.0 / 7.0;
 
-/// How the table's options have its SSTables compressed.
+/// Returns the compression of a table's SSTables.
 pub(super) fn chunk_format(params: &CompressionParams) -> Result<Option<ChunkFormat>, String> {
     let min_compress_ratio = params.min_compress_ratio.or(Some(MIN_COMPRESS_RATIO));
     ChunkFormat::from_params(&CompressionParams { min_compress_ratio, ..params.clone() })
 }
 
-/// Whether Cassandra calls a compressor fast.
+/// Whether Cassandra classifies a compressor as fast.
 fn is_fast(compressor: Compressor, params: &CompressionParams) -> bool {
     match compressor {
         Compressor::Lz4 => params.options.get("lz4_compressor_type").is_none_or(|kind| kind != "high"),

@@ -1,4 +1,4 @@
-//! What is known of the rows of an SSTable before it is written.
+//! Estimates of the contents of an SSTable before it is written.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::memory::memtable::Memtable;
 
 /// An estimate of the rows to be written.
 pub(crate) struct Contents {
-    /// Partitions, at most.
+    /// The maximum number of partitions.
     pub expected_keys: u64,
-    /// Bytes of Data on disk, at most; 0 if not known.
+    /// The maximum bytes of Data on disk; 0 if unknown.
     pub bytes: u64,
     /// The tokens of the first and the last partition.
     pub tokens: (i64, i64),
@@ -40,7 +40,7 @@ impl Contents {
         }
     }
 
-    /// Of one SSTable, which may be damaged.
+    /// Returns the estimate for one SSTable, which may be damaged.
     pub fn of_salvage(salvage: &Salvage, table: &TableMetadata) -> Self {
         let header = &salvage.statistics().header;
         let columns = header.static_columns.iter().chain(&header.regular_columns);
@@ -57,7 +57,7 @@ impl Contents {
         }
     }
 
-    /// Of a compaction's inputs together.
+    /// Returns the estimate for the inputs of a compaction.
     pub fn of_sstables(sstables: &[Arc<SSTable>], table: &TableMetadata) -> Self {
         let mut encoding_stats = EncodingStats::default();
         let mut columns = HashSet::new();

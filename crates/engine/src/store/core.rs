@@ -1,4 +1,4 @@
-//! What all parts of the engine share.
+//! The state shared by all parts of the engine.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ use crate::store::signal::Signal;
 use crate::store::table::{Table, View};
 use crate::store::throttle::{Throttle, low_priority_rate};
 
-/// The engine's state. Its behaviour is in `tables`, `write`, `flush`, `read`, `recovery` and
+/// The engine's state. Its operations are in `tables`, `write`, `flush`, `read`, `recovery` and
 /// `compaction`.
 pub(crate) struct Core {
     pub options: Options,
@@ -44,15 +44,14 @@ pub(crate) struct Core {
     pub positions: ReplayPositions,
     pub drops: DropRecords,
     pub journal: SchemaJournal,
-    /// Whether the schema that named the tables lacks something, so that nothing may be removed.
+    /// Whether the schema of the tables is incomplete, so that nothing may be removed.
     pub schema_incomplete: AtomicBool,
-    /// Whether replay skipped damage, so that the schema may lack something.
+    /// Whether replay skipped damage, so that the schema may be incomplete.
     pub log_damage_skipped: AtomicBool,
-    /// Tables that the schema does not name, and the bytes of their files, when they were last
-    /// listed.
+    /// Tables missing in the schema, and the bytes of their files, when they were last listed.
     pub unknown_tables: AtomicU64,
     pub unknown_bytes: AtomicU64,
-    /// There from the end of recovery until closing.
+    /// Set from the end of recovery until closing.
     pub log: ArcSwapOption<CommitLog>,
     pub tables: ArcSwap<HashMap<TableId, Arc<Table>>>,
     /// Held while `tables` changes.
@@ -68,37 +67,37 @@ pub(crate) struct Core {
     pub throttle: Throttle,
     /// The throughput of low-priority compactions; see [`low_priority_rate`].
     pub low_priority_throttle: Throttle,
-    /// Whether a low-priority compaction runs.
+    /// Whether a low-priority compaction is running.
     pub low_priority_slot: Arc<AtomicBool>,
     pub metrics: EngineMetrics,
-    /// Compactions that run, and that did.
+    /// Running and completed compactions.
     pub operations: Operations,
-    /// Held while snapshots are made or removed.
+    /// Held while snapshots are created or removed.
     pub snapshots: Mutex<()>,
-    /// When the next snapshot expires, milliseconds since 1970; at first the least number: unknown.
+    /// When the next snapshot expires, milliseconds since 1970; initially the minimum: unknown.
     pub next_snapshot_expiry: AtomicI64,
     phase: AtomicU8,
-    /// Why the last flush failed, while no later one has succeeded.
+    /// The error of the last flush, until a later one succeeds.
     pub flush_failure: Mutex<Option<Arc<EngineError>>>,
-    /// Whether `stop_reason` says why everything is refused.
+    /// Whether `stop_reason` is set and all operations are rejected.
     stopped: AtomicBool,
     stop_reason: Mutex<String>,
     pub flush_wanted: Signal,
     /// Tables of the schema that are to be flushed soon after a change.
     pub flushed_together: Mutex<FlushedTogether>,
     pub compaction_wanted: Signal,
-    /// Makes time UUIDs differ that are made in the same microsecond.
+    /// Distinguishes time UUIDs of the same microsecond.
     uuids: AtomicU64,
 }
 
 /// See [`Core::flush_together`].
 pub(crate) struct FlushedTogether {
-    /// When they were flushed, or the engine was opened.
+    /// The time of the last flush, or of opening.
     pub last: Duration,
     pub pending: BTreeSet<TableId>,
 }
 
-/// What the engine allows.
+/// The operations that the engine allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Phase {
@@ -172,20 +171,20 @@ impl Core {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
-    /// The table with this id.
+    /// Returns the table with this id.
     #[inline]
     pub fn table(&self, id: TableId) -> Result<Arc<Table>> {
         self.tables.load().get(&id).cloned().ok_or(EngineError::UnknownTable(id))
     }
 
-    /// The table with this id, without a count that all threads share, for as long as `tables` is
-    /// kept.
+    /// Returns the table with this id, without incrementing a reference count that all threads
+    /// share; valid as long as `tables`.
     #[inline]
     pub fn table_in(tables: &HashMap<TableId, Arc<Table>>, id: TableId) -> Result<&Arc<Table>> {
         tables.get(&id).ok_or(EngineError::UnknownTable(id))
     }
 
-    /// Refuses what comes after closing or [`stop`](Self::stop).
+    /// Returns an error after closing or [`stop`](Self::stop).
     pub fn check_running(&self) -> Result<()> {
         if self.stopped.load(Ordering::Acquire) {
             return Err(EngineError::Stopped { reason: self.stop_reason.lock().clone() });
@@ -193,7 +192,7 @@ impl Core {
         if self.phase() == Phase::Closed { Err(EngineError::Closed) } else { Ok(()) }
     }
 
-    /// Refuses reads of a table of which not everything can be read, unless that may be left out.
+    /// Returns an error if a table cannot be read completely, unless that is tolerated.
     #[inline]
     pub fn check_complete(&self, view: &View) -> Result<()> {
         match view.unreadable.first() {
@@ -207,7 +206,7 @@ impl Core {
         }
     }
 
-    /// Whether SSTables may lack something that the schema journal has.
+    /// Whether SSTables may lack changes of the schema journal.
     pub fn is_needed(&self, record: &JournalRecord) -> bool {
         let tables = self.tables.load();
         // While recovering, the table may not have been created yet.
@@ -215,15 +214,15 @@ impl Core {
         record.table_ids().any(|table| exists(&table) && record.position > self.positions.get(table))
     }
 
-    /// Refuses everything from here on, until the next start.
+    /// Rejects all operations from now on, until the next start.
     pub fn stop(&self, reason: String) {
         tracing::error!(reason, "the engine stops");
         *self.stop_reason.lock() = reason;
         self.stopped.store(true, Ordering::Release);
     }
 
-    /// Runs work that nothing waits for. A panic in it is logged and counted; `None` is returned
-    /// then. The work must leave nothing half-changed that others rely on.
+    /// Runs background work. A panic is logged and counted, and `None` is returned. The work must
+    /// leave no inconsistent state.
     pub fn contain<T>(&self, what: &str, work: impl FnOnce() -> T) -> Option<T> {
         catch_unwind(AssertUnwindSafe(work))
             .inspect_err(|panic| {
@@ -233,7 +232,7 @@ impl Core {
             .ok()
     }
 
-    /// Does about a corrupt SSTable what the policy says.
+    /// Applies the disk failure policy to a corrupt SSTable.
     pub fn on_corruption(&self, table: TableId, sstable: &Descriptor, error: &StorageError) {
         if let Ok(table) = self.table(table)
             && let Some(corrupt) = table.view().sstables.iter().find(|other| other.id() == sstable.id)
@@ -258,7 +257,7 @@ impl Core {
         }
     }
 
-    /// Updates the recent rates if that is due.
+    /// Updates moving averages if that is due.
     pub fn tick_metrics(&self) {
         let now = self.clock.monotonic();
         if self.metrics.is_tick_due(now) {
@@ -279,7 +278,7 @@ impl Core {
         u32::try_from(self.clock.now_seconds()).unwrap_or(0)
     }
 
-    /// A new version 1 UUID.
+    /// Returns a new version 1 UUID.
     pub fn time_uuid(&self) -> Uuid {
         // Ticks of 100 ns since 1582-10-15.
         const TICKS_TO_1970: u64 = 0x01b2_1dd2_1381_4000;
@@ -287,7 +286,7 @@ impl Core {
         let count = self.uuids.fetch_add(1, Ordering::Relaxed);
         let ticks = TICKS_TO_1970 + micros * 10 + count % 10;
         let high = ticks << 32 | (ticks >> 32 & 0xffff) << 16 | 0x1000 | ticks >> 48 & 0x0fff;
-        // Variant bits, then what makes it differ from others of this microsecond.
+        // Variant bits, then the count that makes it unique in this microsecond.
         Uuid::from_u64_pair(high, 1 << 63 | (count & 0x3fff) << 48 | 0x0100_0000_0000)
     }
 }

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 
 use crate::basics::error::{EngineError, Result};
 
-/// The layout's version. Another number: another layout.
+/// The version of the layout. Another layout needs another number.
 const VERSION: &str = "1";
 
 /// The data directory, locked.
@@ -78,42 +78,42 @@ impl DataDirectory {
         self.fs.write_atomically(&path, content.as_bytes()).map_err(|e| io("write", e).into())
     }
 
-    /// Lets others open the directory. Nothing in it may be changed from here on.
+    /// Releases the lock of the directory. Its files must not be changed from here on.
     pub fn release(&self) {
         self.lock.lock().take();
     }
 
-    /// The directory itself.
+    /// Returns the directory itself.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Where the commit log's segments are.
+    /// Returns the directory of the commit log's segments.
     pub fn commitlog(&self) -> PathBuf {
         self.root.join("commitlog")
     }
 
-    /// The file of the replay positions.
+    /// Returns the file of the replay positions.
     pub fn replay_positions(&self) -> PathBuf {
         self.root.join("replay_positions")
     }
 
-    /// The file of the drop records.
+    /// Returns the file of the drop records.
     pub fn dropped_tables(&self) -> PathBuf {
         self.root.join("dropped_tables")
     }
 
-    /// The file of the schema journal.
+    /// Returns the file of the schema journal.
     pub fn schema_journal(&self) -> PathBuf {
         self.root.join("schema_journal")
     }
 
-    /// Where the keyspaces' directories are.
+    /// Returns the directory of the keyspaces' directories.
     pub fn tables(&self) -> PathBuf {
         self.root.join("data")
     }
 
-    /// A path below that of the keyspaces' directories, relative to it.
+    /// Returns a path below the keyspaces' directories, relative to them.
     pub fn relative(&self, path: &Path) -> String {
         let root = self.tables();
         path.strip_prefix(&root).unwrap_or(path).to_string_lossy().into_owned()
@@ -129,8 +129,8 @@ impl DataDirectory {
     }
 }
 
-/// Warns of a data directory that others can read, from before or by its administrator's choice: it
-/// stays as it is.
+/// Warns about a data directory that other users can read, for historical reasons or by its
+/// administrator's choice; it is not changed.
 fn warn_if_readable_by_others(fs: &dyn FileSystem, root: &Path) {
     let wanted = FileAccess::current().directory_mode();
     if let Ok(Some(mode)) = fs.mode(root)
@@ -145,8 +145,8 @@ fn warn_if_readable_by_others(fs: &dyn FileSystem, root: &Path) {
     }
 }
 
-/// Makes the root and the directories that are missing above it, and makes their names durable. The
-/// root's own name also if it is there: the process that made it may have died before it synced
+/// Creates the root and missing directories above it, and makes their names durable. Also the
+/// root's own name if it exists: the process that created it may have crashed before it synced
 /// that.
 fn create_root(fs: &dyn FileSystem, root: &Path) -> Result<()> {
     let mut named = Vec::new();
@@ -165,16 +165,17 @@ fn create_root(fs: &dyn FileSystem, root: &Path) -> Result<()> {
     })
 }
 
-/// Makes directories and those missing between them and `above`, whose own name is durable, and
-/// makes all these names durable. Also of those that are there: the process that made them may have
-/// died before it synced them. Each directory is synced once, however many names it got.
+/// Creates directories and those missing between them and `above`, whose own name is durable, and
+/// makes all these names durable. Also those of existing directories: the process that created them
+/// may have crashed before it synced them. Each directory is synced once, however many names were
+/// added.
 fn create_durably(fs: &dyn FileSystem, paths: &[PathBuf], above: &Path) -> Result<()> {
     let mut parents = BTreeSet::new();
     for path in paths {
         fs.create_dir_all(path).map_err(|e| StorageError::io(path, "create the directory", e))?;
         parents.extend(path.ancestors().skip(1).take_while(|parent| parent.starts_with(above)));
     }
-    // In order of their names: each comes after the one it is in.
+    // In lexical order: each comes after its parent.
     parents.into_iter().try_for_each(|parent| sync_dir(fs, parent))
 }
 

@@ -1,4 +1,4 @@
-//! The state of the engine and of its tables, and how it changes: views, SSTables, transactions.
+//! The state of the engine and of its tables, and its changes: views, SSTables, transactions.
 
 pub(crate) mod compression;
 pub(crate) mod contents;

@@ -6,9 +6,9 @@ use crate::basics::partition_observer::{PartitionObserver, WrittenRow};
 
 /// The observer of a table's rows, and the partition that is being written.
 pub(super) struct ObservedRows<'a> {
-    /// `None` if the table has no collections with a cell for each element.
+    /// `None` if the table has no non-frozen collections.
     observer: Option<&'a dyn PartitionObserver>,
-    /// The key of the current partition if its rows are of interest.
+    /// The key of the current partition if its rows are reported.
     key: Option<DecoratedKey>,
     now: u32,
 }
@@ -18,14 +18,14 @@ impl<'a> ObservedRows<'a> {
         Self { observer: observer.filter(|_| has_multi_cell_collections(table)), key: None, now }
     }
 
-    /// Begins a partition, and passes on its static row.
+    /// Begins a partition, and reports its static row.
     pub fn begin(&mut self, table: &TableMetadata, header: &PartitionHeader) {
         let is_wanted = self.observer.is_some_and(|observer| observer.wants_rows(table));
         self.key = is_wanted.then(|| header.key.clone());
         header.static_row.iter().for_each(|row| self.pass_on(table, row));
     }
 
-    /// Passes on a row of the current partition.
+    /// Reports a row of the current partition.
     #[inline]
     pub fn append(&self, table: &TableMetadata, unfiltered: &Unfiltered) {
         if let Unfiltered::Row(row) = unfiltered {
@@ -41,7 +41,7 @@ impl<'a> ObservedRows<'a> {
     }
 }
 
-/// Returns whether a table has collections with a cell for each element.
+/// Returns whether a table has non-frozen collections.
 fn has_multi_cell_collections(table: &TableMetadata) -> bool {
     table.columns.iter().flatten().any(|column| {
         let data_type = &column.data_type;

@@ -10,8 +10,8 @@ use super::core::Core;
 use super::sstable_handle::SSTable;
 
 impl Core {
-    /// Opens an SSTable. One that we did not write is verified, and from then on protected as ours
-    /// are.
+    /// Opens an SSTable. One from another source is verified, and from then on protected like those
+    /// of this engine.
     pub fn open_sstable(
         self: &Arc<Self>,
         descriptor: Descriptor,
@@ -23,7 +23,7 @@ impl Core {
         Ok(self.handle(reader.adopted()?))
     }
 
-    /// What the engine keeps about an SSTable, around its reader.
+    /// Returns the engine's state of an SSTable, around its reader.
     pub fn handle(self: &Arc<Self>, reader: SSTableReader) -> SSTable {
         let (core, id): (Weak<Core>, TableId) = (Arc::downgrade(self), reader.table().id);
         let on_corruption = move |descriptor: &Descriptor, error: &StorageError| {

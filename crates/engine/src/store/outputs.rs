@@ -1,4 +1,4 @@
-//! New SSTables of a table, from their first partition until they are in its view.
+//! New SSTables of a table, from their first partition until they are published in its view.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ use crate::strategies::cut::Cutter;
 /// New SSTables of a table: written in one transaction, and then published together in place of
 /// others.
 ///
-/// Dropping it before [`publish`](Self::publish) removes what was written; nothing has changed
+/// Dropping it before [`publish`](Self::publish) removes the written files; nothing has changed
 /// then.
 pub(crate) struct OutputSet<'a> {
     core: &'a Arc<Core>,
@@ -277,7 +277,7 @@ impl<'a> OutputSet<'a> {
     }
 }
 
-/// A new SSTable that does not open is no damage of one that the table has.
+/// A new SSTable that cannot be opened is not damage of an existing one.
 fn unreadable_output(error: StorageError) -> StorageError {
     match error {
         StorageError::Corrupt { path, detail } => StorageError::Unwritable {

@@ -6,33 +6,33 @@ use std::time::Duration;
 /// The use of overlapping SSTables by compactions, since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OverlapMetrics {
-    /// Partitions that some source might have.
+    /// Partitions that some source may contain.
     pub partitions_checked: u64,
-    /// Partitions that passed untouched because they had more sources than allowed.
+    /// Partitions that were copied unchanged because they had more sources than allowed.
     pub partitions_skipped: u64,
     /// Partitions of sources that were opened.
     pub sources_opened: u64,
-    /// Bytes of rows gone through in sources, before compression.
+    /// Bytes of rows read from sources, before compression.
     pub bytes_read: u64,
-    /// Bytes of values and clusterings left out of compactions.
+    /// Bytes of values and clusterings that compactions dropped.
     pub bytes_dropped: u64,
-    /// Rows left out whole.
+    /// Rows dropped completely.
     pub rows_dropped: u64,
-    /// Cells left out.
+    /// Cells dropped.
     pub cells_dropped: u64,
     /// Time spent, in all threads together.
     pub time: Duration,
 }
 
 impl OverlapMetrics {
-    /// Seconds spent for each MiB that was left out; `None` before anything was.
+    /// Returns the seconds spent for each MiB that was dropped; `None` before anything was.
     pub fn seconds_per_mib(&self) -> Option<f64> {
         let mib = self.bytes_dropped as f64 / f64::from(1 << 20);
         (mib > 0.0).then(|| self.time.as_secs_f64() / mib)
     }
 }
 
-/// [`OverlapMetrics`] while they are counted.
+/// The counters of [`OverlapMetrics`].
 #[derive(Debug, Default)]
 pub(crate) struct OverlapCounters {
     partitions_checked: AtomicU64,
@@ -60,7 +60,7 @@ impl OverlapCounters {
         }
     }
 
-    /// Adds what asking took, and nothing as left out.
+    /// Adds the cost of checks that dropped nothing.
     pub fn add_cost(&self, asked: &OverlapMetrics) {
         self.add(&OverlapMetrics { bytes_dropped: 0, rows_dropped: 0, cells_dropped: 0, ..*asked });
     }

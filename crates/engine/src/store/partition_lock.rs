@@ -1,4 +1,4 @@
-//! Locks on partitions, for reading, deciding and writing without another doing so in between.
+//! Locks on partitions, for atomic sequences of read, decision and write.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use cassette_rows::{DecoratedKey, TableId};
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 
-/// Locks, a power of two: so many that two of the partitions in use at a time rarely share one.
+/// The number of locks, a power of two, so large that two partitions in use rarely share one.
 const STRIPES: usize = 512;
 
 /// A fixed number of locks that partitions share.
@@ -26,8 +26,8 @@ impl PartitionLocks {
         Self { stripes: std::iter::repeat_with(CachePadded::default).take(STRIPES).collect() }
     }
 
-    /// Waits for the partition's lock. A thread that holds one must not ask for another: the two
-    /// may be the same.
+    /// Waits for the partition's lock. A thread that holds one must not lock another: both may be
+    /// the same.
     ///
     /// # Errors
     /// If the request of this thread is interrupted first.
@@ -35,7 +35,8 @@ impl PartitionLocks {
         self.lock_stripe(Self::stripe(table, key))
     }
 
-    /// The partition's lock, unless it, or that of another partition which shares it, is held.
+    /// Returns the partition's lock, unless it, or that of another partition which shares it, is
+    /// held.
     pub fn try_lock(&self, table: TableId, key: &DecoratedKey) -> Option<PartitionLock<'_>> {
         Some(PartitionLock { _guard: self.stripes[Self::stripe(table, key)].try_lock()? })
     }
@@ -63,7 +64,7 @@ impl PartitionLocks {
         }
     }
 
-    /// The locks of many partitions, unless one of them is held.
+    /// Returns the locks of many partitions, unless one of them is held.
     pub fn try_lock_all<'k>(
         &self,
         partitions: impl Iterator<Item = (TableId, &'k DecoratedKey)>,

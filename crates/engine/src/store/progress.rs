@@ -1,4 +1,4 @@
-//! What compactions are doing, and what they have done.
+//! Running and completed compactions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use uuid::Uuid;
 
 use super::overlapping::OverlapCounters;
 
-/// Why SSTables are rewritten.
+/// The reason for rewriting SSTables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CompactionKind {
-    /// The strategy asked for it.
+    /// Chosen by the strategy.
     Compaction,
-    /// An SSTable alone, for its tombstones.
+    /// A single SSTable, for its tombstones.
     Tombstone,
-    /// A command for all of a table, or for SSTables that it named.
+    /// A command for a whole table, or for named SSTables.
     Major,
     /// `garbagecollect`.
     GarbageCollect,
@@ -28,7 +28,7 @@ pub enum CompactionKind {
 }
 
 impl CompactionKind {
-    /// As Cassandra's nodetool calls it.
+    /// Returns the name in Cassandra's nodetool.
     pub const fn label(self) -> &'static str {
         match self {
             Self::Compaction => "Compaction",
@@ -40,7 +40,7 @@ impl CompactionKind {
         }
     }
 
-    /// By Cassandra's name of the type, as `nodetool stop` takes it: `COMPACTION`,
+    /// Returns the kind by Cassandra's name, as accepted by `nodetool stop`: `COMPACTION`,
     /// `GARBAGE_COLLECT`.
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name.to_ascii_uppercase().as_str() {
@@ -55,64 +55,64 @@ impl CompactionKind {
     }
 }
 
-/// A compaction that is running.
+/// A running compaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningCompaction {
-    /// Its id, a version 1 UUID.
+    /// The id, a version 1 UUID.
     pub id: Uuid,
-    /// Why it runs.
+    /// The reason.
     pub kind: CompactionKind,
     /// The table.
     pub table: TableId,
-    /// Its keyspace.
+    /// The keyspace.
     pub keyspace: String,
-    /// Its name.
+    /// The name of the table.
     pub name: String,
     /// Bytes of rows read, before compression.
     pub completed: u64,
     /// Bytes of rows to be read, before compression.
     pub total: u64,
-    /// What both count: `bytes`.
+    /// The unit of both: `bytes`.
     pub unit: &'static str,
-    /// SSTables that go into it.
+    /// The number of input SSTables.
     pub sstables: usize,
-    /// Where its output goes.
+    /// The directory of the output.
     pub directory: std::path::PathBuf,
 }
 
-/// A compaction that has ended well: a row of `system.compaction_history`.
+/// A completed compaction: a row of `system.compaction_history`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompletedCompaction {
-    /// Its id, a version 1 UUID.
+    /// The id, a version 1 UUID.
     pub id: Uuid,
-    /// Why it ran.
+    /// The reason.
     pub kind: CompactionKind,
     /// Keyspace of the table.
     pub keyspace: String,
     /// Name of the table.
     pub name: String,
-    /// When it ended, milliseconds since 1970.
+    /// The time of completion, milliseconds since 1970.
     pub compacted_at: i64,
-    /// Bytes of Data on disk that went in.
+    /// Compressed bytes of Data that were read.
     pub bytes_in: u64,
-    /// Bytes of Data on disk that came out.
+    /// Compressed bytes of Data that were written.
     pub bytes_out: u64,
-    /// How many partitions were merged from how many SSTables.
+    /// The number of partitions that were merged, by number of SSTables.
     pub rows_merged: BTreeMap<u32, u64>,
 }
 
 /// Totals of all compactions since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CompactionTotals {
-    /// Ended well.
+    /// Completed.
     pub completed: u64,
-    /// Bytes of rows read by those that ended, before compression.
+    /// Bytes of rows read by those that have ended, before compression.
     pub bytes_compacted: u64,
     /// Stopped or failed.
     pub aborted: u64,
 }
 
-/// A running compaction as those see it that do it.
+/// The progress of a running compaction, for its threads.
 pub(crate) struct Running {
     pub id: Uuid,
     pub kind: CompactionKind,
@@ -127,13 +127,13 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// More has been read: rows of `plain` bytes, which take `stored` on disk.
+    /// Records that rows of `plain` bytes, which occupy `stored` on disk, were read.
     pub fn advance(&self, plain: u64, stored: u64) {
         self.completed.fetch_add(plain, Ordering::Relaxed);
         self.disk_bytes.fetch_add(stored, Ordering::Relaxed);
     }
 
-    /// Whether it is to give up.
+    /// Whether it must stop.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
     }
@@ -154,24 +154,24 @@ impl Running {
     }
 }
 
-/// Receives the compactions that have ended well.
+/// Receives completed compactions.
 pub(crate) type Listener = Arc<dyn Fn(&CompletedCompaction) + Send + Sync>;
 
-/// What the engine knows of compactions.
+/// The running and completed compactions of the engine.
 #[derive(Default)]
 pub(crate) struct Operations {
     running: Mutex<Vec<Arc<Running>>>,
     history: Mutex<VecDeque<CompletedCompaction>>,
     totals: Mutex<CompactionTotals>,
     listener: RwLock<Option<Listener>>,
-    /// What overlapping SSTables were asked.
+    /// The use of overlapping SSTables.
     pub overlapping: Arc<OverlapCounters>,
 }
 
-/// Compactions in the history; callers that need more listen.
+/// The number of compactions in the history; callers that need more register a listener.
 const REMEMBERED: usize = 1000;
 
-/// A running compaction in its place among all; taken out when dropped.
+/// The registration of a running compaction, removed when dropped.
 pub(crate) struct Registered<'a> {
     operations: &'a Operations,
     pub running: Arc<Running>,
@@ -179,7 +179,7 @@ pub(crate) struct Registered<'a> {
 }
 
 impl Operations {
-    /// A compaction begins that will read `total` bytes of rows.
+    /// Registers a compaction that will read `total` bytes of rows.
     pub fn begin(
         &self,
         id: Uuid,
@@ -207,7 +207,7 @@ impl Operations {
         self.running.lock().iter().map(|running| running.info()).collect()
     }
 
-    /// Lets the running compactions give up that `which` tells; how many there were.
+    /// Stops the running compactions for which `which` returns true. Returns their number.
     pub fn stop(&self, which: impl Fn(&Running) -> bool) -> usize {
         let running = self.running.lock();
         let told = running.iter().filter(|running| which(running));
@@ -227,9 +227,9 @@ impl Operations {
         *self.listener.write() = Some(listener);
     }
 
-    /// Reports a compaction that has ended well.
+    /// Reports a completed compaction.
     pub fn report(&self, completed: &CompletedCompaction) {
-        // Not under the lock: the listener may write, and so wait.
+        // Without the lock: the listener may write, and so wait.
         let listener = self.listener.read().clone();
         if let Some(listener) = listener {
             listener(completed);
@@ -238,7 +238,7 @@ impl Operations {
 }
 
 impl Registered<'_> {
-    /// Adds it to the history: it has ended well.
+    /// Adds a completed compaction to the history.
     pub fn ended(
         mut self,
         compacted_at: i64,

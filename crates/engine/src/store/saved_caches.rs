@@ -1,4 +1,4 @@
-//! What is known of the saved caches: where they are, and what is due.
+//! The state of saved caches: their location, and when saves are due.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -9,19 +9,19 @@ use parking_lot::Mutex;
 use super::signal::Signal;
 use crate::basics::options::{CacheKind, Options};
 
-/// What is to be saved where, and when.
+/// The configuration and schedule of saved caches.
 pub(crate) struct SavedCaches {
     pub directory: PathBuf,
     /// By [`CacheKind`].
     pub keys_to_save: [AtomicUsize; 3],
-    /// Held while caches are saved. When each is due, by the monotonic clock, once that was looked
-    /// at.
+    /// Held while caches are saved. The time when each is due, monotonic; `None` before it was
+    /// computed.
     pub due: Mutex<[Option<Duration>; 3]>,
-    /// Whose counts the counter cache is to have, when loading has been asked for.
+    /// The host whose counts are to be loaded into the counter cache, once loading was requested.
     pub load_wanted: Mutex<Option<[u8; 16]>>,
-    /// Loading has been asked for and not ended yet: the files hold more than the caches.
+    /// Loading was requested and has not ended: the files contain more than the caches.
     pub loading: AtomicBool,
-    /// Raised for loading.
+    /// Raised to start loading.
     pub wanted: Signal,
 }
 
@@ -39,7 +39,7 @@ impl SavedCaches {
         }
     }
 
-    /// Ours alone: another program's files in the directory are left alone.
+    /// Files of other programs in the directory have other names and are not touched.
     pub fn path(&self, kind: CacheKind) -> PathBuf {
         self.directory.join(format!("{}-cassette.db", kind.name()))
     }
@@ -48,7 +48,7 @@ impl SavedCaches {
         self.keys_to_save[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Says how many keys of a cache are saved at most.
+    /// Sets the maximum number of saved keys of a cache.
     pub fn set_keys_to_save(&self, kind: CacheKind, most: usize) {
         self.keys_to_save[kind as usize].store(most, Ordering::Relaxed);
     }

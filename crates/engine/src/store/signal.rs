@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Wakes threads that wait for something to do. Raising it again before one wakes costs next to
-/// nothing.
+/// Wakes threads that wait for work. Raising it repeatedly before one wakes costs almost nothing.
 #[derive(Default)]
 pub(crate) struct Signal {
     raised: AtomicBool,
@@ -16,7 +15,7 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Something is to be done.
+    /// Signals that there is work.
     pub fn raise(&self) {
         if !self.raised.swap(true, Ordering::AcqRel) {
             drop(self.waiting.lock());
@@ -24,12 +23,12 @@ impl Signal {
         }
     }
 
-    /// Whether it was raised since it was last waited for or taken.
+    /// Returns whether it was raised since the last wait or take.
     pub fn take(&self) -> bool {
         self.raised.swap(false, Ordering::AcqRel)
     }
 
-    /// Nothing will be done any more.
+    /// Signals that the threads must end.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
         drop(self.waiting.lock());
@@ -40,7 +39,7 @@ impl Signal {
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Waits until the signal is raised, for `time` at most; false when all is to stop.
+    /// Waits until the signal is raised, for at most `time`; returns false if the thread must end.
     pub fn wait(&self, time: Duration) -> bool {
         let mut waiting = self.waiting.lock();
         if !self.raised.load(Ordering::Acquire) && !self.is_stopped() {

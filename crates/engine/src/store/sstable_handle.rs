@@ -1,4 +1,4 @@
-//! An open SSTable with what the engine keeps about it.
+//! An open SSTable with the engine's state of it.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use crate::basics::options::OverlappingTombstones;
 use crate::metrics::ReadTally;
 
-/// An SSTable of a view. Its files stay open, and so readable, until the last view and stream that
-/// hold it are gone.
+/// An SSTable of a view. Its files remain open and readable until the last view and stream that use
+/// it are dropped.
 pub(crate) struct SSTable {
     pub reader: SSTableReader,
     /// When it was written, seconds since 1970.
@@ -26,28 +26,28 @@ pub(crate) struct SSTable {
     shared: Arc<Shared>,
 }
 
-/// Told of an SSTable that a read found corrupt.
+/// Called for an SSTable that a read found corrupt.
 pub(crate) type OnCorruption = Arc<dyn Fn(&Descriptor, &StorageError) + Send + Sync>;
 
-/// What stays when the table is altered.
+/// The state that is kept when the table is altered.
 struct Shared {
     reads: ReadMeter,
-    /// Met corrupt: never compacted again.
+    /// Found corrupt: never compacted again.
     suspect: AtomicBool,
-    /// The level in leveled compaction, as its Statistics say by now.
+    /// The level in leveled compaction, equal to that in Statistics.
     level: AtomicU32,
-    /// Its last sample of what newer SSTables shadow.
+    /// Its last overlap sample.
     overlap_sample: Mutex<Option<OverlapSample>>,
     /// Called when a read finds it corrupt.
     on_corruption: OnCorruption,
 }
 
-/// What was known of an SSTable when it was last sampled for what newer ones shadow.
+/// The conditions of an SSTable's last overlap sample.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct OverlapSample {
-    /// What was allowed to shadow it.
+    /// The data that could shadow it.
     pub by: OverlappingTombstones,
-    /// Rows above it.
+    /// The rows of newer overlapping SSTables.
     pub rows_above: f64,
 }
 
@@ -64,7 +64,7 @@ impl SSTable {
         Self { reader, created, shared: Arc::new(shared) }
     }
 
-    /// The same SSTable for an altered table.
+    /// Returns the SSTable for an altered table.
     pub fn with_table(&self, table: Arc<TableMetadata>) -> Result<Self> {
         Ok(Self {
             reader: self.reader.with_table(table)?,
@@ -77,35 +77,35 @@ impl SSTable {
         self.reader.descriptor().id
     }
 
-    /// Greatest write timestamp in it.
+    /// Returns its maximum write timestamp.
     pub fn max_timestamp(&self) -> i64 {
         self.reader.stats().max_timestamp
     }
 
-    /// Least write timestamp in it.
+    /// Returns its minimum write timestamp.
     pub fn min_timestamp(&self) -> i64 {
         self.reader.stats().min_timestamp
     }
 
-    /// Whether it shares keys with another, by the first and last of each.
+    /// Whether its key range overlaps that of another.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.reader.first_key() <= other.reader.last_key()
             && other.reader.first_key() <= self.reader.last_key()
     }
 
-    /// The level in leveled compaction.
+    /// Returns the level in leveled compaction.
     pub fn level(&self) -> u32 {
         self.shared.level.load(Ordering::Relaxed)
     }
 
-    /// Writes another level into its Statistics, in one step.
+    /// Atomically writes another level into its Statistics.
     pub fn set_level(&self, level: u32) -> Result<()> {
         self.reader.write_level(i32::try_from(level).unwrap_or(i32::MAX))?;
         self.shared.level.store(level, Ordering::Relaxed);
         Ok(())
     }
 
-    /// The tokens of its first and last key.
+    /// Returns the tokens of its first and last key.
     pub fn tokens(&self) -> (i64, i64) {
         (self.reader.first_key().token().0, self.reader.last_key().token().0)
     }
@@ -137,14 +137,14 @@ impl SSTable {
         self.shared.suspect.store(true, Ordering::Relaxed);
     }
 
-    /// Reads a second per key.
+    /// Returns the reads a second for each key.
     pub fn hotness(&self, now: Duration) -> f64 {
         self.shared.reads.rate(now) / self.reader.estimated_keys().max(1) as f64
     }
 
     /// Reads a partition, whose key has this [`murmur3_hash`](cassette_rows::token::murmur3_hash);
-    /// `None` if it is not in it, or if nothing of what is selected is and the partition is not
-    /// deleted.
+    /// `None` if the SSTable does not contain it, or contains nothing of the selection and no
+    /// deletion of the partition.
     pub fn read(
         self: &Arc<Self>,
         key: &DecoratedKey,
@@ -203,7 +203,7 @@ pub(crate) struct Watched<S> {
 }
 
 impl<S> Watched<S> {
-    /// The stream itself, to look at.
+    /// Returns the stream itself.
     pub fn inner(&self) -> &S {
         &self.stream
     }
@@ -237,7 +237,7 @@ struct MeterState {
     at: Option<Duration>,
 }
 
-/// Cassandra's: a read counts half after about an hour and a half.
+/// As in Cassandra: the weight of a read is halved after about an hour and a half.
 const AVERAGED_SECONDS: f64 = 2.0 * 3600.0;
 
 impl ReadMeter {

@@ -1,4 +1,4 @@
-//! What the engine holds of one table.
+//! The state of one table.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -19,29 +19,29 @@ use crate::store::sstable_handle::SSTable;
 use crate::strategies::choose;
 use crate::strategies::options::CompactionOptions;
 
-/// One table while it is open. Locks are taken in the order of the fields, and none of them over
-/// I/O but `importing`, `flush` and `major_compaction`; while `write_order` is held shared, the
+/// One open table. Locks are acquired in the order of the fields, and none of them is held during
+/// I/O except `importing`, `flush` and `major_compaction`; while `write_order` is held shared, the
 /// commit log may do I/O.
 pub(crate) struct Table {
     pub id: TableId,
-    /// Where its SSTables are.
+    /// The directory of its SSTables.
     pub directory: PathBuf,
-    /// Held while SSTables are taken in from outside; truncating and dropping wait for that.
+    /// Held while SSTables are imported; truncation and drop wait for that.
     pub importing: Mutex<()>,
-    /// Held while a command compacts all of it.
+    /// Held while a command compacts the whole table.
     pub major_compaction: Mutex<()>,
     /// Held while a memtable is flushed: one at a time, in order.
     pub flush: Mutex<()>,
     /// Held shared by writers from before a record is logged until it is in the memtable; held
-    /// alone while the memtable is replaced. So each write is wholly before or after that, in the
-    /// log and in memory. A writer of several tables takes theirs in the order of ids, those of
-    /// indexes after all others.
+    /// exclusively while the memtable is replaced. So each write is completely before or after the
+    /// replacement, in the log and in memory. A writer of several tables acquires these locks in
+    /// the order of ids, those of index tables last.
     pub write_order: WriteOrder,
-    /// Which SSTables are being compacted, and whether any may be.
+    /// The SSTables that are being compacted, and whether compactions are allowed.
     pub compaction: Mutex<CompactionState>,
-    /// A compaction ended; waited for with `compaction`.
+    /// Signaled when a compaction has ended; used with `compaction`.
     pub compaction_ended: Condvar,
-    /// More than 0: running compactions are to give up.
+    /// If greater than 0, running compactions must stop.
     pub compactions_yield: AtomicUsize,
     /// See [`choose::debt`]; large debt stalls writes.
     pub compaction_debt: AtomicUsize,
@@ -49,24 +49,24 @@ pub(crate) struct Table {
     view_change: Mutex<()>,
     view: ArcSwap<View>,
     next_sstable: AtomicU64,
-    /// Set with `write_order` held alone: later writes are refused.
+    /// Set with `write_order` held exclusively: later writes are rejected.
     dropped: AtomicBool,
     /// Whether writes go to the log: the keyspace's `durable_writes`.
     durable_writes: AtomicBool,
-    /// Up to where the log has been replayed into the memtable, while it is being replayed.
+    /// The position up to which the log has been replayed into the memtable, during replay.
     pub recovery: Mutex<Recovery>,
     /// Metrics since the table was opened.
     pub metrics: Arc<TableMetrics>,
 }
 
-/// A lock that threads share without writing to memory that they share: every write takes it, and
-/// it is held alone seldom.
+/// A lock that shared holders acquire without writing to shared memory: every write acquires it,
+/// and it is rarely held exclusively.
 #[derive(Debug, Default)]
 pub(crate) struct WriteOrder(ShardedLock<()>);
 
 impl WriteOrder {
     pub fn read(&self) -> ShardedLockReadGuard<'_, ()> {
-        // It guards no data that a panic could have left half-made.
+        // It protects no data that a panic could have left inconsistent.
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -75,62 +75,62 @@ impl WriteOrder {
     }
 }
 
-/// How far a table's recovery is.
+/// The progress of a table's recovery.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Recovery {
-    /// Everything that the log holds of the table has been applied.
+    /// All log records of the table have been applied.
     pub replayed: bool,
-    /// Behind the last record that was applied or skipped.
+    /// The end of the last record that was applied or skipped.
     pub position: Position,
-    /// Log records that were kept while the table was unknown are being applied: flushes leave the
-    /// replay position where it is, so that all of them are applied again after a crash.
+    /// Log records that were kept while the table was unknown are being applied: flushes do not
+    /// advance the replay position, so that all of them are applied again after a crash.
     pub claiming: bool,
 }
 
-/// What compactions of a table have to agree on.
+/// The shared state of a table's compactions.
 #[derive(Debug, Default)]
 pub(crate) struct CompactionState {
-    /// Inputs of the compactions that are running.
+    /// Inputs of running compactions.
     pub compacting: HashSet<SSTableId>,
-    /// Why no compaction may run before the next start.
+    /// The reason why no compaction may run before the next start.
     pub forbidden: Option<String>,
-    /// Whether compactions start by themselves, if an operator has said so since the start: that
-    /// counts, and not the schema.
+    /// Whether automatic compaction is enabled by an operator since the start, which overrides the
+    /// schema.
     pub autocompaction: Option<bool>,
-    /// A command waits for the others to finish: none begins.
+    /// The number of commands that wait for other compactions to end: none begins.
     pub paused: usize,
-    /// What the strategies remember.
+    /// The state of the strategies.
     pub strategy: choose::State,
 }
 
 impl CompactionState {
-    /// Whether compactions of a table with these options start by themselves.
+    /// Whether automatic compactions of a table with these options are enabled.
     pub fn starts_compactions(&self, options: &CompactionOptions) -> bool {
         self.autocompaction.unwrap_or(options.enabled)
     }
 }
 
-/// Where a table's data is at one moment. Immutable; a reader keeps the one it began with.
+/// The data of a table at one moment. Immutable; a reader keeps the view that it began with.
 #[derive(Clone)]
 pub(crate) struct View {
-    /// The schema in whose terms rows are read.
+    /// The schema of the rows that are read.
     pub table: Arc<TableMetadata>,
-    /// Takes the writes.
+    /// The active memtable.
     pub memtable: Arc<Memtable>,
-    /// Wait to be flushed, or are being flushed; the oldest first.
+    /// Memtables that are being flushed or wait for it; the oldest first.
     pub flushing: Vec<Arc<FrozenMemtable>>,
-    /// The SSTables, those with the greatest timestamps first.
+    /// The SSTables, in descending order of maximum timestamps.
     pub sstables: Arc<[Arc<SSTable>]>,
-    /// Corrupt ones that are not read. Their data may be missing, so what it may need is not
-    /// purged.
+    /// Corrupt SSTables that are not read. Their data may be missing, so tombstones that it may
+    /// need are not purged.
     pub quarantined: Arc<[Arc<SSTable>]>,
     /// SSTables that could not even be opened.
     pub unreadable: Arc<[Unreadable]>,
-    /// Grows whenever a read may give something else than before, other than by a write: what was
-    /// read before that is not to be used after it.
+    /// Incremented whenever the results of reads may change other than by a write: earlier results
+    /// must not be used afterwards.
     pub contents: u64,
-    /// Grows whenever tombstones may have been purged: an older write that they would have covered
-    /// counts after that.
+    /// Incremented whenever tombstones may have been purged: an older write that they would have
+    /// covered becomes visible.
     pub purges: u64,
 }
 
@@ -138,12 +138,12 @@ pub(crate) struct View {
 #[derive(Clone)]
 pub(crate) struct Unreadable {
     pub descriptor: Descriptor,
-    /// Why.
+    /// The error.
     pub error: Arc<StorageError>,
 }
 
 impl Unreadable {
-    /// Why, once more.
+    /// Returns a copy of the error.
     pub fn error(&self) -> StorageError {
         match &*self.error {
             StorageError::Unsupported { path, detail } => {
@@ -154,10 +154,10 @@ impl Unreadable {
     }
 }
 
-/// A memtable that takes no more writes.
+/// A memtable that accepts no more writes.
 pub(crate) struct FrozenMemtable {
     pub memtable: Arc<Memtable>,
-    /// The table's log records from `memtable.begins` up to here are in it.
+    /// The memtable contains the table's log records from `memtable.begins` up to here.
     pub ends: Position,
     /// Its heap bytes, as counted in the pool.
     pub bytes: usize,
@@ -204,24 +204,24 @@ impl Table {
         }
     }
 
-    /// Where its data is now.
+    /// Returns the current view.
     #[inline]
     pub fn view(&self) -> Guard<Arc<View>> {
         self.view.load()
     }
 
-    /// The table's current schema.
+    /// Returns the table's current schema.
     pub fn metadata(&self) -> Arc<TableMetadata> {
         self.view.load().table.clone()
     }
 
-    /// Replaces the view by what `change` makes of it.
+    /// Replaces the view by a copy changed by `change`.
     pub fn change_view<T>(&self, change: impl FnOnce(&mut View) -> T) -> T {
         let changed = self.try_change_view(|view| Ok::<_, std::convert::Infallible>(change(view)));
         changed.unwrap_or_else(|never| match never {})
     }
 
-    /// Replaces the view by what `change` makes of it, unless that fails.
+    /// Replaces the view by a copy changed by `change`, unless that fails.
     pub fn try_change_view<T, E>(&self, change: impl FnOnce(&mut View) -> Result<T, E>) -> Result<T, E> {
         self.try_rearrange_view(|view| {
             view.contents += 1;
@@ -229,7 +229,7 @@ impl Table {
         })
     }
 
-    /// [`Self::change_view`] by a change after which reads give what they gave before.
+    /// [`Self::change_view`] for changes that preserve the results of reads.
     pub fn rearrange_view<T>(&self, change: impl FnOnce(&mut View) -> T) -> T {
         let changed = self.try_rearrange_view(|view| Ok::<_, std::convert::Infallible>(change(view)));
         changed.unwrap_or_else(|never| match never {})
@@ -244,20 +244,20 @@ impl Table {
         Ok(done)
     }
 
-    /// The name of a new SSTable.
+    /// Returns the descriptor of a new SSTable.
     pub fn next_descriptor(&self) -> Descriptor {
         let number = self.next_sstable.fetch_add(1, Ordering::Relaxed);
         Descriptor::new(&self.directory, SSTableId::Sequence(number))
     }
 
-    /// Gives no new SSTable the number of this one, which came from outside.
+    /// Reserves the number of an imported SSTable.
     pub fn skip_number(&self, id: SSTableId) {
         if let SSTableId::Sequence(number) = id {
             self.next_sstable.fetch_max(number.saturating_add(1), Ordering::Relaxed);
         }
     }
 
-    /// Refuses writes from here on. Called with `write_order` held alone.
+    /// Rejects writes from here on. Called with `write_order` held exclusively.
     pub fn set_dropped(&self) {
         self.dropped.store(true, Ordering::Relaxed);
     }
@@ -270,23 +270,23 @@ impl Table {
         self.durable_writes.store(durable, Ordering::Relaxed);
     }
 
-    /// Whether writes go to the log.
+    /// Whether writes are logged.
     pub fn has_durable_writes(&self) -> bool {
         self.durable_writes.load(Ordering::Relaxed)
     }
 }
 
 impl View {
-    /// All memtables, the newest first.
+    /// Returns all memtables, the latest first.
     pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.memtable).chain(self.flushing.iter().rev().map(|frozen| &frozen.memtable))
     }
 
-    /// Takes SSTables out and puts others in.
+    /// Removes and adds SSTables.
     pub fn replace_sstables(&mut self, removed: &HashSet<SSTableId>, added: Vec<Arc<SSTable>>) {
         let kept = self.sstables.iter().filter(|sstable| !removed.contains(&sstable.id())).cloned();
         self.sstables = sorted(kept.chain(added).collect());
-        // One that was found corrupt while it was being replaced is gone too.
+        // One that was found corrupt while it was being replaced is removed, too.
         self.quarantined =
             self.quarantined.iter().filter(|sstable| !removed.contains(&sstable.id())).cloned().collect();
         self.unreadable = self
@@ -297,7 +297,7 @@ impl View {
             .collect();
     }
 
-    /// Leaves a corrupt SSTable out of reads; whether it was in them.
+    /// Quarantines a corrupt SSTable. Returns whether it was in use.
     pub fn quarantine(&mut self, id: SSTableId) -> bool {
         let Some(corrupt) = self.sstables.iter().find(|sstable| sstable.id() == id).cloned() else {
             return false;

@@ -1,11 +1,11 @@
-//! Limits what all compactions together read from disk.
+//! Limits the bytes that all compactions together read from disk.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Spreads bytes over time.
+/// Distributes bytes over time.
 pub(crate) struct Throttle {
     /// Bytes a second; 0 for no limit.
     rate: AtomicU64,
@@ -21,19 +21,19 @@ impl Throttle {
         Self { rate: AtomicU64::new(rate), paid: Mutex::new(None) }
     }
 
-    /// Bytes a second; 0 for no limit.
+    /// Returns the bytes a second; 0 for no limit.
     pub fn rate(&self) -> u64 {
         self.rate.load(Ordering::Relaxed)
     }
 
-    /// Sets the limit, for compactions that are running too.
+    /// Sets the limit, also for running compactions.
     pub fn set_rate(&self, rate: u64) {
         self.rate.store(rate, Ordering::Relaxed);
-        // What was taken under the old limit is not paid for under the new one.
+        // Bytes taken under the previous limit do not count under the new one.
         *self.paid.lock() = None;
     }
 
-    /// Takes bytes, and waits until those taken before are paid for, or until `stops`.
+    /// Takes bytes, and waits until the previously taken ones are paid for, or until `stops`.
     pub fn take(&self, bytes: u64, stops: impl Fn() -> bool) {
         let rate = self.rate();
         let Some(until) = self.until(bytes, rate, Instant::now()) else { return };
@@ -46,7 +46,7 @@ impl Throttle {
         }
     }
 
-    /// Until when a caller that takes bytes now waits; `None` if it need not.
+    /// Returns until when a caller that takes bytes now has to wait; `None` if it need not.
     fn until(&self, bytes: u64, rate: u64, now: Instant) -> Option<Instant> {
         if rate == 0 || bytes == 0 {
             return None;
@@ -58,8 +58,8 @@ impl Throttle {
     }
 }
 
-/// Bytes per second that low-priority compactions may read, of the throughput of all; 0 for no
-/// limit.
+/// Returns the bytes a second that low-priority compactions may read, of the throughput of all; 0
+/// for no limit.
 pub(crate) fn low_priority_rate(compaction_throughput: u64) -> u64 {
     compaction_throughput.div_ceil(4)
 }
@@ -81,12 +81,12 @@ mod tests {
         let (throttle, start) = (Throttle::new(1000), Instant::now());
         let at = |millis| start + Duration::from_millis(millis);
         let waits = |bytes, now| throttle.until(bytes, throttle.rate(), at(now));
-        // 2500 bytes by two who take turns: what each took is paid for before the other goes on.
+        // 2500 bytes by two callers in turns: each waits until the other's bytes are paid for.
         assert_eq!(waits(500, 0), Some(at(0)));
         assert_eq!(waits(1000, 0), Some(at(500)));
         assert_eq!(waits(1000, 500), Some(at(1500)));
         assert_eq!(waits(1, 1500), Some(at(2500)));
-        // Time in which nothing was read is not saved up.
+        // Idle time is not accumulated.
         assert_eq!(waits(1000, 10_000), Some(at(10_000)));
         assert_eq!(waits(1000, 10_000), Some(at(11_000)));
         assert_eq!((waits(0, 10_000), throttle.rate()), (None, 1000));

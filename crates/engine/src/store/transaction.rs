@@ -31,16 +31,16 @@ use cassette_sstable::Descriptor;
 use cassette_vfs::{DirEntry, FileSystem, WritableFile};
 use uuid::Uuid;
 
-/// What a transaction is part of; names its file.
+/// The operation of a transaction, which names its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OperationType {
     Flush,
     Compaction,
-    /// SSTables are removed and none is added.
+    /// Removes SSTables without adding any.
     Truncate,
-    /// SSTables come from outside.
+    /// Adds SSTables from elsewhere.
     Import,
-    /// A damaged SSTable becomes one of what can be read of it.
+    /// Replaces a damaged SSTable by its readable part.
     Scrub,
 }
 
@@ -51,14 +51,14 @@ impl OperationType {
             Self::Flush => "flush",
             Self::Compaction => "compaction",
             Self::Truncate => "cleanup",
-            // Cassandra's for SSTables that arrive from another node.
+            // Cassandra's name for SSTables that arrive from another node.
             Self::Import => "stream",
             Self::Scrub => "scrub",
         }
     }
 }
 
-/// A transaction under way. Dropped before it is committed, it leaves everything to [`recover`].
+/// A transaction in progress. If it is dropped before the commit, [`recover`] finishes it.
 pub(crate) struct Transaction {
     fs: Arc<dyn FileSystem>,
     directory: PathBuf,
@@ -94,7 +94,7 @@ impl Transaction {
         if first { self.sync_directory() } else { Ok(()) }
     }
 
-    /// Makes the change happen: the added SSTables stay, `removed` ones go.
+    /// Commits the change: the added SSTables are kept, and the `removed` ones are removed.
     pub fn commit(mut self, removed: &[Descriptor]) -> std::result::Result<Committed, CommitError> {
         match self.write_commit(removed) {
             Ok(()) => Ok(Committed {
@@ -147,8 +147,7 @@ impl Transaction {
         removal.abort()
     }
 
-    /// Gives up: removes the files of the added SSTables. What fails here is done again by
-    /// [`recover`].
+    /// Aborts: removes the files of the added SSTables. [`recover`] repeats what fails here.
     pub fn abort(self) -> Result<()> {
         let added: Vec<_> = self.added.iter().map(Descriptor::file_prefix).collect();
         drop(self.file);
@@ -166,19 +165,18 @@ impl Transaction {
     }
 }
 
-/// Why a transaction did not happen.
+/// The error of a commit.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommitError {
-    /// It did not, and nothing of it is left.
+    /// The change did not happen, and nothing of it is left.
     #[error(transparent)]
     Undone(StorageError),
-    /// The next start will tell whether it did. Until then nothing may happen that relies on
-    /// either.
+    /// The next start determines whether it happened. Until then no operation may depend on either.
     #[error(transparent)]
     Unknown(StorageError),
 }
 
-/// A transaction that has happened and whose removed SSTables still have files.
+/// A committed transaction whose removed SSTables still have files.
 #[must_use = "the removed SSTables' files are still there"]
 pub(crate) struct Committed {
     fs: Arc<dyn FileSystem>,
@@ -188,7 +186,7 @@ pub(crate) struct Committed {
 }
 
 impl Committed {
-    /// Removes the files of the removed SSTables. What fails here is done again by [`recover`].
+    /// Removes the files of the removed SSTables. [`recover`] repeats what fails here.
     pub fn finish(self) -> Result<()> {
         finish(self.fs.as_ref(), &self.directory, &self.path, &self.removed)
     }
@@ -238,9 +236,8 @@ pub(crate) fn recover(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The file name prefixes of SSTables in a directory, whose `entries` are given, that do not count:
-/// those that a transaction which is under way, or was interrupted, has not added yet or has
-/// removed.
+/// Returns the file name prefixes of SSTables in a directory with these `entries` that do not
+/// count: those that a running or interrupted transaction has not added yet or has removed.
 pub(crate) fn doomed(fs: &dyn FileSystem, directory: &Path, entries: &[DirEntry]) -> Result<Vec<String>> {
     let mut doomed = Vec::new();
     for entry in entries.iter().filter(|entry| !entry.is_dir && is_transaction(&entry.name)) {
@@ -258,13 +255,13 @@ pub(crate) fn doomed(fs: &dyn FileSystem, directory: &Path, entries: &[DirEntry]
     Ok(doomed)
 }
 
-/// Whether a file name is a transaction's.
+/// Whether a file name is that of a transaction.
 fn is_transaction(name: &str) -> bool {
     name.ends_with(".log")
         && (name.starts_with("txn_") || name.get(2..).is_some_and(|n| n.starts_with("_txn_")))
 }
 
-/// What a transaction left to do.
+/// The remaining work of a transaction.
 #[derive(Debug, PartialEq, Eq)]
 struct Leftover {
     committed: bool,
@@ -273,7 +270,7 @@ struct Leftover {
 }
 
 impl Leftover {
-    /// The error is a line that is damaged though a COMMIT follows it.
+    /// Returns a damaged line as the error if a COMMIT follows it.
     fn parse(content: &[u8]) -> std::result::Result<Self, Vec<u8>> {
         let (mut added, mut removed) = (Vec::new(), Vec::new());
         let mut damaged = None;
@@ -293,7 +290,7 @@ impl Leftover {
     }
 }
 
-/// A line's type and the file name prefix it is about; `None` if it is damaged.
+/// Returns a line's type and file name prefix; `None` if it is damaged.
 fn parse_line(line: &[u8]) -> Option<(&str, String)> {
     let text = std::str::from_utf8(line).ok()?;
     let (kind, rest) = text.split_once(":[")?;
@@ -345,7 +342,7 @@ mod tests {
 
     const DIRECTORY: &str = "t";
 
-    /// A directory with SSTables 1 and 2, durably; each of two files.
+    /// A durable directory with SSTables 1 and 2, each with two files.
     fn directory() -> FakeFileSystem {
         let fs = FakeFileSystem::new();
         fs.create_dir_all(Path::new(DIRECTORY)).unwrap();
@@ -368,7 +365,7 @@ mod tests {
         fs.sync_dir(Path::new(DIRECTORY))
     }
 
-    /// The SSTables that have all their files; panics if one has only some.
+    /// Returns the SSTables that have all their files; panics if one has only some.
     fn sstables(fs: &FakeFileSystem) -> Vec<u64> {
         let names: Vec<_> =
             fs.read_dir(Path::new(DIRECTORY)).unwrap().into_iter().map(|entry| entry.name).collect();
@@ -390,7 +387,7 @@ mod tests {
         sstables(&fs)
     }
 
-    /// A replacement that failed at an operation, and the machine that crashed then.
+    /// A replacement that failed at an operation, followed by a crash.
     fn crashed_replacement(operation: u64, seed: u64) -> FakeFileSystem {
         let fs = directory();
         fs.fail_from(fs.operations() + operation);
@@ -398,7 +395,7 @@ mod tests {
         fs.crash(seed)
     }
 
-    /// Replaces SSTables 1 and 2 by 3; whether it was committed.
+    /// Replaces SSTables 1 and 2 by 3; an error if it was not committed.
     fn replace(fs: &FakeFileSystem) -> std::result::Result<(), Box<dyn std::error::Error>> {
         let shared = Arc::new(fs.clone());
         let mut transaction =
@@ -452,7 +449,7 @@ mod tests {
             fs.heal();
             recover(&fs, Path::new(DIRECTORY)).unwrap();
             let left = sstables(&fs);
-            // After a failed commit the new one may have been left beside the old ones, whole: the
+            // After a failed commit the new SSTable may exist beside the old ones, complete: the
             // same data twice.
             let expected = if committed { left == [3] } else { left == [1, 2] || left == [1, 2, 3] };
             assert!(expected, "step {step}: {left:?}, committed: {committed}");
@@ -510,7 +507,7 @@ mod tests {
             })
         }) {
             let fs = crashed_replacement(begun, seed);
-            // The process starts twice before the machine dies.
+            // The process starts twice before the machine crashes.
             fs.fail_at(fs.operations() + step);
             let _ = recover(&fs, Path::new(DIRECTORY));
             fs.heal();

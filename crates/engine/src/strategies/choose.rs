@@ -1,4 +1,4 @@
-//! What a table's strategy chooses: one door to all of them.
+//! The choices of a table's strategy: the common interface of all strategies.
 
 use super::leveled::{self, LeveledState};
 use super::options::{CompactionOptions, Strategy};
@@ -7,16 +7,17 @@ use super::time_window::{self, TimeWindowState};
 use super::tree::{Task, Tree};
 use super::unified::{self, UnifiedState};
 
-/// What strategies remember of a table. Each has its own part, so that ALTER may go back and forth.
+/// The state of a table's strategies. Each has a separate part, so that ALTER may change the
+/// strategy back and forth.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct State {
-    /// Leveled compaction's.
+    /// The state of leveled compaction.
     pub leveled: LeveledState,
     time_window: TimeWindowState,
     unified: UnifiedState,
 }
 
-/// The compaction to do next, if there is one.
+/// Returns the next compaction, if there is one.
 pub fn next(tree: &Tree, options: &CompactionOptions, state: &mut State) -> Option<Task> {
     match &options.strategy {
         Strategy::SizeTiered(own) => size_tiered::next(tree, options, own),
@@ -26,18 +27,18 @@ pub fn next(tree: &Tree, options: &CompactionOptions, state: &mut State) -> Opti
     }
 }
 
-/// The compactions that a command for all of a table means.
+/// Returns the compactions of a command for a whole table.
 pub fn major(tree: &Tree, options: &CompactionOptions, split_output: bool) -> Vec<Task> {
     match &options.strategy {
         Strategy::SizeTiered(_) => size_tiered::major(tree, split_output),
         Strategy::Leveled(own) => leveled::major(tree, own),
-        // As in Cassandra, all windows become one SSTable.
+        // As in Cassandra, all windows are merged into one SSTable.
         Strategy::TimeWindow(_) => size_tiered::major(tree, false),
         Strategy::Unified(own) => unified::major(tree, own),
     }
 }
 
-/// The compaction that a command for some SSTables means.
+/// Returns the compaction of a command for named SSTables.
 pub fn user_defined(tree: &Tree, inputs: Vec<usize>, options: &CompactionOptions) -> Task {
     match &options.strategy {
         Strategy::Unified(own) => unified::merge(tree, inputs, own),
@@ -46,8 +47,8 @@ pub fn user_defined(tree: &Tree, inputs: Vec<usize>, options: &CompactionOptions
     }
 }
 
-/// The SSTables that stay what they are until something is written that they are compacted with:
-/// those of L0 soon are, others may lie for long.
+/// Returns the SSTables that are not compacted until others are written: SSTables of L0 soon are,
+/// others may remain for long.
 pub fn at_rest(tree: &Tree, options: &CompactionOptions) -> Vec<usize> {
     match &options.strategy {
         Strategy::Leveled(_) => {
@@ -58,7 +59,7 @@ pub fn at_rest(tree: &Tree, options: &CompactionOptions) -> Vec<usize> {
     }
 }
 
-/// How many compactions are still to be done, about.
+/// Returns the approximate number of pending compactions.
 pub fn pending(tree: &Tree, options: &CompactionOptions, state: &State) -> usize {
     match &options.strategy {
         Strategy::SizeTiered(own) => size_tiered::pending(tree, options, own),
@@ -68,7 +69,7 @@ pub fn pending(tree: &Tree, options: &CompactionOptions, state: &State) -> usize
     }
 }
 
-/// How many SSTables reads could be spared if compaction had caught up.
+/// Returns the number of SSTables that reads would be spared if compaction had caught up.
 pub fn debt(tree: &Tree, options: &CompactionOptions) -> usize {
     match &options.strategy {
         Strategy::SizeTiered(own) => size_tiered::debt(tree, options, own),

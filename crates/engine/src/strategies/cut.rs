@@ -1,43 +1,43 @@
-//! Where one output of a compaction ends and the next begins.
+//! The boundaries between the outputs of a compaction.
 
 use super::options::MAX_LEVELS;
 use super::tree::Cut;
 
-/// Follows the outputs of one compaction.
+/// Determines the outputs of one compaction.
 #[derive(Debug, Clone)]
 pub(crate) struct Cutter {
     cut: Cut,
     level: u32,
-    /// Bytes of the outputs that went to `level`.
+    /// Bytes of the completed outputs in `level`.
     in_level: u64,
-    /// Outputs that have ended.
+    /// Completed outputs.
     ended: u32,
-    /// How many of the cut's tokens lie behind.
+    /// The number of the cut's tokens that were passed.
     passed: usize,
 }
 
-/// Halving ends before an output would have less than this.
+/// Halving ends before an output would have fewer bytes than this.
 const LEAST_HALF: u64 = 50_000_000;
 
 impl Cutter {
-    /// For outputs of a level.
+    /// Returns a cutter for outputs of a level.
     pub fn new(level: u32, cut: Cut) -> Self {
         Self { cut, level, in_level: 0, ended: 0, passed: 0 }
     }
 
-    /// One output, of level 0.
+    /// Returns a cutter for a single output, of level 0.
     pub fn never() -> Self {
         Self::new(0, Cut::Never)
     }
 
-    /// The level of the current output.
+    /// Returns the level of the current output.
     pub fn level(&self) -> u32 {
         self.level
     }
 
-    /// Whether the current output, of `written` bytes on disk up to the partition with token
-    /// `last`, ends before one with token `next`. If so, the next output is current. Tokens ascend
-    /// from call to call.
+    /// Returns whether the current output, of `written` bytes on disk up to the partition with
+    /// token `last`, ends before one with token `next`. If so, the next output is current. Tokens
+    /// ascend from call to call.
     pub fn ends(&mut self, written: u64, last: i64, next: i64) -> bool {
         // Outputs of a level share no tokens.
         if last == next {
@@ -45,7 +45,7 @@ impl Cutter {
         }
         let ends = match &self.cut {
             Cut::Never => false,
-            // Half at least, so that no more than twice as many are made.
+            // At least half, so that at most twice as many are created.
             Cut::AtSize { size, ends } => {
                 let at_end = crosses(ends, &mut self.passed, last, next);
                 written > if at_end { *size / 2 } else { *size }
@@ -71,8 +71,8 @@ impl Cutter {
         ends
     }
 
-    /// About how many of `keys` partitions, which take `bytes` and have tokens from `first` to
-    /// `last`, the next output will have.
+    /// Returns the approximate number of partitions of the next output, of `keys` partitions with
+    /// `bytes` and tokens from `first` to `last`.
     pub fn expected_keys(&self, keys: u64, bytes: u64, first: i64, last: i64) -> u64 {
         let share = match &self.cut {
             Cut::Never => 1.0,
@@ -84,7 +84,7 @@ impl Cutter {
             Cut::Shards(ends) => {
                 let crossed =
                     ends.partition_point(|end| *end < last) - ends.partition_point(|end| *end < first);
-                // The shards at both ends may be met in part only.
+                // The shards at both ends may be covered only partly.
                 1.5 / (crossed + 1) as f64
             }
         };
@@ -92,9 +92,8 @@ impl Cutter {
     }
 }
 
-/// Whether one of the ends, which ascend, lies between two tokens that follow each other: an end
-/// belongs to what is before it. `passed` of them are known to lie before `last`, and then more
-/// are.
+/// Whether one of the ends, which ascend, is between two consecutive tokens: an end belongs to what
+/// precedes it. `passed` of them are before `last`; it is updated.
 #[inline]
 fn crosses(ends: &[i64], passed: &mut usize, last: i64, next: i64) -> bool {
     while ends.get(*passed).is_some_and(|end| *end < last) {
@@ -107,7 +106,8 @@ fn crosses(ends: &[i64], passed: &mut usize, last: i64, next: i64) -> bool {
 mod tests {
     use super::*;
 
-    /// Where outputs of partitions of 40 bytes with tokens 0, 10, 20… end, and their levels.
+    /// Returns where outputs of partitions of 40 bytes with tokens 0, 10, 20… end, and their
+    /// levels.
     fn outputs(level: u32, cut: Cut, partitions: i64) -> Vec<(i64, u32)> {
         let mut cutter = Cutter::new(level, cut);
         let (mut written, mut at) = (0, Vec::new());
@@ -138,7 +138,7 @@ mod tests {
         // The first is too small at 0; at 10 it has 80 of 150 bytes. The next one is too small at
         // 25, and ends by its size.
         assert_eq!(outputs(1, at_size(150, &[0, 10, 25]), 7), [(2, 1), (6, 1), (7, 1)]);
-        // An end belongs to what is before it, and may lie between two.
+        // An end belongs to what precedes it, and may be between two tokens.
         assert_eq!(outputs(1, at_size(150, &[19]), 7), [(2, 1), (6, 1), (7, 1)]);
         assert_eq!(outputs(1, at_size(150, &[20]), 7), [(3, 1), (7, 1)]);
         assert_eq!(outputs(1, at_size(150, &[-100, -50, 20, 1000]), 7), [(3, 1), (7, 1)]);

@@ -1,6 +1,6 @@
-//! What leveled compaction writes for each byte given, by simulation: SSTables are sets of keys,
-//! and compactions merge these as [`leveled`] and [`cut`](super::cut) say. Within a tenth this
-//! gives what real ones of 20 GB write, which takes an hour.
+//! The write amplification of leveled compaction, by simulation: SSTables are sets of keys, and
+//! compactions merge these according to [`leveled`] and [`cut`](super::cut). The results are within
+//! a tenth of those of real tables of 20 GB, which take an hour.
 
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -13,19 +13,19 @@ use super::tree::{Candidate, Outcome, Tree};
 
 /// Bytes of a key with its row.
 const ROW: u64 = 1 << 10;
-/// Keys of an SSTable of the size asked for.
+/// Keys of an SSTable of the configured size.
 const TABLE: usize = 500;
-/// As many keys as 125 such SSTables hold: 20 GB in SSTables of 160 MB.
+/// The keys of 125 such SSTables: 20 GB in SSTables of 160 MB.
 const KEYS: usize = 125 * TABLE;
 
-/// An SSTable: its keys, which are their tokens too, ascending.
+/// An SSTable: its keys, which are also their tokens, ascending.
 struct Simulated {
     keys: Vec<i64>,
     level: u32,
     max_timestamp: i64,
 }
 
-/// A table whose compactions run at once, one after the other.
+/// A table whose compactions run immediately, one after the other.
 struct Simulation {
     own: LeveledOptions,
     state: LeveledState,
@@ -33,7 +33,7 @@ struct Simulation {
     flush_keys: usize,
     sstables: Vec<Simulated>,
     flushes: i64,
-    /// Keys that flushes and compactions wrote.
+    /// Keys that flushes and compactions have written.
     written: usize,
 }
 
@@ -52,7 +52,7 @@ impl Simulation {
         while self.compact() {}
     }
 
-    /// Whether there was anything to compact.
+    /// Returns whether there was anything to compact.
     fn compact(&mut self) -> bool {
         let candidate = |sstable: &Simulated| Candidate {
             size: sstable.keys.len() as u64 * ROW,
@@ -92,8 +92,8 @@ impl Simulation {
         true
     }
 
-    /// Writes all keys in random order, then as many again at random. Bytes written for each byte
-    /// given by the latter.
+    /// Writes all keys in random order, then as many again at random. Returns the bytes written for
+    /// each byte of the latter.
     fn load_and_overwrite(&mut self) -> f64 {
         let mut random = SmallRng::seed_from_u64(1);
         let mut order: Vec<i64> = (0..KEYS as i64).collect();
@@ -115,8 +115,8 @@ impl Simulation {
 
 #[test]
 fn random_overwrites_of_many_sstables_write_twelve_bytes_for_each() {
-    // Of flushes a little smaller than an SSTable two make a compaction of L0; and so do two that
-    // are larger than one.
+    // Two flushes slightly smaller than an SSTable make a compaction of L0; and so do two that are
+    // larger than one.
     for (flush, most) in [(TABLE * 49 / 50, 12.2), (TABLE * 5 / 4, 11.5)] {
         let mut simulation = Simulation::new(flush);
         let written = simulation.load_and_overwrite();

@@ -1,21 +1,20 @@
-//! Size-tiered compaction: SSTables of about the same size become one.
+//! Size-tiered compaction: SSTables of similar size are merged.
 //!
-//! Pure functions from what is known of the SSTables to those to compact next. The rules are
+//! Pure functions from the properties of the SSTables to the next compaction. The rules are
 //! Cassandra's:
 //!
-//! 1. SSTables are sorted by size. Each joins the first bucket whose average it is near, between
+//! 1. SSTables are sorted by size. Each joins the first bucket whose average size is close, between
 //!    `bucket_low` and `bucket_high` times that, or any bucket of small ones if it is small itself;
-//!    else it opens a bucket.
+//!    otherwise it starts a bucket.
 //! 2. Buckets are cut to the `max_threshold` hottest SSTables; those with fewer than
-//!    `min_threshold` drop out.
+//!    `min_threshold` are not compacted.
 //! 3. The hottest bucket is compacted; of equally hot ones the one with the smaller average size.
-//! 4. If there is none, the largest SSTable that is worth it is compacted alone, to be rid of
-//!    tombstones.
+//! 4. If there is none, the largest SSTable with enough droppable tombstones is compacted alone.
 
 use super::options::{CompactionOptions, SizeTieredOptions};
 use super::tree::{Cut, Outcome, Task, Tree};
 
-/// The compaction to do next, if there is one.
+/// Returns the next compaction, if there is one.
 pub fn next(tree: &Tree, options: &CompactionOptions, own: &SizeTieredOptions) -> Option<Task> {
     let free: Vec<usize> = tree.free().collect();
     let bucket = most_interesting(tree, &free, options, own);
@@ -27,7 +26,8 @@ pub fn next(tree: &Tree, options: &CompactionOptions, own: &SizeTieredOptions) -
     Some(Task { for_tombstones: true, ..Task::merge(vec![largest]) })
 }
 
-/// Of some SSTables those of the bucket to compact next; none if no bucket is large enough.
+/// Returns the SSTables of the bucket to compact next, of the specified ones; none if no bucket is
+/// large enough.
 pub(super) fn most_interesting(
     tree: &Tree,
     among: &[usize],
@@ -54,7 +54,7 @@ pub(super) fn most_interesting(
     best.map(|(bucket, ..)| bucket).unwrap_or_default()
 }
 
-/// A compaction of everything: into one SSTable or, split, into a half, a quarter and so on.
+/// Returns a compaction of all SSTables: into one or, if split, into a half, a quarter and so on.
 pub fn major(tree: &Tree, split_output: bool) -> Vec<Task> {
     let inputs: Vec<usize> = tree.free().collect();
     if inputs.is_empty() {
@@ -64,14 +64,14 @@ pub fn major(tree: &Tree, split_output: bool) -> Vec<Task> {
     vec![Task { outcome: Outcome::Merged { level: 0, cut }, ..Task::merge(inputs) }]
 }
 
-/// How many compactions are still to be done, about.
+/// Returns the approximate number of pending compactions.
 pub fn pending(tree: &Tree, options: &CompactionOptions, own: &SizeTieredOptions) -> usize {
     let free: Vec<usize> = tree.free().collect();
     let qualify = buckets(tree, &free, own).into_iter().filter(|b| b.len() >= options.min_threshold);
     qualify.map(|bucket| bucket.len().div_ceil(options.max_threshold)).sum()
 }
 
-/// How many SSTables reads could be spared if compaction had caught up.
+/// Returns the number of SSTables that reads would be spared if compaction had caught up.
 pub fn debt(tree: &Tree, options: &CompactionOptions, own: &SizeTieredOptions) -> usize {
     let all: Vec<usize> = (0..tree.sstables.len()).collect();
     let qualify = buckets(tree, &all, own).into_iter().filter(|b| b.len() >= options.min_threshold);
@@ -122,21 +122,21 @@ mod tests {
             ("", "nothing"),
             ("a=100 b=100 c=100", "nothing"),
             ("a=100 b=100 c=100 d=100", "a b c d -> L0"),
-            // Near each other, whatever the order.
+            // Close to each other, in any order.
             ("a=110 b=90 c=100 d=400 e=95", "a b c e -> L0"),
-            // All below 50 MiB are of one size.
+            // All below 50 MiB are in one bucket.
             ("a=1 b=2 c=49 d=7 e=300", "a b c d -> L0"),
-            // Of two buckets equally hot, the smaller one.
+            // Of two equally hot buckets, the smaller one.
             ("a=1000 b=1000 c=1000 d=1000 e=100 f=100 g=100 h=100", "e f g h -> L0"),
             // The hotter one.
             ("a=1000~1 b=1000~1 c=1000~1 d=1000~1 e=100 f=100 g=100 h=100~3", "a b c d -> L0"),
             // Both bounds are strict: 150 is not below 1.5 * 100.
             ("a=100 b=100 c=100 d=150", "nothing"),
             ("a=100 b=100 c=100 d=149", "a b c d -> L0"),
-            // What is being compacted or suspect does not count.
+            // SSTables that are being compacted or suspect do not count.
             ("a=100 b=100 c=100 d=100*", "nothing"),
             ("a=100 b=100 c=100 d=100?", "nothing"),
-            // Nothing to compact: the largest that is worth it, alone.
+            // Nothing to compact: the largest with enough tombstones, alone.
             ("a=100! b=400 c=200!", "c -> L0 (tombstones)"),
             ("a=100! b=100 c=100 d=100", "a b c d -> L0"),
         ] {
@@ -151,7 +151,7 @@ mod tests {
         let own = SizeTieredOptions::default();
         for (picture, expected) in [
             ("a=100 b=400 c=410", "b c -> L0"),
-            // The coldest are cut off.
+            // The coldest are excluded.
             ("a=101~1 b=102 c=103~5 d=104~2 e=105", "a c d -> L0"),
         ] {
             assert_eq!(chosen(picture, &options, &own), expected, "{picture}");

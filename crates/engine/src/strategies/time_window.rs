@@ -1,16 +1,16 @@
-//! Time-window compaction: SSTables of a window of write time become one, and windows are never
-//! mixed.
+//! Time-window compaction: SSTables of a window of write timestamps are merged, and windows are
+//! never mixed.
 //!
-//! Pure functions from what is known of the SSTables to those to compact next. The rules are
+//! Pure functions from the properties of the SSTables to the next compaction. The rules are
 //! Cassandra's:
 //!
-//! 1. Every so often, SSTables that have expired whole are taken: they go unread.
-//! 2. An SSTable belongs to the window of its greatest write timestamp. From the newest window
-//!    down: the newest window that was ever seen is compacted size-tiered, from `min_threshold`
-//!    SSTables on; older ones wholly, as soon as they hold two, at most `max_threshold` at a time,
-//!    the smallest first.
-//! 3. If there is none, the smallest SSTable that is worth it is compacted alone, to be rid of
-//!    tombstones; where that is asked for.
+//! 1. At intervals, SSTables that have expired completely are dropped without being read.
+//! 2. An SSTable belongs to the window of its maximum write timestamp. From the newest window down:
+//!    the newest window that was ever seen is compacted size-tiered, from `min_threshold` SSTables
+//!    on; older ones completely, as soon as they have two, at most `max_threshold` at a time, the
+//!    smallest first.
+//! 3. If there is none, the smallest SSTable with enough droppable tombstones is compacted alone,
+//!    if that is enabled.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,16 @@ use super::options::{CompactionOptions, TimeUnit, TimeWindowOptions};
 use super::size_tiered;
 use super::tree::{Task, Tree};
 
-/// What time-window compaction remembers of a table.
+/// The state of a table's time-window compaction.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TimeWindowState {
-    /// Where the newest window begins that was ever seen, seconds since 1970.
+    /// The start of the newest window that was ever seen, seconds since 1970.
     newest_window: i64,
-    /// When expired SSTables were looked for, seconds since 1970.
+    /// The time of the last check for expired SSTables, seconds since 1970.
     expired_checked: u64,
 }
 
-/// The compaction to do next, if there is one.
+/// Returns the next compaction, if there is one.
 pub fn next(
     tree: &Tree,
     options: &CompactionOptions,
@@ -60,7 +60,7 @@ pub fn next(
     (!inputs.is_empty()).then(|| Task { for_tombstones, ..Task::merge(inputs) })
 }
 
-/// What of a window is to be compacted.
+/// Returns the SSTables of a window to compact.
 fn of_window(
     tree: &Tree,
     start: i64,
@@ -85,7 +85,7 @@ fn of_window(
     by_size
 }
 
-/// The SSTables by the second that their window begins with.
+/// Returns the SSTables by the start of their window in seconds.
 fn windows(
     tree: &Tree,
     among: impl Iterator<Item = usize>,
@@ -98,8 +98,8 @@ fn windows(
     windows
 }
 
-/// Where the window of a write timestamp begins, seconds since 1970. Division goes towards 0, as
-/// Cassandra's does.
+/// Returns the start of the window of a write timestamp, seconds since 1970. Division truncates
+/// towards 0, as in Cassandra.
 fn window_start(timestamp: i64, own: &TimeWindowOptions) -> i64 {
     let seconds = match own.timestamp_resolution {
         TimeUnit::Nanoseconds => timestamp / 1_000_000_000,
@@ -115,7 +115,7 @@ fn window_start(timestamp: i64, own: &TimeWindowOptions) -> i64 {
     seconds - seconds % (unit * i64::from(own.window_size))
 }
 
-/// How many compactions are still to be done, about.
+/// Returns the approximate number of pending compactions.
 pub fn pending(
     tree: &Tree,
     options: &CompactionOptions,
@@ -134,8 +134,8 @@ pub fn pending(
     windows.iter().map(of_window).sum()
 }
 
-/// How many SSTables reads could be spared if compaction had caught up: those beyond one in each
-/// older window, and beyond `min_threshold` in the newest.
+/// Returns the number of SSTables that reads would be spared if compaction had caught up: those
+/// beyond one in each older window, and beyond `min_threshold` in the newest.
 pub fn debt(tree: &Tree, options: &CompactionOptions, own: &TimeWindowOptions) -> usize {
     let windows = windows(tree, 0..tree.sstables.len(), own);
     let newest = windows.last_key_value().map_or(0, |(start, _)| *start);
@@ -175,9 +175,9 @@ mod tests {
             // The newest is size-tiered.
             ("a=100@1 b=100@2 c=100@3 d=400@4", "nothing"),
             ("a=100@1 b=100@2 c=100@3 d=400@4 e=100@5", "a b c e -> L0"),
-            // Nothing else: the smallest that is worth it.
+            // Nothing else: the smallest with enough tombstones.
             ("a=100@1! b=40@700!", "b -> L0 (tombstones)"),
-            // Not yet time to look for expired ones.
+            // The next check for expired SSTables is not due.
             ("a=1@100x b=1@200x e=1@1300", "a b -> L0"),
             ("a=1@100x e=1@1300", "nothing"),
         ] {

@@ -1,24 +1,25 @@
-//! Which SSTables are worth compacting, or dropping whole, for their tombstones. Pure functions.
+//! Decides which SSTables to compact alone, or to drop completely, for their tombstones. Pure
+//! functions.
 
 use super::options::CompactionOptions;
 
-/// What is known of an SSTable's tombstones.
+/// Properties of an SSTable's tombstones.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tombstones {
     /// Seconds since it was written.
     pub age: u64,
-    /// The share of its cells that could be dropped if nothing overlapped.
+    /// The fraction of its cells that could be dropped without overlaps.
     pub droppable_ratio: f64,
-    /// The share of its keys that no other SSTable's range covers.
+    /// The fraction of its keys that no other SSTable's range covers.
     pub keys_apart: f64,
-    /// Whether it can go whole.
+    /// Whether it can be dropped completely.
     pub is_expired: bool,
 }
 
-/// Whether compacting an SSTable alone is worth it.
+/// Whether compacting an SSTable alone drops enough tombstones.
 pub fn worth_dropping(tombstones: &Tombstones, options: &CompactionOptions) -> bool {
-    // Estimates may be wrong: without the interval the same SSTable could be compacted in vain
-    // again and again.
+    // Estimates may be wrong: without the interval the same SSTable could be compacted repeatedly
+    // without effect.
     if tombstones.age < options.tombstone_compaction_interval
         || tombstones.droppable_ratio <= options.tombstone_threshold
     {
@@ -29,20 +30,20 @@ pub fn worth_dropping(tombstones: &Tombstones, options: &CompactionOptions) -> b
         || tombstones.keys_apart * tombstones.droppable_ratio > options.tombstone_threshold
 }
 
-/// What decides whether an SSTable can be dropped unread.
+/// The properties that decide whether an SSTable can be dropped without being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetime {
-    /// The least write timestamp in it.
+    /// The minimum write timestamp.
     pub min_timestamp: i64,
-    /// The greatest.
+    /// The maximum write timestamp.
     pub max_timestamp: i64,
-    /// The latest local deletion time in it, seconds; `u32::MAX` if anything in it never expires.
+    /// The maximum local deletion time, seconds; `u32::MAX` if anything in it never expires.
     pub max_local_deletion_time: u32,
 }
 
-/// Which of `compacting` hold nothing but what was deleted or expired before `gc_before` and covers
-/// nothing elsewhere: not in those of `compacting` and `overlapping` that hold something living,
-/// and not in memtables, whose least timestamp is given. By index.
+/// Returns the indexes of SSTables in `compacting` that contain only data deleted or expired before
+/// `gc_before` and cover nothing elsewhere: neither in SSTables of `compacting` and `overlapping`
+/// with live data, nor in memtables, whose minimum timestamp is an argument.
 pub fn fully_expired(
     compacting: &[Lifetime],
     overlapping: &[Lifetime],
@@ -56,7 +57,7 @@ pub fn fully_expired(
     expired.filter(|(_, sstable)| sstable.max_timestamp < limit).map(|(i, _)| i).collect()
 }
 
-/// The share of the tokens from `first` to `last` that none of the ranges covers.
+/// Returns the fraction of the tokens from `first` to `last` that none of the ranges covers.
 pub fn share_apart(first: i64, last: i64, others: impl Iterator<Item = (i64, i64)>) -> f64 {
     let mut others: Vec<_> =
         others.map(|(from, to)| (from.max(first), to.min(last))).filter(|(from, to)| from <= to).collect();
@@ -95,7 +96,7 @@ mod tests {
         assert_eq!(fully_expired(&[old], &[life(10, 20, LIVING)], i64::MAX, 100), [0]);
         assert_eq!(fully_expired(&[old], &[life(9, 20, LIVING)], i64::MAX, 100), none);
         assert_eq!(fully_expired(&[old], &[], 9, 100), none, "a memtable holds older data");
-        // Others that expired hold nothing that needs it.
+        // Other expired SSTables contain nothing that depends on it.
         assert_eq!(fully_expired(&[old, life(0, 5, 60)], &[life(0, 3, 70)], i64::MAX, 100), [0, 1]);
         assert_eq!(fully_expired(&[old, life(4, 20, LIVING), life(0, 3, 7)], &[], i64::MAX, 100), [2]);
     }

@@ -1,19 +1,19 @@
-//! What strategies are shown of a table, and what they answer.
+//! The input and output of strategies.
 
 use super::options::MAX_LEVELS;
 
-/// A table's SSTables at one moment, as far as strategies care.
+/// A table's SSTables at one moment, with the properties that strategies use.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Tree {
-    /// All of them, those that are being compacted too.
+    /// All SSTables, including those that are being compacted.
     pub sstables: Vec<Candidate>,
     /// Seconds since 1970.
     pub now: u64,
-    /// Bytes that a flush gives, on average.
+    /// The average size of a flush in bytes.
     pub flush_size: u64,
 }
 
-/// What strategies know of an SSTable.
+/// The properties of an SSTable.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Candidate {
     /// Bytes of Data on disk.
@@ -22,24 +22,24 @@ pub struct Candidate {
     pub first: i64,
     /// The token of the last key.
     pub last: i64,
-    /// The level that its Statistics say.
+    /// The level in its Statistics.
     pub level: u32,
-    /// The greatest write timestamp in it.
+    /// The maximum write timestamp.
     pub max_timestamp: i64,
     /// When it was written, seconds since 1970.
     pub created: u64,
-    /// Reads a second per key.
+    /// Reads a second for each key.
     pub hotness: f64,
-    /// The share of its cells that could be dropped if nothing overlapped.
+    /// The fraction of its cells that could be dropped without overlaps.
     pub droppable_ratio: f64,
     /// Whether compacting it alone would drop enough tombstones; see
     /// [`tombstones`](super::tombstones).
     pub worth_dropping_tombstones: bool,
-    /// Whether all of it has expired and covers nothing elsewhere.
+    /// Whether it has expired completely and covers nothing elsewhere.
     pub is_expired: bool,
-    /// Whether a compaction has it.
+    /// Whether it is being compacted.
     pub compacting: bool,
-    /// Whether it was met corrupt: never compacted.
+    /// Whether it was found corrupt: never compacted.
     pub suspect: bool,
 }
 
@@ -49,86 +49,86 @@ impl Candidate {
         !self.compacting && !self.suspect
     }
 
-    /// Whether tokens of it lie from `first` to `last`.
+    /// Whether its tokens overlap the range from `first` to `last`.
     pub fn meets(&self, (first, last): (i64, i64)) -> bool {
         self.first <= last && first <= self.last
     }
 }
 
-/// A compaction to be done.
+/// A compaction to execute.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
     /// Indexes of the inputs.
     pub inputs: Vec<usize>,
-    /// What becomes of them.
+    /// The result for the inputs.
     pub outcome: Outcome,
-    /// Whether it is done for tombstones alone.
+    /// Whether it is done only for tombstones.
     pub for_tombstones: bool,
 }
 
-/// What becomes of a compaction's inputs.
+/// The result of a compaction for its inputs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// They are merged into new SSTables of this level.
     Merged {
-        /// The level; 0 where levels mean nothing.
+        /// The level; 0 for strategies without levels.
         level: u32,
-        /// Where one output ends and the next begins.
+        /// The boundaries between outputs.
         cut: Cut,
     },
-    /// The only one is called one of this level from now on; its rows stay where they are.
+    /// The level of the only input is changed; its rows are not rewritten.
     Relabeled {
         /// The level.
         level: u32,
     },
 }
 
-/// Where one output of a compaction ends and the next begins. Always between partitions.
+/// The boundaries between outputs of a compaction. Always between partitions.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cut {
-    /// Nowhere.
+    /// None.
     Never,
-    /// When an output has more than so many bytes on disk; or half of them, where one of the next
-    /// level ends.
+    /// When an output has more than `size` bytes on disk; or half of them, where an SSTable of the
+    /// next level ends.
     AtSize {
         /// Bytes of an output.
         size: u64,
-        /// The last tokens of the SSTables of the level after the outputs', ascending.
+        /// The last tokens of the SSTables of the level after that of the outputs, ascending.
         ends: Vec<i64>,
     },
-    /// When an output has more than so many bytes on disk, and outputs fill L1, then L2, and so on,
-    /// each up to its capacity.
+    /// When an output has more than `size` bytes on disk; outputs fill L1, then L2, and so on, each
+    /// up to its capacity.
     IntoLevels {
         /// Bytes of an output.
         size: u64,
-        /// How many times larger each level is than the one above it.
+        /// The ratio of the sizes of consecutive levels.
         fanout: u32,
     },
-    /// When an output has this share of so many bytes: a half, a quarter, and so on.
+    /// When an output has its fraction of these bytes: a half, a quarter, and so on.
     Halving(u64),
     /// After these tokens, ascending.
     Shards(Vec<i64>),
 }
 
 impl Task {
-    /// A merge into one SSTable.
+    /// Returns a merge into one SSTable.
     pub fn merge(inputs: Vec<usize>) -> Self {
         Self { inputs, outcome: Outcome::Merged { level: 0, cut: Cut::Never }, for_tombstones: false }
     }
 }
 
 impl Tree {
-    /// The indexes of those that can be compacted now.
+    /// Returns the indexes of SSTables that can be compacted now.
     pub fn free(&self) -> impl Iterator<Item = usize> {
         (0..self.sstables.len()).filter(|i| self.sstables[*i].is_free())
     }
 
-    /// Bytes of some SSTables together.
+    /// Returns the total bytes of some SSTables.
     pub fn bytes(&self, sstables: impl IntoIterator<Item = usize>) -> u64 {
         sstables.into_iter().map(|i| self.sstables[i].size).sum()
     }
 
-    /// From the least to the greatest token of some SSTables; `None` of none.
+    /// Returns the range of tokens of some SSTables; `None` without any.
     pub fn span(&self, sstables: impl IntoIterator<Item = usize>) -> Option<(i64, i64)> {
         sstables
             .into_iter()
@@ -136,8 +136,8 @@ impl Tree {
             .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// The SSTables by level. Below L0 an SSTable that shares tokens with one before it counts as
-    /// one of L0: it may come from another strategy, or from elsewhere.
+    /// Returns the SSTables by level. An SSTable above L0 that shares tokens with a previous one
+    /// counts as one of L0: it may come from another strategy, or from elsewhere.
     pub fn levels(&self) -> Vec<Vec<usize>> {
         let mut levels = vec![Vec::new(); MAX_LEVELS];
         for (i, sstable) in self.sstables.iter().enumerate() {
@@ -179,7 +179,7 @@ impl Tree {
 pub mod picture {
     use super::*;
 
-    /// A tree, and the names of its SSTables by index.
+    /// Returns a tree, and the names of its SSTables by index.
     pub fn tree(text: &str) -> (Tree, Vec<String>) {
         let mut tree = Tree { now: 1_000_000, flush_size: 100 << 20, ..Tree::default() };
         let mut names = Vec::new();
@@ -235,7 +235,7 @@ pub mod picture {
         (name.to_owned(), candidate)
     }
 
-    /// A task in words: `a b c -> L1 at 160/49/99`, where outputs may also end at tokens 49 and 99.
+    /// Formats a task: `a b c -> L1 at 160/49/99`, where outputs may also end at tokens 49 and 99.
     pub fn task(task: &Option<Task>, names: &[String]) -> String {
         let Some(task) = task else { return "nothing".into() };
         let mut inputs: Vec<_> = task.inputs.iter().map(|i| names[*i].as_str()).collect();

@@ -21,27 +21,27 @@
 use super::options::{Inclusion, UnifiedOptions};
 use super::tree::{Cut, Outcome, Task, Tree};
 
-/// What unified compaction remembers of a table.
+/// The state of a table's unified compaction.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct UnifiedState {
-    /// When expired SSTables were looked for, seconds since 1970.
+    /// The time of the last check for expired SSTables, seconds since 1970.
     expired_checked: u64,
     /// Counts choices, so that equal buckets take turns.
     turn: usize,
 }
 
-/// SSTables that cover less of the ring than this count as covering all of it: they hold a few
+/// SSTables that cover less of the ring than this count as covering all of it: they contain few
 /// tokens.
 const LEAST_COVERAGE: f64 = 1.0 / (1u64 << 48) as f64;
-/// The number of shards is at most the base count times two to this.
+/// The maximum number of shards is the base count times two to this power.
 const MAX_SHARD_SHIFT: u32 = 20;
 
-/// How many times denser a level is than the one before it.
+/// Returns the ratio of the densities of consecutive levels.
 fn fanout(w: i32) -> usize {
     2 + w.unsigned_abs() as usize
 }
 
-/// How many overlapping SSTables of a level make a compaction.
+/// Returns the number of overlapping SSTables of a level that cause a compaction.
 fn threshold(w: i32) -> usize {
     2 + w.max(0) as usize
 }
@@ -51,7 +51,7 @@ impl UnifiedOptions {
         self.scaling_parameters.get(level).or(self.scaling_parameters.last()).copied().unwrap_or(2)
     }
 
-    /// Into how many shards data of this density is split.
+    /// Returns the number of shards for data of this density.
     pub fn shards(&self, density: f64) -> u32 {
         let base = self.base_shard_count;
         if self.min_sstable_size > 0 {
@@ -78,7 +78,7 @@ impl UnifiedOptions {
     }
 }
 
-/// The share of the ring from one token to another.
+/// Returns the fraction of the ring between two tokens.
 fn coverage((first, last): (i64, i64)) -> f64 {
     let share = (i128::from(last) - i128::from(first) + 1) as f64 / 2f64.powi(64);
     if share >= LEAST_COVERAGE { share } else { 1.0 }
@@ -89,13 +89,13 @@ fn density(tree: &Tree, i: usize) -> f64 {
     sstable.size as f64 / coverage((sstable.first, sstable.last))
 }
 
-/// One of `count` shards each ends with one of these tokens, but for the last.
+/// Returns the last tokens of all `count` shards but the last.
 fn boundaries(count: u32) -> Vec<i64> {
     let step = (1u128 << 64) / u128::from(count.max(1));
     (1..i128::from(count)).map(|n| (i128::from(i64::MIN) + n * step as i128) as i64).collect()
 }
 
-/// Where the outputs of a compaction of these end.
+/// Returns the boundaries between outputs of a compaction of these inputs.
 fn cut(tree: &Tree, inputs: &[usize], own: &UnifiedOptions) -> Cut {
     let Some(span) = tree.span(inputs.iter().copied()) else { return Cut::Never };
     let density = tree.bytes(inputs.iter().copied()) as f64 / coverage(span);

@@ -28,15 +28,15 @@ const MAGIC: [u8; 8] = *b"CASSCACH";
 /// Never reuse a number for another layout.
 const VERSION: u32 = 1;
 const HEADER_LENGTH: usize = 13;
-/// A block gets no more entries when it has so many bytes.
+/// A block is full from this many bytes on.
 const BLOCK_FULL: usize = 64 << 10;
-/// No block is longer: a full one, and an entry more of a key and a clustering of 64 KiB each, and
-/// then some.
+/// The maximum length of a block: a full one, and one more entry with a key and a clustering of 64
+/// KiB each, rounded up.
 const BLOCK_MAX: usize = 1 << 20;
 /// 16 hash + 8 in Data + 8 in Index + 4 length.
 const PLACE_LENGTH: usize = 36;
 
-/// What one block holds.
+/// The contents of one block.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Block {
     Keys { table: TableId, sstable: SSTableId, fingerprint: Fingerprint, places: Vec<Place> },
@@ -44,7 +44,7 @@ pub(super) enum Block {
     Counters { table: TableId, rows: Vec<(DecoratedKey, Clustering)> },
 }
 
-/// A key's hash, and where it lies.
+/// The hash of a key, and its position.
 pub(super) type Place = ((u64, u64), PartitionPlace);
 
 fn header(kind: CacheKind) -> [u8; HEADER_LENGTH] {
@@ -60,7 +60,7 @@ fn header(kind: CacheKind) -> [u8; HEADER_LENGTH] {
     header
 }
 
-/// A file being written. It counts only when it is [finished](Self::finish).
+/// A file being written, which takes effect when it is [finished](Self::finish).
 pub(super) struct Writer {
     fs: Arc<dyn FileSystem>,
     path: PathBuf,
@@ -79,7 +79,7 @@ impl Writer {
         Ok(Self { fs, path: path.to_owned(), temporary, file, block: Vec::new() })
     }
 
-    /// Writes the places of keys in one SSTable.
+    /// Writes the positions of keys in one SSTable.
     pub fn keys(
         &mut self,
         table: TableId,
@@ -140,8 +140,8 @@ impl Writer {
             let before = self.block.len();
             put(entry, &mut self.block);
             if self.block.len() > BLOCK_MAX {
-                // Clusterings have no bound of their own. Such a row is read again when it is asked
-                // for.
+                // The length of clusterings is not limited otherwise. Such a row is not cached at
+                // the start.
                 self.block.truncate(before);
             }
             if self.block.len() >= BLOCK_FULL {
@@ -164,7 +164,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts the file in its place, durably.
+    /// Durably renames the file to its final name.
     pub fn finish(self) -> Result<()> {
         self.file.sync().map_err(|e| StorageError::io(&self.temporary, "sync", e))?;
         drop(self.file);
@@ -189,7 +189,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// `None` if there is no such file.
+    /// Returns `None` if the file does not exist.
     pub fn open(fs: &dyn FileSystem, path: &Path, kind: CacheKind) -> Result<Option<Self>> {
         if !fs.exists(path).map_err(|e| StorageError::io(path, "look for", e))? {
             return Ok(None);
@@ -203,7 +203,7 @@ impl Reader {
         }
     }
 
-    /// The next block; `None` at the end.
+    /// Returns the next block; `None` at the end.
     pub fn next(&mut self) -> Result<Option<Block>> {
         if self.offset == self.length {
             return Ok(None);
@@ -227,7 +227,7 @@ impl Reader {
         decode(self.kind, payload.into()).map(Some).ok_or(wrong_content)
     }
 
-    /// The next bytes; `None` if there are fewer.
+    /// Returns the next bytes; `None` if there are fewer.
     fn take(&mut self, length: usize) -> Result<Option<Vec<u8>>> {
         if self.length - self.offset < length as u64 {
             return Ok(None);
@@ -240,7 +240,7 @@ impl Reader {
     }
 }
 
-/// `None` if the bytes are no such block.
+/// Returns `None` if the bytes are not a valid block.
 fn decode(kind: CacheKind, mut payload: Bytes) -> Option<Block> {
     let table = TableId(Uuid::from_u128(payload.try_get_u128().ok()?));
     match kind {
@@ -363,7 +363,7 @@ mod tests {
             flipped[at] ^= 1 << (at % 8);
             put(&flipped);
             assert!(read(&fs, CacheKind::Row).is_err(), "flipped at {at}");
-            // What ends with the header says that the cache was empty.
+            // A file that ends after the header is that of an empty cache.
             if at != HEADER_LENGTH {
                 put(&content[..at]);
                 assert!(read(&fs, CacheKind::Row).is_err(), "cut at {at}");

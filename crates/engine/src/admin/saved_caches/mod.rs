@@ -1,10 +1,9 @@
-//! What key, row and counter caches held, saved now and then and at the end, and loaded after a
-//! start.
+//! The keys of the key, row and counter caches, saved periodically and at the end, and loaded after
+//! a start.
 //!
-//! Only what leads to the data is saved: places of partitions in SSTables, keys of partitions, keys
-//! of rows. Places are taken back for SSTables that are the very same; rows and counters are read
-//! again. Nothing depends on it: a file that cannot be read or written is warned of, and the cache
-//! fills as reads come.
+//! Only keys are saved: positions of partitions in SSTables, keys of partitions, keys of rows.
+//! Positions are restored for identical SSTables; rows and counters are read again. Nothing depends
+//! on it: a file that cannot be read or written causes a warning, and reads fill the cache.
 
 mod file;
 
@@ -29,7 +28,7 @@ use crate::store::sstable_handle::SSTable;
 use crate::store::table::Table;
 
 impl Core {
-    /// Lets the thread that saves caches load them first; without threads, loads them at once.
+    /// Makes the thread that saves caches load them first; without threads, loads them immediately.
     pub fn request_saved_caches(self: &Arc<Self>, node: [u8; 16]) {
         *self.saved_caches.load_wanted.lock() = Some(node);
         self.saved_caches.loading.store(true, Ordering::Relaxed);
@@ -40,7 +39,7 @@ impl Core {
         }
     }
 
-    /// Loads what was saved, if that has been asked for since the last time.
+    /// Loads the saved caches, if that was requested since the last call.
     pub fn load_saved_caches(&self) {
         let Some(node) = self.saved_caches.load_wanted.lock().take() else { return };
         let until = self.clock.monotonic() + self.options.saved_caches.load_timeout;
@@ -58,7 +57,7 @@ impl Core {
         self.saved_caches.loading.store(was_stopped, Ordering::Relaxed);
     }
 
-    /// Saves the caches whose period is over.
+    /// Saves the caches that are due.
     pub fn save_caches_when_due(&self) {
         let now = self.clock.monotonic();
         let mut due = self.saved_caches.due.lock();
@@ -75,7 +74,7 @@ impl Core {
         }
     }
 
-    /// Saves all caches that are to be saved at all, unless they are still being loaded.
+    /// Saves all caches with saving enabled, unless they are still being loaded.
     pub fn save_caches(&self) {
         if self.saved_caches.loading.load(Ordering::Relaxed) {
             return;
@@ -96,7 +95,7 @@ impl Core {
         }
     }
 
-    /// Saves a cache, and gives how many entries. Of an empty one no file is left.
+    /// Saves a cache, and returns the number of entries. The file of an empty cache is removed.
     fn save_cache(&self, kind: CacheKind) -> StorageResult<usize> {
         let most = self.saved_caches.keys_to_save(kind);
         let path = self.saved_caches.path(kind);
@@ -151,7 +150,7 @@ impl Core {
         }
     }
 
-    /// Saves entries that come table by table.
+    /// Saves entries, table by table.
     fn save_chunks<E>(
         &self,
         entries: &[E],
@@ -170,7 +169,7 @@ impl Core {
         Ok(entries.len())
     }
 
-    /// Saves the places of partitions in the SSTables that there are.
+    /// Saves the positions of partitions in current SSTables.
     fn save_places(
         &self,
         most: usize,
@@ -261,19 +260,19 @@ impl Core {
     }
 }
 
-/// Saved caches being loaded.
+/// The state of loading saved caches.
 struct Loading<'a> {
     core: &'a Core,
     node: [u8; 16],
-    /// When to give up, by the monotonic clock.
+    /// The deadline, monotonic.
     until: Duration,
-    /// The SSTable of the last places, and whether it is the one that they are of.
+    /// The SSTable of the last positions, if it is identical.
     sstable: Option<(TableId, SSTableId, Fingerprint, Option<Arc<SSTable>>)>,
 }
 
 impl Loading<'_> {
-    /// Loads a cache, as much as there is room and time for; gives how many entries. What was read
-    /// before an error counts.
+    /// Loads a cache, as far as space and time permit. Returns the number of entries, including
+    /// those read before an error.
     fn load(&mut self, kind: CacheKind) -> StorageResult<usize> {
         if self.is_over(kind) {
             return Ok(0);
@@ -325,7 +324,7 @@ impl Loading<'_> {
         }
     }
 
-    /// The SSTable, if it is there still and not another one of its name.
+    /// Returns the SSTable, if it exists and is identical.
     fn sstable(&mut self, table: TableId, id: SSTableId, fingerprint: Fingerprint) -> Option<&SSTable> {
         let last = self.sstable.as_ref();
         let is_last = last.is_some_and(|(t, i, f, _)| (*t, *i, *f) == (table, id, fingerprint));
@@ -342,7 +341,7 @@ impl Loading<'_> {
     }
 }
 
-/// What cannot be read now will fail again when it is asked for, and be told to who asks.
+/// Skips an entry that cannot be loaded: reading the data later returns the error.
 fn unless_failed(loaded: Result<bool>) -> bool {
     loaded.unwrap_or_else(|error| {
         tracing::debug!(%error, "an entry of a saved cache was left out");

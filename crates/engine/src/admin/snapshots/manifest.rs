@@ -1,4 +1,4 @@
-//! manifest.json of a snapshot, as Cassandra writes it.
+//! manifest.json of a snapshot, in Cassandra's format.
 //!
 //! ```text
 //! {
@@ -12,19 +12,19 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-/// What a manifest says. Times are milliseconds since 1970.
+/// The contents of a manifest. Times are milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Manifest {
     /// The names of the Data components.
     pub files: Vec<String>,
     pub created_at: Option<i64>,
     pub expires_at: Option<i64>,
-    /// Cassandra's repairs make such snapshots for themselves; ours are not.
+    /// Cassandra's repairs create such snapshots; this engine does not.
     pub ephemeral: bool,
 }
 
 impl Manifest {
-    /// The file's content.
+    /// Returns the contents of the file.
     pub fn encode(&self) -> String {
         let files: Vec<_> = self.files.iter().map(|file| Value::from(file.as_str()).to_string()).collect();
         let files = if files.is_empty() { "[ ]".to_owned() } else { format!("[ {} ]", files.join(", ")) };

@@ -30,27 +30,27 @@ use crate::store::table::{Table, View};
 
 /// The directory below a table's that holds its snapshots.
 pub(crate) const SNAPSHOTS: &str = "snapshots";
-/// Directories below a table's that outlive it: what is in them was put there to be kept.
+/// Directories below a table's that outlive it, because their contents are to be kept.
 pub(crate) const KEPT: [&str; 2] = [SNAPSHOTS, "backups"];
 /// The file that makes a directory a snapshot.
 pub(crate) const MANIFEST: &str = "manifest.json";
 const SCHEMA: &str = "schema.cql";
-/// A snapshot to be taken.
+/// The options of a snapshot.
 #[derive(Debug, Clone, Copy)]
 pub struct SnapshotOptions<'a> {
-    /// Its name; becomes that of a directory.
+    /// The name, which is that of its directory.
     pub name: &'a str,
-    /// Whether to leave out what is only in memtables.
+    /// Whether to omit data in memtables.
     pub skip_flush: bool,
-    /// After so many seconds it is removed; 60 at least.
+    /// Its lifetime in seconds, at least 60.
     pub ttl_seconds: Option<u32>,
 }
 
 impl SnapshotOptions<'_> {
-    /// That the snapshot is not to live for too short.
+    /// Checks the minimum lifetime.
     ///
     /// # Errors
-    /// [`EngineError::InvalidSnapshot`] if it is.
+    /// [`EngineError::InvalidSnapshot`] if it is too short.
     pub fn check_ttl(&self) -> Result<()> {
         if self.ttl_seconds.is_some_and(|ttl| ttl < LEAST_TTL_SECONDS) {
             let detail = format!("ttl for snapshot must be at least {LEAST_TTL_SECONDS} seconds");
@@ -63,29 +63,29 @@ impl SnapshotOptions<'_> {
 /// A snapshot of one table. Times are milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The name it was taken under.
+    /// The name.
     pub name: String,
     /// The table's keyspace.
     pub keyspace: String,
     /// The table's name.
     pub table: String,
-    /// The table, which may have been dropped since; `None` if its directory does not say.
+    /// The table, which may have been dropped since; `None` if its directory name has no id.
     pub table_id: Option<TableId>,
-    /// Where its files are.
+    /// The directory of its files.
     pub directory: PathBuf,
-    /// When it was taken; 0 if unknown.
+    /// The time of its creation; 0 if unknown.
     pub created_at_millis: i64,
-    /// When it will be removed.
+    /// The time of its removal.
     pub expires_at_millis: Option<i64>,
     /// Bytes of all its files.
     pub size_on_disk: u64,
-    /// Bytes of its files that the table itself does not have any more: what removing it frees.
+    /// Bytes of its files that the table itself no longer has: what its removal frees.
     pub true_size: u64,
-    /// Whether a repair of Cassandra's made it for itself.
+    /// Whether a repair of Cassandra created it.
     pub ephemeral: bool,
 }
 
-/// Which snapshots to remove: those that all of this is true of.
+/// Selects the snapshots that satisfy all conditions.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SnapshotFilter<'a> {
     /// The name; `None` for all.
@@ -96,7 +96,7 @@ pub struct SnapshotFilter<'a> {
     pub before_millis: Option<i64>,
 }
 
-/// Why a snapshot is taken without anybody asking (`auto_snapshot`).
+/// The reason for an automatic snapshot (`auto_snapshot`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cause {
     Truncated,
@@ -130,7 +130,7 @@ impl Core {
             let flushed = if options.skip_flush { Ok(()) } else { self.flush(table) };
             let done = flushed.and_then(|()| self.snapshot_table(table, schema, options, created));
             if let Err(error) = done {
-                // All tables, or none: what was asked for is one moment of all of them.
+                // All tables or none: the snapshot is of one moment.
                 for (table, _) in &tables {
                     let _ = remove_directory(self.fs.as_ref(), &snapshot_directory(table, options.name));
                 }
@@ -143,8 +143,8 @@ impl Core {
         Ok(taken)
     }
 
-    /// Takes the snapshot of SSTables that are about to be scrubbed, damaged ones too; gives its
-    /// name. No compaction may run.
+    /// Takes the snapshot of SSTables that are about to be scrubbed, including damaged ones, and
+    /// returns its name. No compaction may run.
     pub fn snapshot_before_scrub(
         &self,
         table: &Table,
@@ -156,8 +156,8 @@ impl Core {
         Ok(self.snapshot_named(table, sstables, schema, None, name)?)
     }
 
-    /// Takes the snapshot of a table that is about to lose its data, unless it has none. What is in
-    /// memtables must have been flushed, and no compaction run.
+    /// Takes the snapshot of a table that is about to lose its data, unless it has none. Memtables
+    /// must have been flushed, and no compaction may run.
     pub fn snapshot_before(self: &Arc<Self>, table: &Table, cause: Cause, schema: &str) -> Result<()> {
         let descriptors = self.data_files(&table.directory)?;
         if descriptors.is_empty() {
@@ -174,8 +174,8 @@ impl Core {
         Ok(())
     }
 
-    /// Takes a snapshot of SSTables under a name made of the time, milliseconds since 1970; gives
-    /// the name.
+    /// Takes a snapshot of SSTables with a name derived from the time, milliseconds since 1970, and
+    /// returns the name.
     fn snapshot_named(
         &self,
         table: &Table,
@@ -191,7 +191,7 @@ impl Core {
             if !self.fs.exists(&directory).map_err(|e| StorageError::io(&directory, "look for", e))? {
                 break (name, directory);
             }
-            // Of the same millisecond: that one stays as it is.
+            // A snapshot of the same millisecond is not changed.
             created += 1;
         };
         let manifest = Manifest {
@@ -229,7 +229,7 @@ impl Core {
             let descriptors = descriptors(&view);
             match self.link(&table.directory, &descriptors, &directory) {
                 Ok(()) => return Ok(self.complete(&descriptors, &directory, schema, manifest)?),
-                // A compaction has replaced some of them: again, with what has taken their place.
+                // A compaction has replaced some of them: repeat with its outputs.
                 Err(error) if is_not_found(&error) && !Arc::ptr_eq(&view, &table.view()) => {
                     remove_directory(self.fs.as_ref(), &directory)?;
                 }
@@ -247,7 +247,7 @@ impl Core {
         Ok(())
     }
 
-    /// Gives every file of the SSTables, whose directory is `from`, a second name in `to`.
+    /// Links every file of the SSTables in directory `from` into `to`.
     fn link(&self, from: &Path, sstables: &[Descriptor], to: &Path) -> cassette_rows::Result<()> {
         let entries = self.fs.read_dir(from).map_err(|e| StorageError::io(from, "list", e))?;
         for sstable in sstables {
@@ -313,7 +313,7 @@ impl Core {
         Ok(found)
     }
 
-    /// What there is to say about the snapshot `name` in a table's directory.
+    /// Returns the description of snapshot `name` in a table's directory.
     fn describe(&self, table: &Path, name: &str) -> cassette_rows::Result<Snapshot> {
         let directory = table.join(SNAPSHOTS).join(name);
         let path = directory.join(MANIFEST);
@@ -351,7 +351,8 @@ impl Core {
         })
     }
 
-    /// Bytes of the files in `directory` and below, and of those among them that are not in `live`.
+    /// Returns the bytes of the files in `directory` and below, and of those that are not in
+    /// `live`.
     fn sizes(&self, directory: &Path, live: &Path) -> cassette_rows::Result<(u64, u64)> {
         let list = |path: &Path| match self.fs.read_dir(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -395,13 +396,13 @@ impl Core {
         let _changing = self.changing_tables.lock();
         let is_known = snapshot.table_id.is_some_and(|id| self.tables.load().contains_key(&id));
         if let (false, Some(table)) = (is_known, snapshot.directory.ancestors().nth(2)) {
-            // Of a dropped table nothing is left. Other tables that are not known keep their files.
+            // The directory of a dropped table is removed. Other unknown tables keep their files.
             remove_if_empty(self.fs.as_ref(), table)?;
         }
         Ok(())
     }
 
-    /// Removes the snapshots whose time has come. Looks at the disk only when there may be one.
+    /// Removes expired snapshots. Reads the disk only if there may be one.
     pub fn clear_expired_snapshots(&self) -> Result<()> {
         let now = self.clock.now_micros() / 1000;
         if self.next_snapshot_expiry.load(Ordering::Acquire) > now {
@@ -428,8 +429,8 @@ impl Core {
     }
 }
 
-/// Removes what a dropped table leaves, but for its snapshots and backups; with none of these, its
-/// directory too. Whether there was anything to remove.
+/// Removes the files of a dropped table except its snapshots and backups, and its directory if it
+/// has none of these. Returns whether there was anything to remove.
 pub(crate) fn remove_table_files(fs: &dyn FileSystem, directory: &Path) -> cassette_rows::Result<bool> {
     let list = |path: &Path| fs.read_dir(path).map_err(|e| StorageError::io(path, "list", e));
     let mut keeps = false;
@@ -458,7 +459,7 @@ pub(crate) fn remove_table_files(fs: &dyn FileSystem, directory: &Path) -> casse
     Ok(!doomed.is_empty())
 }
 
-/// Removes a directory that holds no file, not even in a directory below it.
+/// Removes a directory that contains no file, including in subdirectories.
 pub(crate) fn remove_if_empty(fs: &dyn FileSystem, directory: &Path) -> cassette_rows::Result<()> {
     if has_files(fs, directory)? { Ok(()) } else { remove_directory(fs, directory) }
 }
@@ -472,7 +473,7 @@ fn has_files(fs: &dyn FileSystem, directory: &Path) -> cassette_rows::Result<boo
     Ok(false)
 }
 
-/// Removes a directory with all that is in it, durably; no-op if it does not exist.
+/// Durably removes a directory with all its contents; no-op if it does not exist.
 fn remove_directory(fs: &dyn FileSystem, directory: &Path) -> cassette_rows::Result<()> {
     match fs.remove_dir_all(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -485,7 +486,7 @@ fn sync_dir(fs: &dyn FileSystem, directory: &Path) -> cassette_rows::Result<()> 
     fs.sync_dir(directory).map_err(|e| StorageError::io(directory, "sync the directory", e))
 }
 
-/// The names of the directories in a directory; none if it does not exist.
+/// Returns the names of the subdirectories; none if the directory does not exist.
 fn directories(fs: &dyn FileSystem, directory: &Path) -> cassette_rows::Result<Vec<String>> {
     match fs.read_dir(directory) {
         Ok(entries) => Ok(entries.into_iter().filter(|entry| entry.is_dir).map(|entry| entry.name).collect()),
@@ -498,7 +499,7 @@ fn snapshot_directory(table: &Table, name: &str) -> PathBuf {
     table.directory.join(SNAPSHOTS).join(name)
 }
 
-/// All SSTables that hold the table's data, also those left out of reads.
+/// Returns all SSTables with the table's data, including those excluded from reads.
 fn descriptors(view: &View) -> Vec<Descriptor> {
     view.sstables
         .iter()
@@ -511,7 +512,7 @@ fn is_not_found(error: &StorageError) -> bool {
     matches!(error, StorageError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
-/// A name that is one directory, and not a hidden one or the one above.
+/// Checks that a name is that of a single directory, neither hidden nor `..`.
 fn check_name(name: &str) -> Result<()> {
     let detail = match name {
         "" => "You must supply a snapshot name.".to_owned(),

@@ -67,8 +67,8 @@ impl Drop for LowPrioritySlot {
     }
 }
 
-/// Returns whether to sample an SSTable of so many rows: whether the rows that came above it since
-/// the last sample could shadow `threshold` of it.
+/// Returns whether to sample an SSTable of `rows` rows: whether the rows that were added above it
+/// since the last sample could shadow `threshold` of it.
 fn should_sample(rows: f64, above: f64, sampled: f64, threshold: f64) -> bool {
     above - sampled >= threshold * rows
 }
@@ -179,7 +179,7 @@ impl Core {
         }
         // After an error the SSTable is unchanged, and is sampled again at the next opportunity.
         let written = self.carry_out(table, work).inspect_err(|_| sstable.set_overlap_sample(None))?;
-        // What was above the input is above these, and has removed from them what it can.
+        // SSTables above the input are above its outputs, and have removed from them what they can.
         let view = table.view();
         let is_output = |sstable: &&Arc<SSTable>| written.contains(&sstable.id());
         view.sstables.iter().filter(is_output).for_each(|sstable| sstable.set_overlap_sample(Some(sample)));

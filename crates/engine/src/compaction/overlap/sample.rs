@@ -15,15 +15,16 @@ use cassette_sstable::reader::Scan;
 use crate::compaction::shadow::Sources;
 use crate::store::sstable_handle::{SSTable, Watched};
 
-/// Places at which a sample is read.
+/// The number of positions at which a sample is read.
 const PLACES: usize = 8;
-/// Partitions read at each. With 64 in all the share is known to about 6 hundredths where half is
-/// shadowed, to less elsewhere.
+/// The number of partitions read at each. With 64 in total, the standard error of the share is
+/// about 0.06 if half is shadowed, and less otherwise.
 const PARTITIONS: usize = 8;
-/// Rows and markers read of each: large partitions are measured by their beginnings.
+/// The maximum number of rows and markers read of each: large partitions are measured by their
+/// beginnings.
 const ITEMS: usize = 128;
-/// Rows and markers of newer SSTables read for a sample, some ten milliseconds. Those of large
-/// partitions may all precede what is read here.
+/// The maximum number of rows and markers of newer SSTables read for a sample, about ten
+/// milliseconds. Those of large partitions may all precede what is read here.
 const ITEMS_ABOVE: usize = 4 * PLACES * PARTITIONS * ITEMS;
 
 /// The approximate size of a deletion, bytes.
@@ -48,7 +49,7 @@ pub(super) fn size(unfiltered: &Unfiltered) -> usize {
     }
 }
 
-/// What was read for a sample.
+/// Counts of a sample.
 #[derive(Default)]
 pub(super) struct Tally {
     /// Bytes of rows of the sample.
@@ -89,11 +90,12 @@ impl ShadowSources for Counted {
     }
 }
 
-/// The first partitions from each of some places of an SSTable on, in order, and how these begin.
+/// The first partitions from each of several positions of an SSTable on, in order, and their
+/// beginnings.
 pub(super) struct Sample {
     sstable: Arc<SSTable>,
     tally: Arc<Tally>,
-    /// The places left, the first one last.
+    /// The remaining positions, in reverse order.
     places: Vec<Token>,
     at: Option<Watched<Scan>>,
     partitions_left: usize,
@@ -105,13 +107,13 @@ impl Sample {
     pub fn new(sstable: Arc<SSTable>, tally: Arc<Tally>) -> Self {
         let (first, last) = sstable.tokens();
         let step = (i128::from(last) - i128::from(first)) / PLACES as i128;
-        // Between two tokens, so it is one.
+        // Between two tokens, so it is a valid token.
         let place = |n: usize| Token((i128::from(first) + step * n as i128) as i64);
         let places = (0..PLACES).rev().map(place).collect();
         Self { sstable, tally, places, at: None, partitions_left: 0, items_left: 0, last: None }
     }
 
-    /// Goes to the next place, but never back; `None` after the last one.
+    /// Advances to the next position, but never back; `None` after the last one.
     fn advance(&mut self) -> StorageResult<Option<()>> {
         let Some(token) = self.places.pop() else { return Ok(None) };
         let place = DecoratedKey::with_token(token, bytes::Bytes::new());

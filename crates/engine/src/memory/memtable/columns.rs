@@ -1,11 +1,11 @@
-//! Rows without what a table has dropped.
+//! Rows without dropped columns.
 
 use cassette_rows::{Row, RowBuilder, TableMetadata};
 
-/// The row as `table` has it: without cells of columns that it does not have, and without those
-/// that a column had before it was dropped and added again; `None` if nothing else was in it.
-/// Memtables hold such cells where a column is dropped while it is written to, or was written with
-/// a time to come.
+/// Returns the row as `table` defines it: without cells of columns that it lacks, and without those
+/// written to a column before it was dropped and added again; `None` if nothing is left. Memtables
+/// contain such cells if a column is dropped during writes to it, or was written with future
+/// timestamps.
 #[inline]
 pub(super) fn visible(row: Row, table: &TableMetadata) -> Option<Row> {
     if table.dropped_columns.is_empty() { Some(row) } else { without_dropped(row, table) }

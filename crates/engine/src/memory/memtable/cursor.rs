@@ -1,4 +1,4 @@
-//! Walks one partition of a memtable under a selection.
+//! Iterates over one partition of a memtable under a selection.
 
 use std::iter::Peekable;
 use std::sync::Arc;
@@ -13,13 +13,14 @@ pub(super) struct Cursor {
     partition: Partition,
     table: Arc<TableMetadata>,
     selection: Arc<Selection>,
-    /// Slices entered so far, counted in the direction of iteration.
+    /// The number of slices entered so far, in the direction of iteration.
     slices: usize,
-    /// What is left of the rows of the current slice lies between the two, in the table's order.
+    /// The remaining rows of the current slice are between these two, in the table's order.
     from: Place,
     to: Place,
     markers: Peekable<std::vec::IntoIter<RangeTombstoneMarker>>,
-    /// Whether rows are brought into the caches some ahead, when they come in the table's order.
+    /// Whether rows are prefetched into the processor's caches, if they are read in the table's
+    /// order.
     pub warms: bool,
 }
 
@@ -54,7 +55,7 @@ impl Cursor {
         }
     }
 
-    /// The current row, if anything is left of it.
+    /// Returns the current row, if anything of it is left.
     fn next_row(&mut self) -> Option<Row> {
         let row = if self.selection.reversed {
             self.to = self.partition.previous(self.to);

@@ -1,9 +1,9 @@
-//! Memtables: the newest writes of a table, in memory, in the order of SSTables.
+//! Memtables: the latest writes of a table, in memory, in the order of SSTables.
 //!
-//! A memtable is cut into shards by token. A shard is a sorted map of partitions behind a lock; a
-//! partition is a structure of shared pieces, so that a reader takes a snapshot of it under the
-//! lock, in constant time, and reads it without. A mutation changes its partition under the shard's
-//! write lock: it is seen whole or not at all.
+//! A memtable is divided into shards by token. A shard is a sorted map of partitions behind a lock.
+//! A partition is a structure of shared parts: a reader takes a snapshot under the lock, in
+//! constant time, and reads it without the lock. A mutation changes its partition under the shard's
+//! write lock, so it is visible as a whole or not at all.
 
 mod columns;
 mod cursor;
@@ -30,18 +30,19 @@ use partitions::{ENTRY_SIZE, Partitions};
 pub(crate) use stats::MemtableStats;
 pub(crate) use stream::{MemtableScan, PartitionRead};
 
-/// Shards, a power of two: more than the threads that write at the same time, few enough to walk.
+/// The number of shards, a power of two: more than there are concurrent writers, and few enough to
+/// iterate over.
 const SHARDS: usize = 16;
 
 /// The writes of one table since its last flush.
 pub(crate) struct Memtable {
-    /// Where in the commit log its writes begin.
+    /// The commit log position where its writes begin.
     pub begins: Position,
-    /// When it was made, on the monotonic clock.
+    /// The time of its creation, monotonic.
     pub created: Duration,
     shards: [CachePadded<RwLock<Shard>>; SHARDS],
     heap_bytes: AtomicUsize,
-    /// Whether it holds writes that the commit log does not.
+    /// Whether it contains writes that the commit log does not.
     has_unlogged: AtomicBool,
 }
 
@@ -52,7 +53,7 @@ struct Shard {
 }
 
 impl Memtable {
-    /// An empty memtable for writes logged from `begins` on.
+    /// Returns an empty memtable for writes logged from `begins` on.
     pub fn new(begins: Position, created: Duration) -> Self {
         Self {
             begins,
@@ -71,8 +72,7 @@ impl Memtable {
         SHARDS
     }
 
-    /// Applies updates of one partition together. Gives the number of heap bytes by which the
-    /// memtable grew.
+    /// Applies updates of one partition together. Returns the growth of the memtable in heap bytes.
     pub fn apply<'a>(
         &self,
         key: &DecoratedKey,
@@ -81,7 +81,7 @@ impl Memtable {
         self.apply_and(key, updates, || {})
     }
 
-    /// [`Self::apply`], and does `also` before anybody sees the changes.
+    /// [`Self::apply`], and calls `also` before the changes become visible.
     pub fn apply_and<'a>(
         &self,
         key: &DecoratedKey,
@@ -105,7 +105,7 @@ impl Memtable {
         growth
     }
 
-    /// A snapshot of a partition.
+    /// Takes a snapshot of a partition.
     pub fn read(
         &self,
         key: &DecoratedKey,
@@ -131,22 +131,22 @@ impl Memtable {
         self.shards.iter().map(|shard| shard.read().partitions.len()).sum()
     }
 
-    /// Heap bytes it holds.
+    /// Returns its heap bytes.
     pub fn heap_bytes(&self) -> usize {
         self.heap_bytes.load(Ordering::Relaxed)
     }
 
-    /// Notes that it holds writes that the commit log does not.
+    /// Records that it contains writes that the commit log does not.
     pub fn note_unlogged(&self) {
         self.has_unlogged.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it holds writes that the commit log does not.
+    /// Whether it contains writes that the commit log does not.
     pub fn has_unlogged(&self) -> bool {
         self.has_unlogged.load(Ordering::Relaxed)
     }
 
-    /// What is known of its contents.
+    /// Returns statistics of its contents.
     pub fn stats(&self) -> MemtableStats {
         let mut all = MemtableStats::default();
         for shard in &self.shards {
@@ -155,12 +155,13 @@ impl Memtable {
         all
     }
 
-    /// The least write timestamp in it, microseconds; `i64::MAX` when there is none.
+    /// Returns the minimum write timestamp, microseconds; `i64::MAX` if there is none.
     pub fn min_timestamp(&self) -> i64 {
         self.shards.iter().map(|shard| shard.read().stats.min_timestamp).min().unwrap_or(i64::MAX)
     }
 
-    /// Copies up to `limit` partitions of a shard within `range`; whether the shard may have more.
+    /// Copies up to `limit` partitions of a shard within `range`. Returns whether the shard may
+    /// have more.
     fn copy_partitions(
         &self,
         shard: usize,

@@ -8,14 +8,14 @@ use cassette_rows::{
     RangeTombstoneList, Row, TableMetadata,
 };
 
-/// Rows a chunk holds at most. A writer that meets a reader copies one chunk's pointers and the
-/// list of chunks.
+/// The maximum number of rows of a chunk. A writer concurrent with a reader copies one chunk's
+/// pointers and the list of chunks.
 const CHUNK_ROWS: usize = 64;
 
-/// A partition's deletions and rows, reconciled: nothing in it is covered by anything else in it.
+/// The deletions and rows of a partition, reconciled: no part is covered by another.
 ///
 /// A clone is a snapshot: it shares the rows and costs a few reference counts. Writers copy what a
-/// snapshot still holds and change the rest in place.
+/// snapshot still shares and change the rest in place.
 #[derive(Debug, Clone)]
 pub(crate) struct Partition {
     deletion: DeletionTime,
@@ -29,15 +29,15 @@ pub(crate) struct Partition {
 enum Rows {
     None,
     One(Row),
-    /// Two or more rows were there once; no chunk is empty.
+    /// After two or more rows were inserted; no chunk is empty.
     Many(Arc<Vec<Arc<Vec<Row>>>>),
 }
 
-/// Rows that are brought into the caches together.
+/// The number of rows that are prefetched together.
 const WARMED_ROWS: usize = 16;
 
-/// Between which rows of a partition: before row `row` of chunk `chunk`. Of the places at a chunk's
-/// edge the one in the later chunk is used, so that equal places are equal.
+/// A position between rows of a partition: before row `row` of chunk `chunk`. At the boundary of
+/// chunks, the position in the later chunk is used, so that equal positions compare equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Place {
     chunk: usize,
@@ -45,27 +45,27 @@ pub(super) struct Place {
 }
 
 impl Partition {
-    /// A partition without anything in it.
+    /// Returns an empty partition.
     pub fn new() -> Self {
         Self { deletion: DeletionTime::LIVE, static_row: None, rows: Rows::None, tombstones: None }
     }
 
-    /// The deletion of the whole partition.
+    /// Returns the deletion of the whole partition.
     pub fn deletion(&self) -> DeletionTime {
         self.deletion
     }
 
-    /// The static row.
+    /// Returns the static row.
     pub fn static_row(&self) -> Option<&Row> {
         self.static_row.as_ref()
     }
 
-    /// The range tombstones, if there are any.
+    /// Returns the range tombstones, if there are any.
     pub fn tombstones(&self) -> Option<&RangeTombstoneList> {
         self.tombstones.as_deref()
     }
 
-    /// Adds an update's changes and gives the number of heap bytes by which the partition grew.
+    /// Applies an update. Returns the growth of the partition in heap bytes.
     pub fn apply(&mut self, update: &PartitionUpdate, table: &TableMetadata) -> isize {
         let mut growth = Growth(0);
         if update.deletion.supersedes(&self.deletion) {
@@ -127,7 +127,7 @@ impl Partition {
         self.static_row = merged;
     }
 
-    /// The number of rows.
+    /// Returns the number of rows.
     pub fn row_count(&self) -> usize {
         match &self.rows {
             Rows::None => 0,
@@ -136,14 +136,14 @@ impl Partition {
         }
     }
 
-    /// How many of the first rows are there at any time, up to `limit`; deleted and expiring rows
-    /// are skipped.
+    /// Returns the number of leading rows that never expire, up to `limit`; deleted and expiring
+    /// rows are skipped.
     pub fn lasting_rows(&self, limit: usize) -> usize {
         let lasts = |row: &&Row| !row.has_deletions() && row.is_live(0);
         self.iter().filter(lasts).take(limit).count()
     }
 
-    /// The rows in the table's order.
+    /// Iterates over the rows in the table's order.
     pub fn iter(&self) -> impl Iterator<Item = &Row> {
         let (one, many): (Option<&Row>, &[Arc<Vec<Row>>]) = match &self.rows {
             Rows::None => (None, &[]),
@@ -153,17 +153,17 @@ impl Partition {
         one.into_iter().chain(many.iter().flat_map(|chunk| chunk.iter()))
     }
 
-    /// The place before the first row that is not before `position`.
+    /// Returns the position before the first row that is not before `position`.
     pub(super) fn place(&self, position: Position<'_>, comparator: &ClusteringComparator) -> Place {
         self.rows.place(position, comparator)
     }
 
-    /// The place after the last row.
+    /// Returns the position after the last row.
     pub(super) fn end(&self) -> Place {
         self.rows.end()
     }
 
-    /// The row just after `place`.
+    /// Returns the row after `place`.
     pub(super) fn row_after(&self, place: Place) -> Option<&Row> {
         match &self.rows {
             Rows::None => None,
@@ -172,14 +172,14 @@ impl Partition {
         }
     }
 
-    /// Brings the row into the processor's caches, if there is but one; see [`Row::warm`].
+    /// Prefetches the row, if it is the only one; see [`Row::warm`].
     pub(super) fn warm_only_row(&self) {
         if let Rows::One(row) = &self.rows {
             row.warm();
         }
     }
 
-    /// Brings the rows of a batch into the processor's caches, if one begins at `place`.
+    /// Prefetches the rows of a batch, if one begins at `place`.
     pub(super) fn warm_batch(&self, place: Place) {
         if let Rows::Many(chunks) = &self.rows
             && place.row.is_multiple_of(WARMED_ROWS)
@@ -189,7 +189,7 @@ impl Partition {
         }
     }
 
-    /// The place one row on. There must be one.
+    /// Returns the next position, which must exist.
     pub(super) fn next(&self, place: Place) -> Place {
         match &self.rows {
             Rows::Many(chunks) if place.row + 1 == chunks[place.chunk].len() => {
@@ -199,7 +199,7 @@ impl Partition {
         }
     }
 
-    /// The place one row back. There must be one.
+    /// Returns the previous position, which must exist.
     pub(super) fn previous(&self, place: Place) -> Place {
         match &self.rows {
             Rows::Many(chunks) if place.row == 0 => {
@@ -232,7 +232,7 @@ impl Rows {
         }
     }
 
-    /// Merges a row in, without what `active` covers.
+    /// Merges a row, without what `active` covers.
     fn add(&mut self, row: &Row, active: DeletionTime, table: &TableMetadata, growth: &mut Growth) {
         let alone = |growth: &mut Growth| {
             let merged = merge_rows(std::slice::from_ref(row), active, table);
@@ -285,7 +285,7 @@ impl Rows {
         }
     }
 
-    /// Takes out of the rows between two places what `deletion` covers.
+    /// Removes what `deletion` covers from the rows between two positions.
     fn shadow(
         &mut self,
         from: Place,
@@ -330,8 +330,8 @@ impl Rows {
     }
 }
 
-/// Where the row is, or where it would go. Rows mostly come in order, so the end is looked at
-/// first.
+/// Returns the position of the row, or where it would be inserted. Checks the end first, since rows
+/// are mostly inserted in order.
 fn find(
     chunks: &[Arc<Vec<Row>>],
     clustering: &Clustering,
@@ -357,7 +357,7 @@ fn insert(chunks: &mut Vec<Arc<Vec<Row>>>, mut place: Place, row: Row, growth: &
     if chunks[place.chunk].len() >= CHUNK_ROWS {
         growth.0 += LIST_SIZE;
         if place.chunk + 1 == chunks.len() && place.row == CHUNK_ROWS {
-            // Rows that come in order leave full chunks behind.
+            // Rows that are inserted in order fill chunks completely.
             chunks.push(Arc::new(Vec::with_capacity(CHUNK_ROWS)));
             place = Place { chunk: place.chunk + 1, row: 0 };
         } else {
@@ -374,11 +374,11 @@ fn insert(chunks: &mut Vec<Arc<Vec<Row>>>, mut place: Place, row: Row, growth: &
     Arc::make_mut(&mut chunks[place.chunk]).insert(place.row, row);
 }
 
-/// Heap bytes gained.
+/// Heap bytes added.
 struct Growth(isize);
 
-/// An `Arc<Vec<_>>` and its place in the list of chunks: two counts, three words, one pointer, what
-/// allocation adds.
+/// An `Arc<Vec<_>>` and its entry in the list of chunks: two counts, three words, one pointer, and
+/// the overhead of allocation.
 const LIST_SIZE: isize = 64;
 const POINTER_SIZE: isize = size_of::<Row>() as isize;
 

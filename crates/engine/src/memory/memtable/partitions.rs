@@ -1,8 +1,8 @@
 //! The partitions of a shard, in the order of SSTables.
 //!
-//! A search looks at tokens alone: in the nodes of the tree they lie side by side, where whole keys
-//! would take most of a cache line each, and memory that is not in the caches is what a write waits
-//! for. Keys of one token, as rare as equal hashes of 64 bits, have a map of their own.
+//! A search compares only tokens: in the nodes of the tree they are contiguous, where complete keys
+//! would take most of a cache line each, and cache misses dominate the cost of a write. Keys with
+//! the same token, as rare as equal 64-bit hashes, are in a separate map.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -24,12 +24,12 @@ pub(super) struct Partitions {
 /// The partitions of one token.
 enum Slot {
     One(Bytes, Partition),
-    /// Of several keys.
+    /// Several keys.
     Many(BTreeMap<Bytes, Partition>),
 }
 
-/// What a partition takes of the tree, whose nodes are between half and wholly full; the bytes of
-/// its key come on top.
+/// The size of a partition in the tree, whose nodes are between half full and full, without the
+/// bytes of its key.
 pub(super) const ENTRY_SIZE: usize = (size_of::<Token>() + size_of::<Slot>()) * 4 / 3;
 
 impl Partitions {
@@ -48,8 +48,8 @@ impl Partitions {
         }
     }
 
-    /// The partition, which is created if it does not exist, and whether it was created. The key's
-    /// bytes are copied: the caller's may be part of a larger buffer.
+    /// Returns the partition, which is created if it does not exist, and whether it was created.
+    /// The key's bytes are copied: the caller's may be part of a larger buffer.
     pub fn get_or_insert(&mut self, key: &DecoratedKey) -> (&mut Partition, bool) {
         let (partition, is_new) = match self.by_token.entry(key.token()) {
             Entry::Vacant(vacant) => {
@@ -62,7 +62,7 @@ impl Partitions {
         (partition, is_new)
     }
 
-    /// Those within `range`, which holds some key, in order.
+    /// Returns the partitions within `range`, which must not be empty, in order.
     pub fn range<'a>(
         &'a self,
         range: &'a KeyBounds,
@@ -87,7 +87,7 @@ impl Partitions {
 }
 
 impl Slot {
-    /// The partition of a key, and whether it was made.
+    /// Returns the partition of a key, and whether it was created.
     fn of(&mut self, key: &[u8]) -> (&mut Partition, bool) {
         if matches!(self, Slot::One(only, _) if *only != key)
             && let Slot::One(only, partition) = std::mem::replace(self, Slot::Many(BTreeMap::new()))

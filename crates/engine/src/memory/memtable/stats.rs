@@ -1,24 +1,24 @@
-//! What is known of a memtable's contents without reading them.
+//! Statistics of a memtable's contents.
 
 use cassette_rows::{ColumnId, DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TTL, PartitionUpdate, Row};
 
-/// Bounds over everything that was written to a memtable, overwritten data included.
+/// Bounds of everything that was written to a memtable, including overwritten data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct MemtableStats {
-    /// Least write timestamp, microseconds; `i64::MAX` when there is none.
+    /// Minimum write timestamp, microseconds; `i64::MAX` if there is none.
     pub min_timestamp: i64,
-    /// Greatest write timestamp, microseconds; `i64::MIN` when there is none.
+    /// Maximum write timestamp, microseconds; `i64::MIN` if there is none.
     pub max_timestamp: i64,
-    /// Least local deletion time, seconds; `NO_DELETION_TIME` when nothing is deleted or expires.
+    /// Minimum local deletion time, seconds; `NO_DELETION_TIME` if nothing is deleted or expires.
     pub min_local_deletion_time: u32,
-    /// Least TTL of what expires, seconds; `u32::MAX` when nothing does.
+    /// Minimum TTL, seconds; `u32::MAX` if nothing expires.
     pub min_ttl: u32,
-    /// Rows, static ones too, and deletions of ranges and partitions that were written: what
-    /// Cassandra counts as a memtable's cells.
+    /// Written rows, including static ones, and deletions of ranges and partitions: what Cassandra
+    /// counts as a memtable's cells.
     pub operations: u64,
     /// Bytes of their values and paths.
     pub data_bytes: u64,
-    /// The columns that occur, as bits: column `n` is bit `n % 64` of word `n / 64`.
+    /// The columns with data, as bits: column `n` is bit `n % 64` of word `n / 64`.
     columns: Vec<u64>,
 }
 
@@ -37,7 +37,7 @@ impl Default for MemtableStats {
 }
 
 impl MemtableStats {
-    /// Takes an update into account.
+    /// Includes an update.
     pub fn add(&mut self, update: &PartitionUpdate) {
         self.operations += u64::from(!update.deletion.is_live())
             + update.range_tombstones.as_slice().len() as u64
@@ -52,7 +52,7 @@ impl MemtableStats {
         }
     }
 
-    /// Takes everything that `other` knows into account.
+    /// Includes the statistics of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.min_timestamp = self.min_timestamp.min(other.min_timestamp);
         self.max_timestamp = self.max_timestamp.max(other.max_timestamp);
@@ -107,7 +107,7 @@ impl MemtableStats {
         }
     }
 
-    /// The columns that occur, ascending.
+    /// Returns the columns with data, ascending.
     pub fn columns(&self) -> impl Iterator<Item = ColumnId> {
         let words = self.columns.iter().enumerate();
         words.flat_map(|(word, bits)| {

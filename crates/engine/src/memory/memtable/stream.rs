@@ -24,7 +24,7 @@ pub(crate) struct PartitionRead {
 }
 
 impl PartitionRead {
-    /// Of a snapshot.
+    /// Reads a snapshot.
     pub fn new(
         key: DecoratedKey,
         partition: Partition,
@@ -41,7 +41,7 @@ impl PartitionRead {
 }
 
 impl PartitionRead {
-    /// The deletion of the whole partition.
+    /// Returns the deletion of the whole partition.
     pub fn deletion(&self) -> DeletionTime {
         self.header.as_ref().map_or(DeletionTime::LIVE, |header| header.deletion)
     }
@@ -68,23 +68,23 @@ impl PartitionStream for PartitionRead {
     }
 }
 
-/// The partitions of a range, each as it was when the scan came near it. The memtable is locked, a
-/// shard at a time, only to take the next few partitions.
+/// The partitions of a range, each as of when the scan reaches its batch. The memtable is locked,
+/// one shard at a time, only to copy the next few partitions.
 pub(crate) struct MemtableScan {
     memtable: Arc<Memtable>,
     table: Arc<TableMetadata>,
     selection: Arc<Selection>,
-    /// What is left of the range beyond `batch`.
+    /// The remaining range after `batch`.
     rest: KeyBounds,
     shard: usize,
     batch: VecDeque<(DecoratedKey, Partition)>,
     batch_size: usize,
     cursor: Option<Cursor>,
-    /// Whether rows are brought into the caches a batch at a time.
+    /// Whether rows are prefetched a batch at a time.
     warms: bool,
 }
 
-/// A scan begins with small batches, since most stop soon, and doubles them up to the limit.
+/// A scan begins with small batches, since most scans end early, and doubles them up to the limit.
 const FIRST_BATCH: usize = 4;
 const LARGEST_BATCH: usize = 256;
 
@@ -112,7 +112,7 @@ impl MemtableScan {
         }
     }
 
-    /// The same scan for who will read all of every row.
+    /// Returns the scan for a caller that reads all rows completely.
     pub fn of_whole_rows(self) -> Self {
         Self { warms: true, ..self }
     }

@@ -61,7 +61,7 @@ fn a_memtable_that_lost_everything_again_accounts_for_its_partitions_alone() {
     delete.deletion = cassette_rows::DeletionTime::new(100, 1);
     grown += memtable.apply(&delete.key, [(&delete, &*table)].into_iter());
     assert_eq!(grown as usize, memtable.heap_bytes());
-    // Only the estimate for lists of rows stays behind.
+    // Only the estimate for lists of rows remains.
     assert!(memtable.heap_bytes() < ENTRY_SIZE + 5_000, "{}", memtable.heap_bytes());
 }
 

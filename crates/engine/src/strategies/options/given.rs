@@ -1,12 +1,11 @@
-//! Options as given: text by name, understood as Cassandra's Java understands them and refused in
-//! its words.
+//! Specified options: text by name, parsed as by Cassandra's Java and rejected in its words.
 
 use std::collections::BTreeMap;
 
 /// The options that have not been read yet.
 pub(super) struct Given(BTreeMap<String, String>);
 
-/// The error is a sentence for people, in Cassandra's words where it has some.
+/// The error is a message, in Cassandra's words if it has some.
 pub(super) type Result<T> = std::result::Result<T, String>;
 
 impl Given {
@@ -22,17 +21,17 @@ impl Given {
         self.0.remove(name)
     }
 
-    /// The options that were not read.
+    /// Returns the options that were not read.
     pub fn left(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 
-    /// An integer of 32 bits.
+    /// Returns an integer of 32 bits.
     pub fn int(&mut self, name: &str, default: i32) -> Result<i32> {
         self.parsed(name, default, "int (base10)", |text| text.parse().ok())
     }
 
-    /// An integer of 64 bits; `kind` is what the error calls it.
+    /// Returns an integer of 64 bits; `kind` is its name in the error.
     pub fn long(&mut self, name: &str, default: i64, kind: &str) -> Result<i64> {
         self.parsed(name, default, kind, |text| text.parse().ok())
     }
@@ -52,7 +51,7 @@ impl Given {
         parse(&text).ok_or_else(|| format!("{text} is not a parsable {kind} for {name}"))
     }
 
-    /// `true` or `false`; the error is what `refusal` makes of the text.
+    /// Returns `true` or `false`; `refusal` creates the error for other texts.
     pub fn boolean(&mut self, name: &str, default: bool, refusal: impl Fn(&str) -> String) -> Result<bool> {
         let Some(text) = self.take(name) else { return Ok(default) };
         match text.to_ascii_lowercase().as_str() {
@@ -62,20 +61,19 @@ impl Given {
         }
     }
 
-    /// Whether the text is `true`; anything else is not, and nothing is refused.
+    /// Returns whether the text is `true`; all other texts are false.
     pub fn lenient_boolean(&mut self, name: &str) -> bool {
         self.take(name).is_some_and(|text| text.eq_ignore_ascii_case("true"))
     }
 }
 
-/// A number as `Double.parseDouble` takes it.
+/// Parses a number like `Double.parseDouble`.
 pub(super) fn java_double(text: &str) -> Option<f64> {
     let text = text.trim();
     text.strip_suffix(['f', 'F', 'd', 'D']).unwrap_or(text).parse().ok()
 }
 
-/// A number of bytes such as `1GiB` or `64 MB`, rounded towards 0; the error says what is wrong
-/// with the text.
+/// Parses a number of bytes such as `1GiB` or `64 MB`, rounded towards 0.
 pub(super) fn human_bytes(text: &str) -> Result<f64> {
     let body = text.strip_suffix('B').ok_or_else(|| format!("{text} does not end in unit B"))?;
     let (number, rest) = leading_number(body).ok_or("null")?;
@@ -107,7 +105,7 @@ pub(super) fn human_bytes(text: &str) -> Result<f64> {
     Ok(value)
 }
 
-/// The number that a text begins with, and what follows it.
+/// Returns the number at the start of a text, and the rest.
 fn leading_number(text: &str) -> Option<(f64, &str)> {
     let bytes = text.as_bytes();
     let digits = |from: usize| bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -129,7 +127,7 @@ fn leading_number(text: &str) -> Option<(f64, &str)> {
     Some((text[..end].parse().ok()?, &text[end..]))
 }
 
-/// A number of bytes as messages show it: `1.000MiB`.
+/// Formats a number of bytes for messages: `1.000MiB`.
 pub(super) fn pretty_memory(bytes: i64) -> String {
     let prefix = (63 - bytes.unsigned_abs().max(1).leading_zeros() as usize) / 10;
     match prefix {

@@ -1,4 +1,4 @@
-//! What `WITH compaction = {…}` means: understood here, once, and refused in Cassandra's words.
+//! The options of `WITH compaction = {…}`: parsed here, and rejected in Cassandra's words.
 
 mod given;
 mod strategies;
@@ -12,7 +12,7 @@ use self::given::{Given, Result};
 pub use self::strategies::{LeveledOptions, MAX_LEVELS, SizeTieredOptions, TimeUnit, TimeWindowOptions};
 pub use self::unified::{Inclusion, UnifiedOptions};
 
-/// The compaction strategies that are there, by class without package.
+/// The supported compaction strategies, by class without package.
 pub const COMPACTION_STRATEGIES: &[&str] = &[
     "SizeTieredCompactionStrategy",
     "LeveledCompactionStrategy",
@@ -23,39 +23,39 @@ pub const COMPACTION_STRATEGIES: &[&str] = &[
 /// The package of Cassandra's strategies.
 const PACKAGE: &str = "org.apache.cassandra.db.compaction.";
 
-/// A table's compaction options, understood. Defaults are Cassandra's.
+/// A table's parsed compaction options. Defaults are Cassandra's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompactionOptions {
-    /// `enabled`: whether compactions start by themselves.
+    /// `enabled`: whether automatic compactions are enabled.
     pub enabled: bool,
-    /// `min_threshold`: SSTables that make a compaction.
+    /// `min_threshold`: the minimum number of SSTables of a compaction.
     pub min_threshold: usize,
-    /// `max_threshold`: SSTables compacted at once.
+    /// `max_threshold`: the maximum number of SSTables of a compaction.
     pub max_threshold: usize,
-    /// `tombstone_threshold`: the share of droppable tombstones beyond which an SSTable is
+    /// `tombstone_threshold`: the fraction of droppable tombstones beyond which an SSTable is
     /// compacted alone.
     pub tombstone_threshold: f64,
-    /// `tombstone_compaction_interval`: how old it must be for that, seconds.
+    /// `tombstone_compaction_interval`: its minimum age for that, seconds.
     pub tombstone_compaction_interval: u64,
-    /// `unchecked_tombstone_compaction`: whether overlaps with other SSTables are left out of that
-    /// decision.
+    /// `unchecked_tombstone_compaction`: whether that decision ignores overlaps with other
+    /// SSTables.
     pub unchecked_tombstone_compaction: bool,
-    /// Whether SSTables are compacted alone for their tombstones at all. Time windows do it only
-    /// where one of the three options above is given.
+    /// Whether SSTables are compacted alone for their tombstones. With time windows, only if one of
+    /// the three options above is specified.
     pub tombstone_compactions: bool,
-    /// `only_purge_repaired_tombstones`: nothing here is ever repaired, so nothing is purged.
+    /// `only_purge_repaired_tombstones`: no data is ever repaired here, so nothing is purged.
     pub only_purge_repaired_tombstones: bool,
-    /// `provide_overlapping_tombstones`; `None` leaves it to the node.
+    /// `provide_overlapping_tombstones`; `None` for the node's default.
     pub overlapping_tombstones: Option<OverlappingTombstones>,
-    /// `overlapping_tombstones_max_sources`, an option of ours; `None` leaves it to the node, 0 is
-    /// no limit.
+    /// `overlapping_tombstones_max_sources`, an extension; `None` for the node's default, 0 for no
+    /// limit.
     pub max_sources: Option<usize>,
-    /// `overlapping_tombstones_policy`, an option of ours; `None` leaves it to the node.
+    /// `overlapping_tombstones_policy`, an extension; `None` for the node's default.
     pub sources_policy: Option<SourcesPolicy>,
-    /// `overlapping_tombstones_threshold`, an option of ours: the share of an SSTable that newer
-    /// ones have to shadow for it to be compacted alone; `None` leaves it to the node.
+    /// `overlapping_tombstones_threshold`, an extension: the fraction of an SSTable that newer ones
+    /// must shadow for it to be compacted alone; `None` for the node's default.
     pub garbage_threshold: Option<f64>,
-    /// The class, and what only it knows.
+    /// The class, and its specific options.
     pub strategy: Strategy,
 }
 
@@ -93,8 +93,8 @@ impl Default for CompactionOptions {
 }
 
 impl CompactionOptions {
-    /// Understands a table's options. The error says, in Cassandra's words where it has some, what
-    /// is wrong; of several mistakes the one that Cassandra names.
+    /// Parses a table's options. Errors have Cassandra's words if it has some; of several errors,
+    /// the one that Cassandra reports.
     pub fn parse(params: &CompactionParams) -> Result<Self> {
         let class = params.class.strip_prefix(PACKAGE).unwrap_or(&params.class);
         if !COMPACTION_STRATEGIES.contains(&class) {
@@ -137,7 +137,7 @@ impl CompactionOptions {
         Ok(options)
     }
 
-    /// Whether `unsafe_aggressive_sstable_expiration` is asked for where it would have an effect.
+    /// Whether `unsafe_aggressive_sstable_expiration` is set and has an effect.
     pub fn ignores_overlaps(&self) -> bool {
         match &self.strategy {
             Strategy::TimeWindow(own) => own.ignore_overlaps,
@@ -149,7 +149,8 @@ impl CompactionOptions {
         if let Some(text) = given.take("provide_overlapping_tombstones") {
             self.overlapping_tombstones = Some(OverlappingTombstones::from_name(&text).ok_or_else(|| {
                 format!(
-                    "Invalid value {} for 'provide_overlapping_tombstones' compaction sub-option - must be one of the following [NONE, ROW, CELL].",
+                    "Invalid value {} for 'provide_overlapping_tombstones' compaction sub-option - must be \
+                     one of the following [NONE, ROW, CELL].",
                     text.to_uppercase()
                 )
             })?);
@@ -165,7 +166,10 @@ impl CompactionOptions {
         let name = "overlapping_tombstones_policy";
         if let Some(text) = given.take(name) {
             self.sources_policy = Some(SourcesPolicy::from_name(&text).ok_or_else(|| {
-                format!("Invalid value {text} for '{name}' compaction sub-option - must be one of the following [newest, skip].")
+                format!(
+                    "Invalid value {text} for '{name}' compaction sub-option - must be one of the \
+                    following [newest, skip]."
+                )
             })?);
         }
         let threshold = "overlapping_tombstones_threshold";
@@ -196,7 +200,7 @@ impl CompactionOptions {
         Ok(())
     }
 
-    /// What all strategies know.
+    /// Reads the options that all strategies have.
     fn read_common(&mut self, given: &mut Given) -> Result<()> {
         let threshold = given.float("tombstone_threshold", self.tombstone_threshold, "int (base10)")?;
         if threshold < 0.0 {
@@ -214,7 +218,7 @@ impl CompactionOptions {
             given.boolean("unchecked_tombstone_compaction", false, |text| {
                 format!("'unchecked_tombstone_compaction' should be either 'true' or 'false', not '{text}'")
             })?;
-        // What every compaction is told in the log anyway.
+        // All compactions are logged anyway.
         given.boolean("log_all", false, |text| {
             format!("'log_all' should either be 'true' or 'false', not {text}")
         })?;
@@ -228,7 +232,9 @@ impl CompactionOptions {
     fn check_thresholds(&self) -> Result<()> {
         let (min, max) = (self.min_threshold, self.max_threshold);
         if min == 0 || max == 0 {
-            return Err("Disabling compaction by setting compaction thresholds to 0 has been removed, set the compaction option 'enabled' to false instead.".into());
+            return Err("Disabling compaction by setting compaction thresholds to 0 has been removed, set \
+                the compaction option 'enabled' to false instead."
+                .into());
         }
         if min < 2 {
             return Err(format!("Min compaction threshold cannot be less than 2 (got {min})"));
@@ -251,7 +257,7 @@ fn refuse_unknown(unknown: &[&str], class: &str) -> Result<()> {
 
 fn threshold(name: &str, text: Option<String>, default: usize) -> Result<usize> {
     let Some(text) = text else { return Ok(default) };
-    // Digits alone: no sign, no blanks.
+    // Digits only: no sign, no spaces.
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     text.parse().ok().filter(|_| digits).ok_or_else(|| {
         format!("Invalid value {text} for '{name}' compaction sub-option - must be an integer")
@@ -300,7 +306,8 @@ mod tests {
             (
                 "SizeTiered",
                 &[("provide_overlapping_tombstones", "none"), ("overlapping_tombstones_max_sources", "3")],
-                "overlapping_tombstones_max_sources contradicts 'provide_overlapping_tombstones': 'none': there are no sources to limit",
+                "overlapping_tombstones_max_sources contradicts 'provide_overlapping_tombstones': 'none': \
+                 there are no sources to limit",
             ),
             (
                 "SizeTiered",
@@ -327,7 +334,8 @@ mod tests {
             (
                 "Leveled",
                 &[("fanout_size", "1000")],
-                "At most 9223372036854775807 bytes may be in a compaction level; your maxSSTableSize must be absurdly high to compute 1048576000000000000000000000000",
+                "At most 9223372036854775807 bytes may be in a compaction level; your maxSSTableSize must \
+                 be absurdly high to compute 1048576000000000000000000000000",
             ),
             (
                 "TimeWindow",
@@ -358,7 +366,8 @@ mod tests {
             (
                 "Unified",
                 &[("min_sstable_size", "800MiB")],
-                "Invalid configuration, min_sstable_size (800.000MiB) should be less than 70% of the targetSSTableSize (1.000GiB)",
+                "Invalid configuration, min_sstable_size (800.000MiB) should be less than 70% of the \
+                 targetSSTableSize (1.000GiB)",
             ),
             ("Unified", &[("sstable_growth", "2")], "sstable_growth 2 must be between 0 and 1"),
         ] {

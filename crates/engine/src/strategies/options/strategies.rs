@@ -1,15 +1,16 @@
-//! What size-tiered, leveled and time-window compaction are told.
+//! The options of size-tiered, leveled and time-window compaction.
 
 use super::given::{Given, Result};
 
-/// What only size-tiered compaction knows; leveled and time-window compaction use it within.
+/// The specific options of size-tiered compaction, which leveled and time-window compaction use,
+/// too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SizeTieredOptions {
-    /// `min_sstable_size`, bytes: below it all SSTables are of the same size.
+    /// `min_sstable_size`, bytes: all smaller SSTables are in one bucket.
     pub min_sstable_size: u64,
-    /// `bucket_low`: how far below a bucket's average an SSTable may be.
+    /// `bucket_low`: the minimum size of an SSTable, relative to its bucket's average.
     pub bucket_low: f64,
-    /// `bucket_high`: how far above.
+    /// `bucket_high`: the maximum size.
     pub bucket_high: f64,
 }
 
@@ -36,20 +37,21 @@ impl SizeTieredOptions {
     }
 }
 
-/// What only leveled compaction knows.
+/// The specific options of leveled compaction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LeveledOptions {
-    /// `sstable_size_in_mb`, in bytes: where outputs are cut.
+    /// `sstable_size_in_mb`, in bytes: the size at which outputs are cut.
     pub sstable_size: u64,
-    /// `fanout_size`: how many times larger each level is than the one above it.
+    /// `fanout_size`: the ratio of the sizes of consecutive levels.
     pub fanout_size: u32,
-    /// `single_sstable_uplevel`: whether an SSTable that moves up alone keeps its files.
+    /// `single_sstable_uplevel`: whether a single SSTable is moved to the next level without being
+    /// rewritten.
     pub single_sstable_uplevel: bool,
-    /// How L0 is compacted when it falls behind.
+    /// How L0 is compacted when compaction falls behind.
     pub size_tiered: SizeTieredOptions,
 }
 
-/// Levels, L0 among them. With more, capacities would not fit 64 bits.
+/// The number of levels, including L0. With more, capacities would not fit 64 bits.
 pub const MAX_LEVELS: usize = 9;
 
 impl Default for LeveledOptions {
@@ -74,7 +76,7 @@ impl LeveledOptions {
         let size = positive(name, given.int(name, 160)?)?;
         let checked = if is_given { size } else { 1 };
         let fanout = positive("fanout_size", given.int("fanout_size", 10)?)?;
-        // As in Cassandra, which checks a size that is not given as one of 1 MiB.
+        // As in Cassandra, which checks the default size as 1 MiB.
         refuse_overflow(u64::from(checked) << 20, fanout)?;
         Ok(Self {
             sstable_size: u64::from(size) << 20,
@@ -85,7 +87,7 @@ impl LeveledOptions {
     }
 }
 
-/// The largest level must be countable in bytes.
+/// Rejects options whose largest level has more bytes than can be represented.
 fn refuse_overflow(sstable_size: u64, fanout: u32) -> Result<()> {
     // 2^31 MiB times 2^31 to the eighth power: 299 bits, in decimal digits.
     let mut digits: Vec<u32> =
@@ -106,13 +108,14 @@ fn refuse_overflow(sstable_size: u64, fanout: u32) -> Result<()> {
     match text.parse::<i64>() {
         Ok(_) => Ok(()),
         Err(_) => Err(format!(
-            "At most {} bytes may be in a compaction level; your maxSSTableSize must be absurdly high to compute {text}",
+            "At most {} bytes may be in a compaction level; your maxSSTableSize must be absurdly high to \
+             compute {text}",
             i64::MAX
         )),
     }
 }
 
-/// A unit of time, as Java's `TimeUnit` calls it.
+/// A unit of time, by the name of Java's `TimeUnit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeUnit {
     Nanoseconds,
@@ -139,20 +142,20 @@ impl TimeUnit {
     }
 }
 
-/// What only time-window compaction knows.
+/// The specific options of time-window compaction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimeWindowOptions {
     /// `compaction_window_unit`: minutes, hours or days.
     pub window_unit: TimeUnit,
     /// `compaction_window_size`, in that unit.
     pub window_size: u32,
-    /// `timestamp_resolution`: what write timestamps count, microseconds unless the application
+    /// `timestamp_resolution`: the unit of write timestamps, microseconds unless the application
     /// sets its own.
     pub timestamp_resolution: TimeUnit,
-    /// `expired_sstable_check_frequency_seconds`: how often expired SSTables are looked for.
+    /// `expired_sstable_check_frequency_seconds`: the interval of checks for expired SSTables.
     pub expired_check_seconds: u64,
-    /// `unsafe_aggressive_sstable_expiration`: whether expired SSTables go though older data
-    /// overlaps them.
+    /// `unsafe_aggressive_sstable_expiration`: whether expired SSTables are dropped although older
+    /// data overlaps them.
     pub ignore_overlaps: bool,
     /// How the newest window is compacted.
     pub size_tiered: SizeTieredOptions,

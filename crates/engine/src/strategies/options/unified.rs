@@ -1,43 +1,44 @@
-//! What unified compaction is told.
+//! The options of unified compaction.
 
 use super::given::{Given, Result, human_bytes, java_double, pretty_memory};
 
-/// What only unified compaction knows.
+/// The specific options of unified compaction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UnifiedOptions {
     /// `scaling_parameters`, by level: below 0 leveled (`L10` is -8), above 0 tiered (`T4` is 2), 0
-    /// between. The last one stands for all levels above it.
+    /// in between. The last one applies to all higher levels.
     pub scaling_parameters: Vec<i32>,
-    /// `target_sstable_size`, bytes: about what outputs are to have.
+    /// `target_sstable_size`, bytes: the approximate size of outputs.
     pub target_sstable_size: u64,
-    /// `min_sstable_size`, bytes: what outputs are not split below.
+    /// `min_sstable_size`, bytes: outputs are not split into smaller ones.
     pub min_sstable_size: u64,
-    /// `flush_size_override`, bytes; 0 for what flushes really give.
+    /// `flush_size_override`, bytes; 0 for the actual size of flushes.
     pub flush_size_override: u64,
-    /// `base_shard_count`: into how many shards small levels are split.
+    /// `base_shard_count`: the number of shards of small levels.
     pub base_shard_count: u32,
     /// `sstable_growth`, 0 to 1: whether more data means more SSTables (0) or larger ones (1).
     pub sstable_growth: f64,
     /// `max_sstables_to_compact`; 0 for no limit.
     pub max_sstables_to_compact: usize,
-    /// `expired_sstable_check_frequency_seconds`: how often expired SSTables are looked for.
+    /// `expired_sstable_check_frequency_seconds`: the interval of checks for expired SSTables.
     pub expired_check_seconds: u64,
-    /// `overlap_inclusion_method`: which SSTables that overlap a bucket's are compacted with it.
+    /// `overlap_inclusion_method`: which SSTables that overlap those of a bucket are compacted with
+    /// it.
     pub inclusion: Inclusion,
 }
 
 /// `overlap_inclusion_method`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inclusion {
-    /// None but the bucket's.
+    /// Only those of the bucket.
     None,
-    /// Those that overlap the bucket's.
+    /// Also those that overlap the bucket's.
     Single,
     /// Also those that overlap these, and so on.
     Transitive,
 }
 
-/// The least `target_sstable_size` and `flush_size_override`.
+/// The minimum of `target_sstable_size` and `flush_size_override`.
 const MIN_TARGET: i64 = 1 << 20;
 
 impl Default for UnifiedOptions {
@@ -60,7 +61,7 @@ impl UnifiedOptions {
     pub(super) fn read(given: &mut Given) -> Result<Self> {
         let mut options = Self::default();
         if let Some(text) = given.take("scaling_parameters") {
-            // As Java splits: empty ones at the end do not count, unless there is nothing else.
+            // As in Java's `split`, trailing empty parts do not count, unless all are empty.
             let listed = if text.is_empty() { &text } else { text.trim_end_matches(',') };
             options.scaling_parameters = listed.split(',').map(scaling_parameter).collect::<Result<_>>()?;
         }
@@ -79,7 +80,7 @@ impl UnifiedOptions {
             .filter(|seconds| *seconds > 0)
             .ok_or_else(|| format!("Invalid configuration, {name} should be positive: {seconds}"))?;
         let name = "unsafe_aggressive_sstable_expiration";
-        // As in Cassandra without the system property that allows it: taken, and without effect.
+        // As in Cassandra without the system property that enables it: accepted without effect.
         given
             .boolean(name, false, |text| format!("{name} should either be 'true' or 'false', not {text}"))?;
         if let Some(text) = given.take("overlap_inclusion_method") {
