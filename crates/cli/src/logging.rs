@@ -110,7 +110,8 @@ impl Levels {
             None if is_module(target) => &[target],
             None => {
                 return Err(format!(
-                    "{target} is no module that logs: modules are called cassette_engine, cassette_engine::compaction, …, components compaction and cql"
+                    "{target} is no module that logs: modules are called cassette_engine, \
+                     cassette_engine::compaction, …, components compaction and cql"
                 ));
             }
         };

@@ -135,7 +135,8 @@ fn close(database: Database, deadline: Instant) -> anyhow::Result<()> {
         Ok(closed) => closed.context("cannot close the database"),
         Err(RecvTimeoutError::Timeout) => {
             tracing::warn!(
-                "the database was not closed in time: what is not flushed is replayed from the commit log at the next start"
+                "the database was not closed in time: what is not flushed is replayed from the commit log \
+                 at the next start"
             );
             Ok(())
         }
@@ -253,7 +254,8 @@ async fn listen_for_admin(asked: Option<AdminAddress>) -> anyhow::Result<Option<
     match TcpListener::bind(address).await {
         Ok(listener) => Ok(Some(listener)),
         Err(error) if asked.is_none() => {
-            tracing::warn!(%error, "cannot listen on {address}: the admin endpoint is disabled; choose another address with --admin");
+            tracing::warn!(%error, "cannot listen on {address}: the admin endpoint is disabled; choose \
+                another address with --admin");
             Ok(None)
         }
         Err(error) => {

@@ -139,7 +139,8 @@ const READ_FIRST: [(&[&str], &str, &str); 8] = [
     (
         &[
             "CREATE TABLE ks.t (k int PRIMARY KEY, v int)",
-            "CREATE MATERIALIZED VIEW ks.w AS SELECT * FROM ks.t WHERE v IS NOT NULL AND k IS NOT NULL PRIMARY KEY (v, k)",
+            "CREATE MATERIALIZED VIEW ks.w AS SELECT * FROM ks.t WHERE v IS NOT NULL AND k IS NOT NULL \
+             PRIMARY KEY (v, k)",
         ],
         "INSERT INTO ks.t (k, v) VALUES (1, 0)",
         "UPDATE ks.t SET v = 2 WHERE k = ?",

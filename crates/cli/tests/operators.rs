@@ -291,7 +291,8 @@ fn failures_have_cassandras_words_and_exit_codes() {
         (
             "setcachecapacity 1 2",
             1,
-            "nodetool: setcachecapacity requires key-cache-capacity, row-cache-capacity, and counter-cache-capacity args.\n",
+            "nodetool: setcachecapacity requires key-cache-capacity, row-cache-capacity, and \
+             counter-cache-capacity args.\n",
         ),
         ("setcachecapacity 1 100000000 1", 1, "nodetool: row_cache_size of "),
         ("compact -st x -et 1 system", 2, ""),
@@ -307,7 +308,8 @@ fn failures_have_cassandras_words_and_exit_codes() {
         (
             "verify system",
             1,
-            "verify is disabled unless a [-f|--force] override flag is provided. See CASSANDRA-9947 and CASSANDRA-17017 for details.\n",
+            "verify is disabled unless a [-f|--force] override flag is provided. See CASSANDRA-9947 and \
+             CASSANDRA-17017 for details.\n",
         ),
         (
             "snapshot -t s nosuch",
@@ -345,7 +347,8 @@ fn failures_have_cassandras_words_and_exit_codes() {
         let expected = match words {
             "import system local /nowhere" => "error: Directory /nowhere does not exist\n",
             "compact -st x -et 1 system" => {
-                "error: Invalid token for Murmur3Partitioner. Got x but expected a long value (unsigned 8 bytes integer).\n"
+                "error: Invalid token for Murmur3Partitioner. Got x but expected a long value (unsigned 8 \
+                 bytes integer).\n"
             }
             "flush system nosuch" => "error: Unknown keyspace/cf pair (system.nosuch)\n",
             "import nosuch t /nowhere" => "ColumnFamilyStore for nosuch/t not found.\n",

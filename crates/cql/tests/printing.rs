@@ -331,7 +331,10 @@ proptest! {
 
 #[test]
 fn every_keyword_quoted_or_not_reads_back() {
-    for word in "add true false select token count ttl key json distinct cast writetime list int expr nan byte entries".split(' ') {
+    for word in "add true false select token count ttl key json distinct cast writetime list int expr nan \
+        byte entries"
+        .split(' ')
+    {
         let read = selections(&quote_identifier(word));
         let column = Selector::Column(Identifier::from(word));
         assert_eq!(read, Some(vec![Selection { selector: column, alias: None }]), "{word}");

@@ -54,7 +54,8 @@ fn main() {
     run("USE ks");
     for table in &tables {
         run(&format!(
-            "CREATE TABLE {table} (id text PRIMARY KEY, email text, firstname text, lastname text, loginid text, phone text, status int, userid text, username text)"
+            "CREATE TABLE {table} (id text PRIMARY KEY, email text, firstname text, lastname text, loginid \
+             text, phone text, status int, userid text, username text)"
         ));
         for column in INDEXED {
             match *table {
@@ -121,7 +122,8 @@ fn main() {
 fn insert(session: &Session, table: &str) -> Statement {
     session
         .prepare(&format!(
-            "INSERT INTO {table} (id, email, firstname, lastname, loginid, phone, status, userid, username) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+            "INSERT INTO {table} (id, email, firstname, lastname, loginid, phone, status, userid, username) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         ))
         .expect("a statement")
 }

@@ -153,7 +153,8 @@ fn flush(rounds: usize) {
         let (mb, written) = (stats.uncompressed_bytes as f64 / 1e6, stats.live_disk_bytes as f64 / 1e6);
         let disk = written / seconds_to_write(bench.directory.path(), stats.live_disk_bytes);
         println!(
-            "flush round {round}: {:6.1} MB/s of CPU, {:6.1} MB/s of {mb:.0} MB; files: {:6.1} MB/s of {written:.0} MB, the disk takes {disk:6.1} MB/s",
+            "flush round {round}: {:6.1} MB/s of CPU, {:6.1} MB/s of {mb:.0} MB; files: {:6.1} MB/s of \
+             {written:.0} MB, the disk takes {disk:6.1} MB/s",
             mb / cpu,
             mb / wall,
             written / wall
@@ -252,7 +253,8 @@ fn overlapping(rounds: usize) {
                 let out = done.last().map_or(0, |done| done.bytes_out) as f64 / f64::from(1 << 20);
                 let metrics = bench.engine.overlap_metrics();
                 println!(
-                    "overlapping round {round} M {sources:2} {by:?}: {cpu:.3} s of CPU, {wall:.3} s, {out:.1} MiB out; {} opened, {:.1} MiB of sources read, {:.3} s asking",
+                    "overlapping round {round} M {sources:2} {by:?}: {cpu:.3} s of CPU, {wall:.3} s, \
+                     {out:.1} MiB out; {} opened, {:.1} MiB of sources read, {:.3} s asking",
                     metrics.sources_opened,
                     metrics.bytes_read as f64 / f64::from(1 << 20),
                     metrics.time.as_secs_f64(),
@@ -293,7 +295,8 @@ fn amplification() {
     bench.engine.compact(bench.table.id).expect("a compaction");
     let least = bench.engine.table_stats(bench.table.id).expect("metrics").live_disk_bytes;
     println!(
-        "amplification, {mib} MiB of rows overwritten five times under levels: written {:.2} x of {} MB given, kept {:.2} x of {} MB; {written:.0} s writing, {settled:.0} s until nothing was pending",
+        "amplification, {mib} MiB of rows overwritten five times under levels: written {:.2} x of {} MB \
+         given, kept {:.2} x of {} MB; {written:.0} s writing, {settled:.0} s until nothing was pending",
         bytes as f64 / given as f64,
         given / 1_000_000,
         before as f64 / least as f64,

@@ -89,7 +89,8 @@ impl Room<'_> {
         match self {
             Self::Direct => DatabaseError::WouldBlock,
             Self::Unlimited | Self::Metered(_) => DatabaseError::Invalid(format!(
-                "Response is too big: it exceeds the maximum allowed length {} (native_transport_max_response_size); use paging, a smaller page or a LIMIT",
+                "Response is too big: it exceeds the maximum allowed length {} \
+                 (native_transport_max_response_size); use paging, a smaller page or a LIMIT",
                 self.length_max()
             )),
         }
@@ -113,7 +114,8 @@ impl Meter {
             Ok(())
         } else {
             Err(DatabaseError::Overloaded(format!(
-                "Response breached limit on bytes in flight. ({}.) Server is currently in an overloaded state and cannot hold more responses: use paging, and read them.",
+                "Response breached limit on bytes in flight. ({}.) Server is currently in an overloaded \
+                 state and cannot hold more responses: use paging, and read them.",
                 self.accounts.usage()
             )))
         }

@@ -155,7 +155,8 @@ impl ConnectionPermit {
     pub fn overload_message(&self) -> String {
         let Accounts { address, all } = &self.requests;
         format!(
-            "Request breached limit on bytes in flight. (Endpoint: {}/{} bytes, Global: {}/{} bytes.) Server is currently in an overloaded state and cannot accept more requests.",
+            "Request breached limit on bytes in flight. (Endpoint: {}/{} bytes, Global: {}/{} bytes.) \
+             Server is currently in an overloaded state and cannot accept more requests.",
             address.used(),
             address.limit(),
             all.used(),

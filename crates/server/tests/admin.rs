@@ -287,10 +287,12 @@ fn pages_of_other_origins_get_nothing_and_change_nothing() {
         format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nSec-Fetch-Site: cross-site\r\n"),
         format!("POST /v1/operations HTTP/1.1\r\nHost: {address}\r\nContent-Type: text/plain\r\n"),
         format!(
-            "POST /v1/operations HTTP/1.1\r\nHost: {address}\r\nOrigin: http://example.org\r\nContent-Type: application/json\r\n"
+            "POST /v1/operations HTTP/1.1\r\nHost: {address}\r\nOrigin: http://example.org\r\nContent-Type: \
+             application/json\r\n"
         ),
         format!(
-            "OPTIONS /v1/operations HTTP/1.1\r\nHost: {address}\r\nOrigin: http://example.org\r\nAccess-Control-Request-Method: POST\r\n"
+            "OPTIONS /v1/operations HTTP/1.1\r\nHost: {address}\r\nOrigin: \
+             http://example.org\r\nAccess-Control-Request-Method: POST\r\n"
         ),
     ] {
         let (status, body) = endpoint.send(&head, flush);

@@ -159,7 +159,8 @@ impl Simulation {
         let rows = ["NONE", "ALL", "2"];
         let gc_grace = if shape.purges { 0 } else { 864_000_000 };
         format!(
-            "compaction = {} AND compression = {} AND caching = {{'keys': 'ALL', 'rows_per_partition': '{}'}} AND gc_grace_seconds = {gc_grace}",
+            "compaction = {} AND compression = {} AND caching = \
+             {{'keys': 'ALL', 'rows_per_partition': '{}'}} AND gc_grace_seconds = {gc_grace}",
             compaction[self.random.random_range(0..compaction.len())],
             compression[self.random.random_range(0..compression.len())],
             rows[self.random.random_range(0..rows.len())],

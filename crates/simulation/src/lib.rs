@@ -114,7 +114,8 @@ pub fn run_seed(seed: u64, count: usize) -> Result<(), String> {
     let why = failure.why.clone();
     let (shortest, failure) = shrink(&profile, &operations, failure);
     Err(format!(
-        "seed {seed}: {why}\n\nthe shortest run found has {} operations: {failure}\n\nto run it again: make simulate FROM={seed} SEEDS=1 OPERATIONS={count}\n{profile:?}",
+        "seed {seed}: {why}\n\nthe shortest run found has {} operations: {failure}\n\nto run it again: make \
+         simulate FROM={seed} SEEDS=1 OPERATIONS={count}\n{profile:?}",
         shortest.len(),
     ))
 }

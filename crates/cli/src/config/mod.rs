@@ -578,11 +578,13 @@ mod tests {
             ("key_cache_save_period: -5s\n", "key_cache_save_period: -5s: expected a duration"),
             (
                 "compaction_backpressure_slowdown_sstables: 300\n",
-                "compaction_backpressure_slowdown_sstables of 300 is above compaction_backpressure_stop_sstables of 256",
+                "compaction_backpressure_slowdown_sstables of 300 is above \
+                 compaction_backpressure_stop_sstables of 256",
             ),
             (
                 "default_compaction:\n  class_name: NoStrategy\n",
-                "default_compaction: Unable to find compaction strategy class 'org.apache.cassandra.db.compaction.NoStrategy'",
+                "default_compaction: Unable to find compaction strategy class \
+                 'org.apache.cassandra.db.compaction.NoStrategy'",
             ),
             (
                 "default_compaction:\n  class_name: LeveledCompactionStrategy\n  parameters:\n    fanout: 3\n",

@@ -38,7 +38,8 @@ pub fn run(arguments: &SweepArguments) -> anyhow::Result<bool> {
         println!("{}", json!({ "entries": entries, "cells": cells, "aborted": aborted }))
     } else {
         println!(
-            "swept what {entries} transactions wrote: old versions of {cells} cells, and {aborted} versions of aborted transactions, are gone"
+            "swept what {entries} transactions wrote: old versions of {cells} cells, and {aborted} versions \
+             of aborted transactions, are gone"
         )
     }
     Ok(true)

@@ -116,7 +116,16 @@ impl Owner {
         let names: Vec<(String,)> = rows(session, columns, (name,)).await;
         if names.is_empty() {
             // Then unknown table, and its name is unused.
-            assert!(rows::<(String,)>(session, "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'ks' AND table_name = ?", (name,)).await.is_empty());
+            assert!(
+                rows::<(String,)>(
+                    session,
+                    "SELECT table_name FROM system_schema.tables WHERE \
+                keyspace_name = 'ks' AND table_name = ?",
+                    (name,)
+                )
+                .await
+                .is_empty()
+            );
             execute(session, &format!("CREATE TABLE {name} (k int PRIMARY KEY)")).await;
             let left: Vec<(i32,)> = rows(session, &format!("SELECT k FROM {name}"), ()).await;
             assert!(left.is_empty(), "{name}: a new table is not empty");

@@ -187,7 +187,8 @@ impl Writer {
         let outcome = match before {
             Some(before) => {
                 let cql = format!(
-                    "UPDATE {table} SET number = ?, filler = ? WHERE writer = ? AND partition = ? AND id = ? IF number = ?"
+                    "UPDATE {table} SET number = ?, filler = ? WHERE writer = ? AND partition = ? AND id = \
+                     ? IF number = ?"
                 );
                 let values = (number, filler(number), self.id, key.partition, key.id, before);
                 session.execute_unpaged(cql, values).await?

@@ -32,7 +32,8 @@ fn lock_many(address: &str, session: usize) -> u16 {
         let length = body.len();
         write!(
             stream,
-            "POST /v1/lock HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+            "POST /v1/lock HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: \
+             {length}\r\n\r\n{body}"
         )
         .unwrap();
         status = read_answer(&mut answers);

@@ -89,7 +89,8 @@ impl Parser<'_> {
                 (Term::Literal(key), Term::Literal(value)) => (key.text, value.text),
                 (key @ Term::Literal(_), Term::BindMarker(_)) => {
                     let message = format!(
-                        "Invalid property value: ? for property: {key} (bind variables are not supported in DDL queries)"
+                        "Invalid property value: ? for property: {key} (bind variables are not supported in \
+                         DDL queries)"
                     );
                     return Err(self.refused(message));
                 }

@@ -115,7 +115,8 @@ pub(super) fn candidates(
             };
             let Some(data_type) = argument.known_type().or_else(|| receiver.cloned()) else {
                 return Err(ValueError::invalid(format!(
-                    "Cannot infer type of argument {argument} in call to function system.{name}(any): use type casts to disambiguate"
+                    "Cannot infer type of argument {argument} in call to function system.{name}(any): use \
+                     type casts to disambiguate"
                 )));
             };
             AggregateFunction::of_type(name, &data_type).into_iter().collect()

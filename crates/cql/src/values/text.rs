@@ -22,7 +22,8 @@ pub fn from_text(data_type: &DataType, text: &str) -> Result<Vec<u8>, ValueError
         DataType::Ascii if text.is_ascii() => Some(text.as_bytes().to_vec()),
         DataType::Ascii => {
             return Err(ValueError::invalid(
-                "Invalid ASCII character in string literal: java.nio.charset.UnmappableCharacterException: Input length = 1",
+                "Invalid ASCII character in string literal: java.nio.charset.UnmappableCharacterException: \
+                 Input length = 1",
             ));
         }
         DataType::Boolean if text.is_empty() || text.eq_ignore_ascii_case("false") => Some(vec![0]),

@@ -47,7 +47,8 @@ impl Database {
         let unknown = self.unknown_table(&id.to_string())?;
         if unknown.directory.is_none() {
             return Err(DatabaseError::invalid(format!(
-                "table {id} has log records only: create it with its keyspace, name and columns by CREATE TABLE ... WITH id = {id}"
+                "table {id} has log records only: create it with its keyspace, name and columns by CREATE \
+                 TABLE ... WITH id = {id}"
             )));
         }
         let name = format!("{}.{}", unknown.keyspace, unknown.table);
@@ -122,7 +123,8 @@ impl Database {
         names.sort_unstable();
         if names.windows(2).any(|pair| pair[0] == pair[1]) {
             return Err(DatabaseError::invalid(format!(
-                "{}.{} has a column with a name that is made up for its key: create it by CREATE TABLE ... WITH id = {}",
+                "{}.{} has a column with a name that is made up for its key: create it by CREATE TABLE ... \
+                 WITH id = {}",
                 unknown.keyspace, unknown.table, id.0
             )));
         }

@@ -42,7 +42,9 @@ impl ConsistencyRules for Consistency {
         }
         if self.is_serial() {
             Err(DatabaseError::Invalid(format!(
-                "{self} is not supported as conditional update commit consistency. Use ANY if you mean \"make sure it is accepted but I don't care how many replicas commit it for non-SERIAL reads\""
+                "{self} is not supported as conditional update commit consistency. Use ANY if you \
+                 mean \"make sure it is accepted but I don't care how many replicas commit it for \
+                 non-SERIAL reads\""
             )))
         } else {
             Ok(())

@@ -446,7 +446,10 @@ impl Opt {
 
 fn help(command: Option<&str>) -> Result<String> {
     let Some(name) = command else {
-        let mut text = "usage: cassette nodetool [(-h <host> | --host <host>)] [(-p <port> | --port <port>)] [(-F <format> | --format <format>)] <command> [<args>]\n\nThe commands are:\n".to_owned();
+        let mut text = "usage: cassette nodetool [(-h <host> | --host <host>)] [(-p <port> | --port \
+            <port>)] [(-F <format> | --format <format>)] <command> [<args>]\n\nThe commands \
+            are:\n"
+            .to_owned();
         for command in COMMANDS {
             text += &format!("    {:<24} {}\n", command.names[0], command.about);
         }

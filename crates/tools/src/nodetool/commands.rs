@@ -307,23 +307,26 @@ impl Command<'_> {
                     "ROW" => false,
                     "CELL" => true,
                     other => {
-                        let message = format!("Value for option 'granularity' was given as '{other}' which is not in the list of allowed values: [ROW, CELL]");
+                        let message = format!(
+                            "Value for option 'granularity' was given as '{other}' which \
+                            is not in the list of allowed values: [ROW, CELL]"
+                        );
                         return Err(Failure::usage(message));
                     }
                 };
                 silently(Operation::GarbageCollect { tables: self.tables(), cells })
             }
-            "scrub" => {
-                silently(Operation::Scrub {
-                    tables: self.tables(),
-                    snapshot: !invocation.has("--no-snapshot"),
-                    skip_corrupted: invocation.has("--skip-corrupted"),
-                    validate: !invocation.has("--no-validate"),
-                    reinsert_overflowed_ttl: invocation.has("--reinsert-overflowed-ttl"),
-                })
-            }
+            "scrub" => silently(Operation::Scrub {
+                tables: self.tables(),
+                snapshot: !invocation.has("--no-snapshot"),
+                skip_corrupted: invocation.has("--skip-corrupted"),
+                validate: !invocation.has("--no-validate"),
+                reinsert_overflowed_ttl: invocation.has("--reinsert-overflowed-ttl"),
+            }),
             "verify" if !invocation.has("--force") => Err(Failure::Said(
-                "verify is disabled unless a [-f|--force] override flag is provided. See CASSANDRA-9947 and CASSANDRA-17017 for details.".to_owned(),
+                "verify is disabled unless a [-f|--force] override flag is provided. See CASSANDRA-9947 and \
+                 CASSANDRA-17017 for details."
+                    .to_owned(),
             )),
             "verify" => silently(Operation::Verify {
                 tables: self.tables(),
@@ -339,17 +342,22 @@ impl Command<'_> {
             "import" => self.import(),
             "adopttable" => {
                 let [id] = &invocation.arguments[..] else {
-                    return Err(Failure::usage("adopttable requires a table id, as unknowntables lists them"));
+                    return Err(Failure::usage(
+                        "adopttable requires a table id, as unknowntables lists them",
+                    ));
                 };
                 silently(Operation::AdoptTable { id: id.clone() })
             }
             "removeunknowntable" => {
                 let [name] = &invocation.arguments[..] else {
-                    let expected = "removeunknowntable requires a table id or a directory, as unknowntables lists them";
+                    let expected =
+                        "removeunknowntable requires a table id or a directory, as unknowntables lists them";
                     return Err(Failure::usage(expected));
                 };
                 if !invocation.has("--yes") {
-                    let advice = format!("{name} and its rows would be removed for good: repeat with --yes to confirm");
+                    let advice = format!(
+                        "{name} and its rows would be removed for good: repeat with --yes to confirm"
+                    );
                     return Err(Failure::usage(advice));
                 }
                 silently(Operation::RemoveUnknownTable { name: name.clone() })
@@ -471,7 +479,10 @@ impl Command<'_> {
             let token = |name: &str| {
                 let text = invocation.option(name).unwrap_or_default();
                 text.parse::<i64>().map_err(|_| {
-                    let message = format!("Invalid token for Murmur3Partitioner. Got {text} but expected a long value (unsigned 8 bytes integer).");
+                    let message = format!(
+                        "Invalid token for Murmur3Partitioner. Got {text} but expected a \
+                        long value (unsigned 8 bytes integer)."
+                    );
                     Failure::Error(message)
                 })
             };
@@ -501,14 +512,16 @@ impl Command<'_> {
         let keyspaces = &invocation.arguments;
         let of: Vec<String> = match (invocation.option("--kt-list"), invocation.option("--column-family")) {
             (Some(_), table) if !keyspaces.is_empty() || table.is_some() => {
-                let message = "When specifying the Keyspace table list (using -kt,--kt-list,-kc,--kc.list), you must not also specify keyspaces to snapshot";
+                let message = "When specifying the Keyspace table list (using -kt,--kt-list,-kc,--kc.list), \
+                    you must not also specify keyspaces to snapshot";
                 return Err(Failure::Error(message.to_owned()));
             }
             (Some(list), _) => list.replace(' ', "").split(',').map(str::to_owned).collect(),
             (None, Some(table)) => match &keyspaces[..] {
                 [keyspace] => vec![format!("{keyspace}.{table}")],
                 _ => {
-                    let message = "When specifying the table for a snapshot, you must specify one and only one keyspace";
+                    let message = "When specifying the table for a snapshot, you must specify one and only \
+                        one keyspace";
                     return Err(Failure::Error(message.to_owned()));
                 }
             },
@@ -612,6 +625,9 @@ fn now_millis() -> i64 {
 fn seconds(text: &str) -> Result<u64> {
     let duration = crate::units::duration(text);
     duration.map(|duration| duration.as_secs()).map_err(|_| {
-        Failure::usage(format!("Invalid duration: {text} Accepted units:[NANOSECONDS, MICROSECONDS, MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS] where case matters and only non-negative values."))
+        Failure::usage(format!(
+            "Invalid duration: {text} Accepted units:[NANOSECONDS, MICROSECONDS, \
+            MILLISECONDS, SECONDS, MINUTES, HOURS, DAYS] where case matters and only non-negative values."
+        ))
     })
 }

@@ -317,7 +317,8 @@ fn info_says_what_cassandras_says_and_adds_only_the_chunk_cache() {
     let chunks = ours.lines().find(|line| line.starts_with("Chunk Cache")).unwrap();
     assert_eq!(
         shape_of_line(chunks),
-        "Chunk Cache : entries #, size # size, capacity # size, # misses, # requests, # recent hit rate, # microseconds miss latency"
+        "Chunk Cache : entries #, size # size, capacity # size, # misses, # requests, # recent hit rate, # \
+         microseconds miss latency"
     );
 }
 

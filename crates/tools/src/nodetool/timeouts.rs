@@ -41,7 +41,8 @@ pub fn text(report: &TimeoutReport) -> String {
 pub fn changed(arguments: &[String], reports: &[TimeoutReport]) -> Result<(String, u64), Failure> {
     let [name, value] = arguments else {
         return Err(Failure::usage(format!(
-            "Timeout type followed by value in ms (0 disables socket streaming timeout). Type should be one of ({TYPES})"
+            "Timeout type followed by value in ms (0 disables socket streaming timeout). Type should be one \
+             of ({TYPES})"
         )));
     };
     let milliseconds: i64 =

@@ -34,7 +34,8 @@ pub(super) fn sample(invocation: &Invocation, format: Format, client: &Client) -
         [keyspace, table, duration] => (wanted(keyspace), wanted(table), Some(duration)),
         _ => {
             return Err(Failure::usage(
-                "Invalid arguments, either [keyspace table/* duration] or [keyspace table/*] or [duration] or no args.\nOptionally, use * to represent all tables under the keyspace.",
+                "Invalid arguments, either [keyspace table/* duration] or [keyspace table/*] or [duration] \
+                 or no args.\nOptionally, use * to represent all tables under the keyspace.",
             ));
         }
     };

@@ -43,7 +43,8 @@ pub fn resolve_arithmetic(
             match of_receiver {
                 Some(Function::Scalar(function)) if !open => Ok(function),
                 _ => Err(ValueError::invalid(format!(
-                    "Ambiguous '{symbol}' operation with args {left} and {right}: use type hint to disambiguate, example '(int) ?'"
+                    "Ambiguous '{symbol}' operation with args {left} and {right}: use type hint to \
+                     disambiguate, example '(int) ?'"
                 ))),
             }
         }
@@ -256,7 +257,8 @@ fn move_by_duration(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surr
     };
     if !is_precise {
         return Err(function.failure(format!(
-            "the operation '{temporal} {symbol} duration' failed: The duration must have a {precision} precision. Was: {duration}"
+            "the operation '{temporal} {symbol} duration' failed: The duration must have a {precision} \
+             precision. Was: {duration}"
         )));
     }
     Ok(Some(from_millis(temporal, moved)))

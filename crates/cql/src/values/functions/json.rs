@@ -56,7 +56,8 @@ pub(super) fn resolve(
                 match function.returns.validate(&value) {
                     Ok(()) => Ok(Some(value)),
                     Err(_) => Err(ValueError::invalid(format!(
-                        "Return of function system.{0} : (text) -> {1} ({2}) is not a valid value for its declared return type {1}",
+                        "Return of function system.{0} : (text) -> {1} ({2}) is not a valid value for its \
+                         declared return type {1}",
                         function.name,
                         function.returns,
                         encode_hex(&value),

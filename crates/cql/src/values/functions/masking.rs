@@ -153,7 +153,8 @@ fn mask_part(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surrounding
             Ok([padding]) => padding,
             Err(characters) => {
                 return Err(ValueError::invalid(format!(
-                    "The padding argument for function system.{} should be single-character, but '{text}' has {} characters.",
+                    "The padding argument for function system.{} should be single-character, but '{text}' \
+                     has {} characters.",
                     function.name,
                     characters.len()
                 )));

@@ -116,7 +116,8 @@ pub(super) fn none_matches(name: &str, candidates: &[Function]) -> ValueError {
 /// Creates the error of a call that matches more than one of these functions.
 pub(super) fn ambiguous(name: &str, compatible: &[Function]) -> ValueError {
     ValueError::invalid(format!(
-        "Ambiguous call to function {name} (can be matched by following signatures: {}): use type casts to disambiguate",
+        "Ambiguous call to function {name} (can be matched by following signatures: {}): use type casts to \
+         disambiguate",
         list(compatible)
     ))
 }
@@ -216,7 +217,8 @@ pub(super) fn known_types(
     let known = |(i, argument): (usize, &&dyn Argument)| {
         argument.known_type().or_else(|| fallback.get(i).cloned().flatten()).ok_or_else(|| {
             ValueError::invalid(format!(
-                "Cannot infer type of argument {argument} in call to function {signature}: use type casts to disambiguate"
+                "Cannot infer type of argument {argument} in call to function {signature}: use type casts \
+                 to disambiguate"
             ))
         })
     };

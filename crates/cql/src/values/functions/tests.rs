@@ -102,7 +102,8 @@ fn calls_that_fit_nothing_are_refused_in_the_words_of_cassandra() {
     for (call, words) in [
         (
             "to_date(tx)",
-            "Invalid call to function to_date, none of its type signatures match (known type signatures: system.to_date : (timeuuid) -> date, system.to_date : (timestamp) -> date)",
+            "Invalid call to function to_date, none of its type signatures match (known type signatures: \
+             system.to_date : (timeuuid) -> date, system.to_date : (timestamp) -> date)",
         ),
         ("now(1)", "Invalid number of arguments in call to function system.now: 0 required but 1 provided"),
         (
@@ -111,7 +112,9 @@ fn calls_that_fit_nothing_are_refused_in_the_words_of_cassandra() {
         ),
         (
             "to_unix_timestamp('2024-01-01')",
-            "Ambiguous call to function to_unix_timestamp (can be matched by following signatures: system.to_unix_timestamp : (timestamp) -> bigint, system.to_unix_timestamp : (date) -> bigint): use type casts to disambiguate",
+            "Ambiguous call to function to_unix_timestamp (can be matched by following signatures: \
+             system.to_unix_timestamp : (timestamp) -> bigint, system.to_unix_timestamp : (date) -> \
+             bigint): use type casts to disambiguate",
         ),
         ("map_keys(k)", "Function system.map_keys requires a map argument, but found argument k of type int"),
         (
@@ -120,11 +123,13 @@ fn calls_that_fit_nothing_are_refused_in_the_words_of_cassandra() {
         ),
         (
             "collection_sum(ma)",
-            "Function system.collection_sum requires a numeric set/list argument, but found argument ma of type map<text, int>",
+            "Function system.collection_sum requires a numeric set/list argument, but found argument ma of \
+             type map<text, int>",
         ),
         (
             "to_json(null)",
-            "Cannot infer type of argument NULL in call to function system.to_json(any): use type casts to disambiguate",
+            "Cannot infer type of argument NULL in call to function system.to_json(any): use type casts to \
+             disambiguate",
         ),
         ("from_json('5')", "from_json() cannot be used in the selection clause of a SELECT statement"),
         ("similarity_cosine(ve, ve3)", "All arguments must have the same vector dimensions"),
@@ -138,7 +143,8 @@ fn calls_that_fit_nothing_are_refused_in_the_words_of_cassandra() {
         ),
         (
             "mask_inner(k, 1, 1)",
-            "Function system.mask_inner requires an argument of type [text|varchar|ascii], but found argument k of type int",
+            "Function system.mask_inner requires an argument of type [text|varchar|ascii], but found \
+             argument k of type int",
         ),
         (
             "count(tx, k)",
@@ -260,7 +266,8 @@ fn what_json_holds_must_be_a_value_of_the_type() {
     assert_eq!(read(r#""0s""#), Ok(Some(vec![0; 3])));
     assert_eq!(
         read(r#""""#).unwrap_err(),
-        "Return of function system.from_json : (text) -> duration () is not a valid value for its declared return type duration"
+        "Return of function system.from_json : (text) -> duration () is not a valid value for its declared \
+         return type duration"
     );
 }
 
@@ -300,7 +307,11 @@ fn masks_hide_what_they_should() {
     }
     assert_eq!(
         value("mask_inner(tx, 1, 1, '##')", &[text, one, one, Some(b"##")]),
-        Err("The padding argument for function system.mask_inner should be single-character, but '##' has 2 characters.".to_owned())
+        Err(
+            "The padding argument for function system.mask_inner should be single-character, but '##' has 2 \
+             characters."
+                .to_owned()
+        )
     );
 }
 

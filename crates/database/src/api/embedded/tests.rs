@@ -59,8 +59,10 @@ fn bound_sets_and_maps_are_the_same_in_whatever_order_they_are_sent() {
         Value::Map(entries.iter().map(|(k, v)| (Value::Int(*k), Value::Int(*v))).collect())
     };
     for table in [
-        "CREATE TABLE sets (k frozen<set<int>>, c frozen<set<int>>, f frozen<set<int>>, s set<int>, v int, PRIMARY KEY (k, c))",
-        "CREATE TABLE maps (k frozen<map<int, int>>, c frozen<map<int, int>>, f frozen<map<int, int>>, s map<int, int>, v int, PRIMARY KEY (k, c))",
+        "CREATE TABLE sets (k frozen<set<int>>, c frozen<set<int>>, f frozen<set<int>>, s set<int>, v int, \
+         PRIMARY KEY (k, c))",
+        "CREATE TABLE maps (k frozen<map<int, int>>, c frozen<map<int, int>>, f frozen<map<int, int>>, s \
+         map<int, int>, v int, PRIMARY KEY (k, c))",
     ] {
         session.execute(table, ()).unwrap();
     }

@@ -18,7 +18,8 @@ pub(crate) fn create_keyspace(keyspace: &Keyspace) -> String {
     let name = quote_identifier(&keyspace.name);
     if keyspace.kind == KeyspaceKind::Virtual {
         return format!(
-            "/*\nWarning: Keyspace {name} is a virtual keyspace and cannot be recreated with CQL.\nStructure, for reference:\nVIRTUAL KEYSPACE {name};\n*/"
+            "/*\nWarning: Keyspace {name} is a virtual keyspace and cannot be recreated with \
+             CQL.\nStructure, for reference:\nVIRTUAL KEYSPACE {name};\n*/"
         );
     }
     let replication = &keyspace.params.replication;
@@ -50,7 +51,8 @@ pub(crate) fn create_table(table: &TableMetadata, is_virtual: bool, with_interna
     let mut out = String::with_capacity(2048);
     if is_virtual {
         out += &format!(
-            "/*\nWarning: Table {name} is a virtual table and cannot be recreated with CQL.\nStructure, for reference:\nVIRTUAL"
+            "/*\nWarning: Table {name} is a virtual table and cannot be recreated with CQL.\nStructure, for \
+             reference:\nVIRTUAL"
         );
     } else {
         out += "CREATE";

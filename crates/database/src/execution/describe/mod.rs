@@ -277,7 +277,8 @@ fn read_paging_state(state: &[u8], version: Uuid) -> Result<usize> {
     let offset = u64::from_be_bytes(offset.try_into().map_err(|_| invalid())?);
     if of_version != version.as_bytes() {
         bail_invalid!(
-            "The schema has changed since the previous page of the DESCRIBE statement result. Please retry the DESCRIBE statement."
+            "The schema has changed since the previous page of the DESCRIBE statement result. Please retry \
+             the DESCRIBE statement."
         );
     }
     usize::try_from(offset).map_err(|_| invalid())

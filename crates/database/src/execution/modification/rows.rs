@@ -36,7 +36,8 @@ impl RowsPlan {
                 bytes += update.rows.iter().map(Row::data_size).sum::<usize>();
                 if bytes > WRITTEN_BYTES_MAX {
                     bail_invalid!(
-                        "the values to write to {partitions} partitions take more than {} MiB: write to fewer partitions at a time",
+                        "the values to write to {partitions} partitions take more than {} MiB: write to \
+                         fewer partitions at a time",
                         WRITTEN_BYTES_MAX >> 20
                     );
                 }

@@ -423,7 +423,8 @@ fn a_batch_with_conditions_keeps_the_rows_it_writes_beside_deletions_of_their_pa
         let insert = "INSERT INTO ks.l (p, c, s, v) VALUES (1, 3, 6, 9)";
         // USING TIMESTAMP of a statement without a condition is ignored.
         let batch = format!(
-            "BEGIN BATCH {insert} IF NOT EXISTS; {deletion}; UPDATE ks.l USING TIMESTAMP 5 SET s = 6 WHERE p = 1; APPLY BATCH"
+            "BEGIN BATCH {insert} IF NOT EXISTS; {deletion}; UPDATE ks.l USING TIMESTAMP 5 SET s = 6 WHERE \
+             p = 1; APPLY BATCH"
         );
         assert_eq!(shown(&session, &batch), Ok(vec!["[applied]=1".to_owned()]), "{batch}");
         assert_eq!(shown(&session, "SELECT c, s, v FROM ks.l WHERE p = 1").unwrap(), kept, "{batch}");

@@ -55,7 +55,8 @@ impl SelectPlan {
         }
         if self.order.sorts_rows() && page_size.is_some() && !self.restrictions.exclude_all(execution)? {
             bail_invalid!(
-                "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either remove the ORDER BY or the IN and sort client side, or disable paging for this query"
+                "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must \
+                 either remove the ORDER BY or the IN and sort client side, or disable paging for this query"
             );
         }
         if execution.options.consistency.is_serial() {

@@ -16,7 +16,8 @@ fn session() -> Session {
     for statement in [
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
         "USE ks",
-        "CREATE TABLE t (k int, c int, d int, v int, s int static, PRIMARY KEY (k, c, d)) WITH CLUSTERING ORDER BY (c ASC, d DESC)",
+        "CREATE TABLE t (k int, c int, d int, v int, s int static, PRIMARY KEY (k, c, d)) WITH CLUSTERING \
+         ORDER BY (c ASC, d DESC)",
     ] {
         session.execute(statement, ()).unwrap();
     }

@@ -103,7 +103,8 @@ mod tests {
         ] {
             session.execute(statement, ()).unwrap();
         }
-        let cql = "SELECT index_name, table_name, column_name, is_string, analyzer FROM system_views.sai_column_indexes WHERE keyspace_name = 'ks'";
+        let cql = "SELECT index_name, table_name, column_name, is_string, analyzer FROM \
+            system_views.sai_column_indexes WHERE keyspace_name = 'ks'";
         let rows = session.execute(cql, ()).unwrap();
         let found: Vec<(String, String, String, bool, String)> = rows
             .iter()

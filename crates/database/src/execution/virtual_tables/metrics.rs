@@ -432,7 +432,8 @@ mod tests {
             "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
             "CREATE TABLE ks.t (k int PRIMARY KEY, v int)",
             "INSERT INTO ks.t (k, v) VALUES (1, 1)",
-            "BEGIN UNLOGGED BATCH INSERT INTO ks.t (k, v) VALUES (2, 1); INSERT INTO ks.t (k, v) VALUES (3, 1); APPLY BATCH",
+            "BEGIN UNLOGGED BATCH INSERT INTO ks.t (k, v) VALUES (2, 1); INSERT INTO ks.t (k, v) VALUES (3, \
+             1); APPLY BATCH",
             "SELECT * FROM ks.t WHERE k = 1",
             "SELECT * FROM ks.t",
         ] {

@@ -91,7 +91,8 @@ fn resolve(raw: &CqlType, frozen: bool, scope: TypeUse<'_>, depth: usize) -> Res
                 && keyspace != scope.keyspace
             {
                 bail_invalid!(
-                    "Statement on keyspace {} cannot refer to a user type in keyspace {keyspace}; user types can only be used in the keyspace they are defined in",
+                    "Statement on keyspace {} cannot refer to a user type in keyspace {keyspace}; user \
+                     types can only be used in the keyspace they are defined in",
                     scope.keyspace
                 );
             }

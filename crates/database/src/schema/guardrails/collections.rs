@@ -200,31 +200,36 @@ mod tests {
             (
                 Level::Warn,
                 format!(
-                    "{size} l in row (4, 'list', 2, 'x') in table ks.t of size 132, this exceeds the warning threshold of 100."
+                    "{size} l in row (4, 'list', 2, 'x') in table ks.t of size 132, this exceeds the \
+                     warning threshold of 100."
                 ),
             ),
             (
                 Level::Warn,
                 format!(
-                    "{size} s in row (3, 'static') in table ks.t of size 117, this exceeds the warning threshold of 100."
+                    "{size} s in row (3, 'static') in table ks.t of size 117, this exceeds the warning \
+                     threshold of 100."
                 ),
             ),
             (
                 Level::Warn,
                 format!(
-                    "{items} l in row (4, 'list', 2, 'x') in table ks.t with 3 items, this exceeds the warning threshold of 2."
+                    "{items} l in row (4, 'list', 2, 'x') in table ks.t with 3 items, this exceeds the \
+                     warning threshold of 2."
                 ),
             ),
             (
                 Level::Warn,
                 format!(
-                    "{items} m in row (1, 'it''s', 2, 'x') in table ks.t with 3 items, this exceeds the warning threshold of 2."
+                    "{items} m in row (1, 'it''s', 2, 'x') in table ks.t with 3 items, this exceeds the \
+                     warning threshold of 2."
                 ),
             ),
             (
                 Level::Fail,
                 format!(
-                    "{items} s in row (3, 'static') in table ks.t with 5 items, this exceeds the failure threshold of 4."
+                    "{items} s in row (3, 'static') in table ks.t with 5 items, this exceeds the failure \
+                     threshold of 4."
                 ),
             ),
         ];

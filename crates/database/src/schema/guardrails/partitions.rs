@@ -58,7 +58,8 @@ impl Guardrails {
         let violation = |(limit, value, before, after): (&Threshold, u64, &str, &str)| {
             let (level, threshold) = self.crossed(limit, value)?;
             let message = format!(
-                "Partition {}:{} on sstable {} has {before}{value}{after}, this exceeds the {} threshold of {threshold}.",
+                "Partition {}:{} on sstable {} has {before}{value}{after}, this exceeds the {} threshold of \
+                 {threshold}.",
                 table.qualified_name(),
                 key_text(table, key),
                 path.display(),
@@ -128,7 +129,8 @@ mod tests {
         };
         assert!(of(10240, 5).is_empty());
         let size = "Guardrail partition_size violated: Partition ks.t:7:x on sstable /data/nb-1-big-Data.db has size";
-        let tombstones = "Guardrail partition_tombstones violated: Partition ks.t:7:x on sstable /data/nb-1-big-Data.db has";
+        let tombstones = "Guardrail partition_tombstones violated: Partition ks.t:7:x on sstable \
+            /data/nb-1-big-Data.db has";
         let size_reason = "Too large partitions can cause performance problems.";
         let reason = "Partitions with too many tombstones can cause performance problems.";
         let warning = format!("{size} 10241, this exceeds the warning threshold of 10240. {size_reason}");

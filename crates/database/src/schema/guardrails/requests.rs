@@ -168,14 +168,16 @@ impl Guard<'_> {
     pub fn timestamp(self, table: &str, timestamp: i64, now: i64) -> Result<()> {
         self.at_most(&MAXIMUM_TIMESTAMP, timestamp.saturating_sub(now), |level, threshold| {
             format!(
-                "The modification to table {table} has a timestamp {timestamp} after the maximum allowable {} threshold {}",
+                "The modification to table {table} has a timestamp {timestamp} after the maximum allowable \
+                 {} threshold {}",
                 level.name(),
                 now.saturating_add(threshold)
             )
         })?;
         self.at_most(&MINIMUM_TIMESTAMP, now.saturating_sub(timestamp), |level, threshold| {
             format!(
-                "The modification to table {table} has a timestamp {timestamp} before the minimum allowable {} threshold {}",
+                "The modification to table {table} has a timestamp {timestamp} before the minimum allowable \
+                 {} threshold {}",
                 level.name(),
                 now.saturating_sub(threshold)
             )

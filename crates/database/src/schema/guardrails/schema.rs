@@ -91,10 +91,13 @@ impl Guard<'_> {
         let count = as_number(user_keyspaces(catalog).count()) + 1;
         self.at_most(&KEYSPACES, count, |level, threshold| match level {
             Level::Warn => format!(
-                "Creating keyspace {name}, current number of keyspaces {count} exceeds warning threshold of {threshold}."
+                "Creating keyspace {name}, current number of keyspaces {count} exceeds warning threshold of \
+                 {threshold}."
             ),
             Level::Fail => {
-                format!("Cannot have more than {threshold} keyspaces, aborting the creation of keyspace {name}")
+                format!(
+                    "Cannot have more than {threshold} keyspaces, aborting the creation of keyspace {name}"
+                )
             }
         })
     }

@@ -30,7 +30,8 @@ pub(crate) fn read(entries: &Entries) -> Result<CompactionParams> {
     let params = from_map(options)?;
     match CompactionOptions::parse(&params) {
         Ok(options) if options.ignores_overlaps() => bail_config!(
-            "unsafe_aggressive_sstable_expiration is requested but not allowed, restart cassandra with -Dcassandra.allow_unsafe_aggressive_sstable_expiration=true to allow it"
+            "unsafe_aggressive_sstable_expiration is requested but not allowed, restart cassandra with \
+             -Dcassandra.allow_unsafe_aggressive_sstable_expiration=true to allow it"
         ),
         Ok(_) => Ok(params),
         Err(why) => bail_config!("{why}"),

@@ -81,7 +81,8 @@ fn validate_options(compressor: Compressor, options: &BTreeMap<String, String>) 
             (Compressor::Lz4, "lz4_compressor_type") => {
                 if value != "fast" && value != "high" {
                     bail_config!(
-                        "Invalid compressor type '{value}' specified for LZ4 parameter '{key}'. Valid options are [high, fast]."
+                        "Invalid compressor type '{value}' specified for LZ4 parameter '{key}'. Valid \
+                         options are [high, fast]."
                     );
                 }
             }
@@ -96,10 +97,12 @@ fn validate_options(compressor: Compressor, options: &BTreeMap<String, String>) 
                 // Zstd's own limits: -(1 << 17) and 22.
                 Ok(level) if (-131_072..=22).contains(&level) => {}
                 Ok(level) => bail_config!(
-                    "ZstdCompressor.create() threw an error: java.lang.IllegalArgumentException {key}={level} is invalid"
+                    "ZstdCompressor.create() threw an error: java.lang.IllegalArgumentException \
+                     {key}={level} is invalid"
                 ),
                 Err(_) => bail_config!(
-                    "ZstdCompressor.create() threw an error: java.lang.NumberFormatException For input string: \"{value}\""
+                    "ZstdCompressor.create() threw an error: java.lang.NumberFormatException For input \
+                     string: \"{value}\""
                 ),
             },
             _ => bail_config!("Unknown compression options {key}"),

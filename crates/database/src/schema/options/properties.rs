@@ -49,7 +49,8 @@ impl<'a> Attributes<'a> {
             "1" | "true" | "yes" => Ok(Some(true)),
             "0" | "false" | "no" => Ok(Some(false)),
             _ => Err(syntax(format!(
-                "Invalid boolean value {text} for '{name}'. Positive values can be '1', 'true' or 'yes'. Negative values can be '0', 'false' or 'no'."
+                "Invalid boolean value {text} for '{name}'. Positive values can be '1', 'true' or 'yes'. \
+                 Negative values can be '0', 'false' or 'no'."
             ))),
         }
     }

@@ -50,7 +50,8 @@ pub(crate) fn parse(
     let class = if class.contains('.') { class } else { format!("{PACKAGE}{class}") };
     match class.as_str() {
         "org.apache.cassandra.locator.OldNetworkTopologyStrategy" => bail_config!(
-            "The support for the OldNetworkTopologyStrategy has been removed in C* version 4.0. The keyspace strategy should be switch to NetworkTopologyStrategy"
+            "The support for the OldNetworkTopologyStrategy has been removed in C* version 4.0. The \
+             keyspace strategy should be switch to NetworkTopologyStrategy"
         ),
         LOCAL => {
             bail_invalid!("Unable to use given strategy class: LocalStrategy is reserved for internal use.")

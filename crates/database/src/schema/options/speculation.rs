@@ -19,10 +19,12 @@ pub(crate) fn parse(text: &str) -> Result<String> {
         let second = parse_simple(second.trim_start()).map_err(|_| invalid(text))?;
         return match (&first, &second) {
             (Simple::Percentile(_), Simple::Percentile(_)) => bail_config!(
-                "Invalid value {text} for option 'speculative_retry': MIN()/MAX() arguments should be of different types, but both are of type PERCENTILE"
+                "Invalid value {text} for option 'speculative_retry': MIN()/MAX() arguments should be of \
+                 different types, but both are of type PERCENTILE"
             ),
             (Simple::Fixed(_), Simple::Fixed(_)) => bail_config!(
-                "Invalid value {text} for option 'speculative_retry': MIN()/MAX() arguments should be of different types, but both are of type FIXED"
+                "Invalid value {text} for option 'speculative_retry': MIN()/MAX() arguments should be of \
+                 different types, but both are of type FIXED"
             ),
             (Simple::Percentile(percentile), Simple::Fixed(fixed))
             | (Simple::Fixed(fixed), Simple::Percentile(percentile)) => {

@@ -250,7 +250,8 @@ fn clustering_directions(
         }
         if order.iter().any(|(column, _)| column == expected) {
             bail_invalid!(
-                "The order of columns in the CLUSTERING ORDER directive must match that of the clustering columns ({} must appear before {})",
+                "The order of columns in the CLUSTERING ORDER directive must match that of the clustering \
+                 columns ({} must appear before {})",
                 expected.as_str(),
                 column.as_str()
             );

@@ -223,7 +223,8 @@ pub(crate) fn read_caching(entries: &Entries) -> Result<CachingParams> {
                         Ok(rows) if rows < i32::MAX as u32 => RowsPerPartition::Head(rows),
                         Ok(_) => RowsPerPartition::All,
                         Err(_) => bail_config!(
-                            "Invalid value '{value}' for caching sub-option 'rows_per_partition': only 'ALL', 'NONE', and integer values are allowed"
+                            "Invalid value '{value}' for caching sub-option 'rows_per_partition': only \
+                             'ALL', 'NONE', and integer values are allowed"
                         ),
                     },
                 }

@@ -98,7 +98,9 @@ pub(crate) fn alter(
             }
             if has_views && params.gc_grace_seconds == 0 {
                 bail_invalid!(
-                    "Cannot alter gc_grace_seconds of the base table of a materialized view to 0, since this value is used to TTL undelivered updates. Setting gc_grace_seconds too low might cause undelivered updates to expire before being replayed."
+                    "Cannot alter gc_grace_seconds of the base table of a materialized view to 0, since \
+                     this value is used to TTL undelivered updates. Setting gc_grace_seconds too low might \
+                     cause undelivered updates to expire before being replayed."
                 );
             }
             if properties.get("compression").is_some() {
@@ -209,7 +211,8 @@ fn column_to_add(
     if let Some(dropped) = table.dropped_columns.get(name) {
         if !is_serialization_compatible(&data_type, &dropped.data_type) {
             bail_invalid!(
-                "Cannot add a column '{name}' of type {data_type}, incompatible with previously dropped column '{name}' of type {}",
+                "Cannot add a column '{name}' of type {data_type}, incompatible with previously dropped \
+                 column '{name}' of type {}",
                 dropped.data_type
             );
         }

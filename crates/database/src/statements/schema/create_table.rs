@@ -58,7 +58,8 @@ pub(crate) fn validate_name(table: &TableMetadata) -> Result<()> {
     let name = &table.name;
     if !crate::statements::schema::is_word(name) {
         bail_config!(
-            "{}.{name}: Table name must not be empty or not contain non-alphanumeric-underscore characters (got \"{name}\")",
+            "{}.{name}: Table name must not be empty or not contain non-alphanumeric-underscore characters \
+             (got \"{name}\")",
             table.keyspace
         );
     }

@@ -327,7 +327,8 @@ fn validate(target: &Target, table: &TableMetadata) -> Result<()> {
     if is_frozen_collection && target.part != Part::Full {
         let quoted = cassette_cql::quote_identifier(name);
         bail_invalid!(
-            "Cannot create {part}() index on frozen column {name}. Frozen collections are immutable and must be fully indexed by using the 'full({quoted})' modifier"
+            "Cannot create {part}() index on frozen column {name}. Frozen collections are immutable and \
+             must be fully indexed by using the 'full({quoted})' modifier"
         );
     }
     if !is_frozen_collection && target.part == Part::Full {

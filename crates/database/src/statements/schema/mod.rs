@@ -212,12 +212,14 @@ fn permission_needed(statement: &Statement) -> Option<(&'static str, Option<&str
 fn validate_keyspace_name(name: &str) -> Result<()> {
     if !is_word(name) {
         bail_invalid!(
-            "Keyspace name must not be empty and must contain alphanumeric or underscore characters only (got \"{name}\")"
+            "Keyspace name must not be empty and must contain alphanumeric or underscore characters only \
+             (got \"{name}\")"
         );
     }
     if name.len() > KEYSPACE_NAME_LENGTH {
         bail_invalid!(
-            "Keyspace name must not be more than {KEYSPACE_NAME_LENGTH} characters long (got {} characters for \"{name}\")",
+            "Keyspace name must not be more than {KEYSPACE_NAME_LENGTH} characters long (got {} characters \
+             for \"{name}\")",
             name.len()
         );
     }

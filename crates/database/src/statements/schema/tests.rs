@@ -37,7 +37,8 @@ const STATEMENTS: [&str; 13] = [
     "ALTER TYPE ks.a ADD z boolean",
     "CREATE TABLE ks.u (k int PRIMARY KEY)",
     "DROP TABLE ks.u",
-    "ALTER KEYSPACE ks WITH durable_writes = true AND replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 1}",
+    "ALTER KEYSPACE ks WITH durable_writes = true AND replication = \
+     {'class': 'NetworkTopologyStrategy', 'datacenter1': 1}",
     "DROP KEYSPACE ks",
 ];
 

@@ -131,7 +131,8 @@ fn add_field(
     let field_type = resolve_type(raw, TypeUse { keyspace: &keyspace.name, types: &keyspace.types })?;
     if field_type.references_udt(&keyspace.name, &user_type.name) {
         bail_invalid!(
-            "Cannot add new field {field} of type {raw_name} to user type {name} as it would create a circular reference"
+            "Cannot add new field {field} of type {raw_name} to user type {name} as it would create a \
+             circular reference"
         );
     }
     let in_key = |table: &&Arc<TableMetadata>| {
@@ -144,7 +145,8 @@ fn add_field(
         keyspace.tables.values().filter(in_key).map(|table| table.qualified_name()).collect();
     if !tables.is_empty() {
         bail_invalid!(
-            "Cannot add new field {field} of type {raw_name} to user type {name} as the type is being used in partition key by the following tables: {}",
+            "Cannot add new field {field} of type {raw_name} to user type {name} as the type is being used \
+             in partition key by the following tables: {}",
             tables.join(", ")
         );
     }

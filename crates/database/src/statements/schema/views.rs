@@ -51,7 +51,9 @@ pub(crate) fn create(
     }
     if base.params.gc_grace_seconds == 0 {
         bail_invalid!(
-            "Cannot create materialized view '{name}' for base table '{base_name}' with gc_grace_seconds of 0, since this value is used to TTL undelivered updates. Setting gc_grace_seconds too low might cause undelivered updates to expire before being replayed."
+            "Cannot create materialized view '{name}' for base table '{base_name}' with gc_grace_seconds of \
+             0, since this value is used to TTL undelivered updates. Setting gc_grace_seconds too low might \
+             cause undelivered updates to expire before being replayed."
         );
     }
     let verdict = cx.guard.table_properties(&statement.properties)?;
@@ -126,7 +128,8 @@ fn build(
     let params = table_params::read(properties, cx.default_params)?;
     if params.default_time_to_live != 0 {
         bail_invalid!(
-            "Cannot set default_time_to_live for a materialized view. Data in a materialized view always expire at the same time than the corresponding data in the parent table."
+            "Cannot set default_time_to_live for a materialized view. Data in a materialized view always \
+             expire at the same time than the corresponding data in the parent table."
         );
     }
     let position = |names: &[ast::Identifier], name: &str| names.iter().position(|n| n.as_str() == name);
@@ -252,12 +255,16 @@ pub(crate) fn alter(
 
     if params.gc_grace_seconds == 0 {
         bail_invalid!(
-            "Cannot alter gc_grace_seconds of a materialized view to 0, since this value is used to TTL undelivered updates. Setting gc_grace_seconds too low might cause undelivered updates to expire before being replayed."
+            "Cannot alter gc_grace_seconds of a materialized view to 0, since this value is used to TTL \
+             undelivered updates. Setting gc_grace_seconds too low might cause undelivered updates to \
+             expire before being replayed."
         );
     }
     if params.default_time_to_live > 0 {
         bail_invalid!(
-            "Forbidden default_time_to_live detected for a materialized view. Data in a materialized view always expire at the same time than the corresponding data in the parent table. default_time_to_live must be set to zero, see CASSANDRA-12868 for more information"
+            "Forbidden default_time_to_live detected for a materialized view. Data in a materialized view \
+             always expire at the same time than the corresponding data in the parent table. \
+             default_time_to_live must be set to zero, see CASSANDRA-12868 for more information"
         );
     }
     if params == view.table.params {

@@ -80,7 +80,8 @@ pub(crate) fn open(
     report_problems(&problems);
     if engine.log_damage_skipped() {
         tracing::warn!(
-            "damage in the commit log was skipped: schema changes may be lost with it; this start removes no files of tables"
+            "damage in the commit log was skipped: schema changes may be lost with it; this start removes \
+             no files of tables"
         );
     }
     let ceiling = ceilings.stored(engine, now)?;

@@ -182,7 +182,8 @@ impl<'a> Loader<'a> {
 
 fn too_many_columns(keyspace: &str, table: &str, count: usize) -> String {
     format!(
-        "table {keyspace}.{table}: too many columns in the schema, dropped columns included: expected at most {}, found {count}",
+        "table {keyspace}.{table}: too many columns in the schema, dropped columns included: expected at \
+         most {}, found {count}",
         TableMetadata::COLUMNS_MAX
     )
 }

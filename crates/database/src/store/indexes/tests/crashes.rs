@@ -86,11 +86,13 @@ fn once_writes_are_durable_a_crash_loses_neither_rows_nor_their_entries() {
         {
             let (database, session) = open(files.fs.clone());
             for cql in [
-                "CREATE KEYSPACE d WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} AND durable_writes = false",
+                "CREATE KEYSPACE d WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1} \
+                 AND durable_writes = false",
                 "CREATE TABLE d.t (k int PRIMARY KEY, v int, w int)",
                 "CREATE INDEX ON d.t (v)",
                 "CREATE INDEX ON d.t (w) USING 'sai'",
-                "CREATE MATERIALIZED VIEW d.by_v AS SELECT * FROM d.t WHERE v IS NOT NULL AND k IS NOT NULL PRIMARY KEY (v, k)",
+                "CREATE MATERIALIZED VIEW d.by_v AS SELECT * FROM d.t WHERE v IS NOT NULL AND k IS NOT NULL \
+                 PRIMARY KEY (v, k)",
             ] {
                 run(&session, cql);
             }

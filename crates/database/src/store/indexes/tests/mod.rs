@@ -171,7 +171,9 @@ fn create_tables(session: &Session) {
         run(
             session,
             &format!(
-                "CREATE TABLE {table} (k int, j int, c int, d int, s int static, v int, w text, st set<int>, m map<text, int>, l list<int>, f frozen<list<int>>, PRIMARY KEY ((k, j), c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC)"
+                "CREATE TABLE {table} (k int, j int, c int, d int, s int static, v int, w text, st \
+                 set<int>, m map<text, int>, l list<int>, f frozen<list<int>>, PRIMARY KEY ((k, j), c, d)) \
+                 WITH CLUSTERING ORDER BY (c DESC, d ASC)"
             ),
         );
     }
@@ -570,7 +572,12 @@ fn the_schema_of_a_user_directory_works_as_written() {
     let (_database, session) = files.open();
     run(
         &session,
-        "CREATE TABLE user_quorum_rw (id text PRIMARY KEY, channel text, countrycode text, createdby text, createddate text, currentlogintime text, dob text, email text, emailverified boolean, firstname text, flagsvalue int, framework map<text, frozen<list<text>>>, gender text, grade list<text>, language list<text>, lastname text, loginid text, password text, phone text, phoneverified boolean, profilevisibility map<text, text>, status int, updatedby text, updateddate text, userid text, username text, usertype text)",
+        "CREATE TABLE user_quorum_rw (id text PRIMARY KEY, channel text, countrycode text, createdby text, \
+         createddate text, currentlogintime text, dob text, email text, emailverified boolean, firstname \
+         text, flagsvalue int, framework map<text, frozen<list<text>>>, gender text, grade list<text>, \
+         language list<text>, lastname text, loginid text, password text, phone text, phoneverified \
+         boolean, profilevisibility map<text, text>, status int, updatedby text, updateddate text, userid \
+         text, username text, usertype text)",
     );
     for column in ["userid", "loginid", "email", "status", "phone", "username"] {
         run(&session, &format!("CREATE INDEX inx_t3uq_{column} ON ks.user_quorum_rw ({column})"));
@@ -579,7 +586,9 @@ fn the_schema_of_a_user_directory_works_as_written() {
         run(
             &session,
             &format!(
-                "INSERT INTO user_quorum_rw (id, userid, loginid, email, status, phone, username, grade, framework) VALUES ('id{i}', 'u{i}', 'l{i}', 'e{i}', {}, 'p{i}', 'n{i}', ['1'], {{'board': ['x']}})",
+                "INSERT INTO user_quorum_rw (id, userid, loginid, email, status, phone, username, grade, \
+                 framework) VALUES ('id{i}', 'u{i}', 'l{i}', 'e{i}', {}, 'p{i}', 'n{i}', ['1'], \
+                 {{'board': ['x']}})",
                 i % 2
             ),
         );
@@ -631,7 +640,8 @@ fn attached_indexes_of_clustering_columns_answer_ranges_of_several_of_them() {
     let refused = |clause: &str| {
         session.execute(&format!("SELECT b FROM sc WHERE {clause}"), ()).unwrap_err().to_string()
     };
-    const BEHIND_A_RANGE: &str = "Clustering column \"b\" cannot be restricted (preceding column \"a\" is restricted by a non-EQ relation)";
+    const BEHIND_A_RANGE: &str = "Clustering column \"b\" cannot be restricted (preceding column \"a\" is \
+        restricted by a non-EQ relation)";
     assert_eq!(refused("a <= 1 AND b < 3"), BEHIND_A_RANGE);
     run(&session, "CREATE INDEX sc_a ON sc (a)");
     run(&session, "CREATE INDEX sc_b ON sc (b)");

@@ -12,8 +12,10 @@ use crate::basics::timeouts::Timeout;
 
 const TABLE: &str = "CREATE TABLE ks.t (k int, c int, v int, w int, a blob, b blob, PRIMARY KEY (k, c))";
 const VIEWS: [&str; 2] = [
-    "CREATE MATERIALIZED VIEW ks.by_v AS SELECT * FROM ks.t WHERE v IS NOT NULL AND k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (v, k, c)",
-    "CREATE MATERIALIZED VIEW ks.by_w AS SELECT * FROM ks.t WHERE w IS NOT NULL AND k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (w, k, c)",
+    "CREATE MATERIALIZED VIEW ks.by_v AS SELECT * FROM ks.t WHERE v IS NOT NULL AND k IS NOT NULL AND c IS \
+     NOT NULL PRIMARY KEY (v, k, c)",
+    "CREATE MATERIALIZED VIEW ks.by_w AS SELECT * FROM ks.t WHERE w IS NOT NULL AND k IS NOT NULL AND c IS \
+     NOT NULL PRIMARY KEY (w, k, c)",
 ];
 
 /// Limits mutations to 16 KiB, and to 1 MiB with their view rows.

@@ -53,10 +53,13 @@ const FLAT_TABLE: [&str; 3] =
 
 /// `part` omits columns and has only the base table's key columns; see [`check_part`].
 const VIEWS: [&str; 4] = [
-    "CREATE MATERIALIZED VIEW by_v AS SELECT * FROM t WHERE v IS NOT NULL AND k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (v, k, c)",
-    "CREATE MATERIALIZED VIEW by_c AS SELECT * FROM t WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k) WITH CLUSTERING ORDER BY (k DESC)",
+    "CREATE MATERIALIZED VIEW by_v AS SELECT * FROM t WHERE v IS NOT NULL AND k IS NOT NULL AND c IS NOT \
+     NULL PRIMARY KEY (v, k, c)",
+    "CREATE MATERIALIZED VIEW by_c AS SELECT * FROM t WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, \
+     k) WITH CLUSTERING ORDER BY (k DESC)",
     "CREATE MATERIALIZED VIEW part AS SELECT k, c, w FROM t WHERE k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (c, k)",
-    "CREATE MATERIALIZED VIEW few AS SELECT k, c, v, w FROM t WHERE k > 0 AND c IN (0, 2) AND v IS NOT NULL PRIMARY KEY ((k, v), c)",
+    "CREATE MATERIALIZED VIEW few AS SELECT k, c, v, w FROM t WHERE k > 0 AND c IN (0, 2) AND v IS NOT NULL \
+     PRIMARY KEY ((k, v), c)",
 ];
 
 fn execute(session: &Session, statements: &[&str]) {
@@ -323,7 +326,8 @@ fn writers_of_the_same_rows_keep_views_in_step() {
     execute(&session, &TABLE);
     execute(&session, &VIEWS);
     let update = session.prepare("UPDATE t SET v = ? WHERE k = ? AND c = ?").unwrap();
-    let both = "BEGIN BATCH UPDATE t SET v = 1 WHERE k = 0 AND c = 0; UPDATE t SET v = 2 WHERE k = 1 AND c = 0; APPLY BATCH";
+    let both = "BEGIN BATCH UPDATE t SET v = 1 WHERE k = 0 AND c = 0; UPDATE t SET v = 2 WHERE k = 1 AND c \
+        = 0; APPLY BATCH";
     std::thread::scope(|scope| {
         for thread in 0..4_i32 {
             let (session, update) = (&session, &update);
