@@ -1,11 +1,11 @@
 //! The LSM tree: commit log, memtables, flush, reads, compaction, caches.
 //!
-//! An [`Engine`] holds tables. Writes go to the commit log and to a table's memtable; memtables are
-//! flushed to SSTables, SSTables compacted into fewer. Reads merge what all of them hold.
+//! An [`Engine`] contains tables. Writes go to the commit log and to a table's memtable; memtables
+//! are flushed to SSTables, which are compacted into fewer. Reads merge memtables and SSTables.
 //!
-//! The streams that reads give contain tombstones and rows that are no longer live: callers that
-//! answer a query skip markers and over rows for which [`is_live`](cassette_rows::Row::is_live)
-//! says no.
+//! The streams returned by reads contain tombstones and rows that are no longer live: callers that
+//! answer a query skip markers, and rows for which [`is_live`](cassette_rows::Row::is_live) is
+//! false.
 
 mod access;
 mod admin;

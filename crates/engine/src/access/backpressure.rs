@@ -76,8 +76,8 @@ impl Core {
 
     #[cold]
     fn stall(self: &Arc<Self>, table: &Table, pressure: Pressure) -> Result<()> {
-        self.metrics.writes_held_up.add(1);
-        self.metrics.writes_held_up_by_compaction.add(1);
+        self.metrics.writes_stalled.add(1);
+        self.metrics.writes_stalled_by_compaction.add(1);
         if !self.options.background_threads {
             // There is no background thread. The compaction does not belong to the request, so its
             // deadline does not apply.

@@ -83,7 +83,7 @@ impl Core {
         tables.try_for_each(|table| self.wait_for_compactions(table))?;
         if !self.options.background_threads {
             if self.memory.is_full() {
-                self.metrics.writes_held_up.add(1);
+                self.metrics.writes_stalled.add(1);
                 // There is no background thread. The flush does not belong to the request, so its
                 // deadline does not apply.
                 interrupt::shielded(|| self.flush_what_is_due());
@@ -96,7 +96,7 @@ impl Core {
         let mut is_held_up = false;
         let permit = self.memory.admit(bytes, || {
             if !std::mem::replace(&mut is_held_up, true) {
-                self.metrics.writes_held_up.add(1);
+                self.metrics.writes_stalled.add(1);
             }
             self.check_running()?;
             if self.memory.is_short() {

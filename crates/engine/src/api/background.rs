@@ -1,7 +1,7 @@
-//! Threads of the engine's own: flushers, compactors, and one that saves caches.
+//! The background threads of the engine: flushers, compactors, and one that saves caches.
 //!
-//! A panic in one of them stops the engine by name: writers must not wait for a flush or a
-//! compaction that never comes. Work that nothing waits for is [contained](Core::contain) instead.
+//! A panic in one of them stops the engine: writers must not wait for a flush or a compaction that
+//! never ends. Work that no caller waits for is [contained](Core::contain) instead.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,38 +21,38 @@ pub(crate) struct Background {
     compactors: Arc<Compactors>,
 }
 
-/// Which compaction threads there are, by number, and how many there are to be.
+/// The running compaction threads, by number, and their desired number.
 struct Compactors {
     wanted: AtomicUsize,
     alive: Mutex<HashSet<usize>>,
 }
 
 impl Compactors {
-    /// Whether the thread with this number is one too many; it is taken out if so.
+    /// Whether the thread with this number is to end; it is removed if so.
     fn dismisses(&self, number: usize) -> bool {
         let mut alive = self.alive.lock();
         number >= self.wanted.load(Ordering::Acquire) && alive.remove(&number)
     }
 }
 
-/// How often flushers look for what is due by time or has failed before.
+/// The interval at which flushers check for flushes that are due by time or failed before.
 const FLUSH_CHECK: Duration = Duration::from_secs(1);
-/// How often compactors look for what has become worth it by time alone.
+/// The interval at which compactors check for compactions that are due by time.
 const COMPACTION_CHECK: Duration = Duration::from_secs(60);
 
-/// How often is looked for caches that are to be saved: about as exact as `..._cache_save_period`
-/// is.
+/// The interval at which the saving of caches is checked, about the resolution of
+/// `..._cache_save_period`.
 const CACHES_CHECK: Duration = Duration::from_secs(1);
 
 impl Background {
-    /// No thread yet.
+    /// Creates the state without threads.
     pub fn new(core: Arc<Core>) -> Self {
         let wanted = AtomicUsize::new(core.options.concurrent_compactors.max(1));
         let compactors = Arc::new(Compactors { wanted, alive: Mutex::default() });
         Self { core, threads: Mutex::new(Vec::new()), compactors }
     }
 
-    /// Starts the threads that the options ask for.
+    /// Starts the threads that the options require.
     pub fn start(&self) -> std::io::Result<()> {
         if !self.core.options.background_threads {
             return Ok(());
@@ -78,13 +78,13 @@ impl Background {
         self.set_compactors(self.compactors())
     }
 
-    /// How many threads compact.
+    /// Returns the number of compaction threads.
     pub fn compactors(&self) -> usize {
         self.compactors.wanted.load(Ordering::Acquire)
     }
 
-    /// Lets so many threads compact, at least one; those beyond end when they have done what they
-    /// are at.
+    /// Sets the number of compaction threads, at least one; others end after their current
+    /// compaction.
     pub fn set_compactors(&self, count: usize) -> std::io::Result<()> {
         let count = count.max(1);
         let mut alive = self.compactors.alive.lock();
@@ -100,7 +100,7 @@ impl Background {
             let work = move |core: &Arc<Core>| {
                 while core.compaction_wanted.wait(COMPACTION_CHECK) {
                     if compactors.dismisses(number) {
-                        // Another thread does what this one was woken for.
+                        // Another thread does the work that this one was woken for.
                         core.compaction_wanted.raise();
                         return;
                     }
@@ -131,7 +131,7 @@ impl Background {
         Ok(())
     }
 
-    /// Lets the threads finish the partition they are at, and waits for them.
+    /// Stops the threads after their current partition, and waits for them.
     pub fn stop(&self) {
         self.core.flush_wanted.stop();
         self.core.compaction_wanted.stop();

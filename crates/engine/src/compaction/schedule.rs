@@ -1,4 +1,4 @@
-//! Finding out what to compact next.
+//! The choice of the next compaction.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use crate::strategies::tombstones::{Tombstones, share_apart, worth_dropping};
 use crate::strategies::tree::{Candidate, Tree};
 
 impl Core {
-    /// Compacts until no table has anything to compact.
+    /// Compacts until no table has a compaction that is due.
     pub fn compact_what_is_due(self: &Arc<Self>) {
         loop {
             let tables: Vec<_> = self.tables.load().values().cloned().collect();
@@ -36,7 +36,7 @@ impl Core {
                     Err(error @ EngineError::CompactionStopped { .. }) => {
                         tracing::info!(%error, "a compaction")
                     }
-                    // Tried again at the next occasion, not at once.
+                    // Retried later, not immediately.
                     Err(error) => {
                         self.metrics.exceptions.add(1);
                         let name = table.metadata().qualified_name();
@@ -52,7 +52,7 @@ impl Core {
         }
     }
 
-    /// The table's next compaction, its inputs marked.
+    /// Returns the table's next compaction, with its inputs marked.
     fn next_compaction(&self, table: &Arc<Table>) -> Option<Work> {
         let mut state = table.compaction.lock();
         if state.forbidden.is_some() || state.paused > 0 || table.is_dropped() {
@@ -78,7 +78,7 @@ impl Core {
         })
     }
 
-    /// How many compactions the table waits for, about.
+    /// Returns the approximate number of the table's pending compactions.
     pub fn pending_compactions(&self, table: &Table) -> usize {
         let state = table.compaction.lock();
         let view = table.view();
@@ -105,7 +105,7 @@ impl Core {
         table.compaction_debt.store(debt, Ordering::Relaxed);
     }
 
-    /// The level of each SSTable of the table's view.
+    /// Returns the level of each SSTable of the table's view.
     pub fn levels(&self, table: &Table) -> Vec<u32> {
         let state = table.compaction.lock();
         let view = table.view();
@@ -117,7 +117,7 @@ impl Core {
         of
     }
 
-    /// How the table looks to a strategy: `sstables` as the view has them.
+    /// Returns the table as input of a strategy: `sstables` are those of the view.
     pub(crate) fn tree(
         &self,
         table: &Table,
@@ -153,7 +153,7 @@ impl Core {
         }
     }
 
-    /// What is known of an SSTable's tombstones; `None` if it has none that could go.
+    /// Returns properties of an SSTable's tombstones; `None` if it has none that could be dropped.
     fn tombstones(
         &self,
         view: &View,

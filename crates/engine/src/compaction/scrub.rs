@@ -1,8 +1,7 @@
-//! Scrubbing a table: each SSTable becomes one of all that can be read of it.
+//! Scrubbing a table: each SSTable is rewritten with its readable contents.
 //!
-//! One that is read whole, or of which something is left, takes the place of the old one in a
-//! transaction. One that may not be scrubbed, or of which nothing could be saved while there is no
-//! snapshot, stays as it is.
+//! The outputs replace the SSTable in a transaction. An SSTable that must not be scrubbed, or of
+//! which nothing could be saved while there is no snapshot, is not changed.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,22 +21,22 @@ use crate::store::transaction::OperationType;
 use crate::strategies::cut::Cutter;
 use crate::strategies::tree::Cut;
 
-/// What came of scrubbing one SSTable.
+/// The result of scrubbing one SSTable.
 #[derive(Debug)]
 pub struct ScrubbedSSTable {
     /// Its Data component.
     pub path: PathBuf,
     /// Bytes of its Data component.
     pub bytes: u64,
-    /// The snapshot that it is in, if one was taken before.
+    /// The snapshot that contains it, if one was taken before.
     pub snapshot: Option<String>,
-    /// What was found, and the Data components of the SSTables that take its place; or why it stays
-    /// as it is.
+    /// The report, and the Data components of its replacements; or the reason why it was not
+    /// changed.
     pub result: Result<(ScrubReport, Vec<PathBuf>)>,
 }
 
 impl ScrubbedSSTable {
-    /// What Cassandra says of it, line by line; nothing if it could not be scrubbed.
+    /// Returns Cassandra's messages, line by line; none if it could not be scrubbed.
     pub fn messages(&self) -> Vec<String> {
         let path = self.path.display();
         let Ok((report, written)) = &self.result else { return Vec::new() };
@@ -95,7 +94,7 @@ impl ScrubbedSSTable {
 
 impl Core {
     /// Scrubs a table: see [`Engine::scrub`](crate::Engine::scrub). `snapshot` takes a snapshot of
-    /// the SSTables first if one is wanted, and returns its name.
+    /// the SSTables first if one is requested, and returns its name.
     pub fn scrub(
         self: &Arc<Self>,
         table: &Arc<Table>,
@@ -157,7 +156,7 @@ impl Core {
         is_kept: bool,
     ) -> Result<(ScrubReport, Vec<PathBuf>)> {
         let metadata = table.metadata();
-        // What was written to a dropped column stays, as in compactions.
+        // Data of dropped columns is kept, as in compactions.
         let whole = if metadata.dropped_columns.is_empty() {
             None
         } else {
@@ -212,7 +211,7 @@ impl Core {
             outputs.end_partition()?;
         }
         let written = outputs.publish(&removed, |view| {
-            // Rows may be gone, or come back, and tombstones with them.
+            // Rows and tombstones may have been lost or restored.
             view.purges += 1;
             view.contents += 1;
         })?;
@@ -226,8 +225,8 @@ impl Core {
     }
 }
 
-/// A scrub that tells how far it is, and fails at its end if nothing came of an SSTable that is
-/// nowhere else.
+/// A scrub that reports its progress, and fails at its end if nothing was saved of an SSTable
+/// without a snapshot.
 struct Watched {
     scrub: Scrub,
     running: Arc<Running>,

@@ -1,18 +1,18 @@
-//! `provide_overlapping_tombstones`: newer SSTables that overlap a compaction, asked what of its
-//! rows they shadow.
+//! `provide_overlapping_tombstones`: checks which rows of a compaction newer overlapping SSTables
+//! shadow.
 //!
-//! Which sources a partition has, from the cheapest check to the dearest:
+//! The sources of a partition are determined from the cheapest check to the most expensive:
 //!
-//! 1. once a compaction: SSTables outside of it that share keys with its inputs, are not suspect,
-//!    and are newer than the oldest thing in them; for deletions alone, those whose statistics do
-//!    not rule out any;
+//! 1. once for each compaction: SSTables outside of it that share keys with its inputs, are not
+//!    suspect, and are newer than the oldest data in them; for deletions alone, those whose
+//!    statistics do not exclude any;
 //! 2. the range of keys and the bloom filter of each; for deletions alone, those that an SSTable
-//!    has apart from its rows, which are walked along with the compaction
+//!    stores separately from its rows, which are read along with the compaction
 //!    ([`deletions`](cassette_sstable::deletions));
-//! 3. no more than `max_sources`: the newest ones, or none at all;
-//! 4. its place in the index, which is walked along, too; not at all once nothing is left of the
-//!    partition. Of what has nothing but deletions left, the deletions that lie apart are asked
-//!    instead, as only those can remove it.
+//! 3. at most `max_sources`: the newest ones, or none;
+//! 4. its position in the index, which is also read along; not at all once nothing of the partition
+//!    is left. If only deletions are left, the separately stored deletions are used, as only those
+//!    can remove them.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,14 +31,14 @@ use crate::store::sstable_handle::SSTable;
 use crate::store::table::View;
 use crate::strategies::options::CompactionOptions;
 
-/// How a compaction uses overlapping SSTables: as the table says, or else the node.
+/// How a compaction uses overlapping SSTables, by the options of the table, or else of the node.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Plan {
     pub by: OverlappingTombstones,
     /// 0 for no limit.
     pub max_sources: usize,
     pub policy: SourcesPolicy,
-    /// The share of an SSTable that has to be shadowed for it to be compacted alone.
+    /// The fraction of an SSTable that has to be shadowed for it to be compacted alone.
     pub threshold: f64,
 }
 
@@ -52,7 +52,7 @@ impl Plan {
         }
     }
 
-    /// What the stream is told; `None` for nothing to do.
+    /// Returns the setting of the stream; `None` if nothing is to be done.
     pub fn shadowed_by(&self) -> Option<ShadowedBy> {
         match self.by {
             OverlappingTombstones::None => None,
@@ -62,11 +62,11 @@ impl Plan {
     }
 }
 
-/// The SSTables that one compaction may ask; those with the greatest timestamps first.
+/// The sources of one compaction, in descending order of maximum timestamps.
 pub(super) struct Sources {
     sources: Vec<Source>,
     plan: Plan,
-    /// The sources that may have the current partition.
+    /// The sources that may contain the current partition.
     asked: Vec<usize>,
     key: Option<DecoratedKey>,
     began: Option<Instant>,
@@ -77,11 +77,11 @@ pub(super) struct Sources {
 struct Source {
     sstable: Arc<SSTable>,
     probe: Probe,
-    /// The same without rows, where rows are asked for as well and the deletions lie apart.
+    /// The separately stored deletions, if rows are used as well.
     deletions: Option<Probe>,
-    /// The current partition was opened there.
+    /// Whether the current partition was opened in the separate deletions.
     in_deletions: bool,
-    /// A read of it has failed: it is not asked any more.
+    /// A read of it has failed: it is not used any more.
     failed: bool,
 }
 
@@ -117,16 +117,16 @@ impl Source {
         }
     }
 
-    /// Bytes of rows gone through, and of deletions.
+    /// Returns the bytes of rows and deletions read.
     fn bytes(&self) -> u64 {
         self.probe.bytes() + self.deletions.as_ref().map_or(0, Probe::bytes)
     }
 }
 
 impl Sources {
-    /// For a compaction that reads `inputs`. What it shares keys with is taken from the view that
-    /// it begins with: an SSTable that is compacted away meanwhile stays readable, and what it
-    /// shadows its successors shadow too.
+    /// Returns the sources of a compaction that reads `inputs`. They are those of the view at its
+    /// start: an SSTable that is compacted away meanwhile remains readable, and its replacements
+    /// shadow the same data.
     pub fn new(
         view: &View,
         compacting: &HashSet<SSTableId>,
@@ -143,7 +143,7 @@ impl Sources {
                 && (!only_deletions || sstable.reader.may_have_deletions())
                 && inputs.iter().any(|input| input.overlaps(sstable))
         };
-        // The view has those with the greatest timestamps first.
+        // The view is sorted by maximum timestamp.
         let source = |sstable: &Arc<SSTable>| {
             Source::new(sstable, only_deletions)
                 .inspect_err(
@@ -167,8 +167,8 @@ impl Sources {
         self.sources.is_empty()
     }
 
-    /// After a failure the source is left alone: a subset of sources is as right, and the
-    /// compaction is not to fail for a file that it does not rewrite.
+    /// Disables a source after a failure: any subset of sources is correct, and the compaction must
+    /// not fail because of a file that it does not rewrite.
     fn failed(&mut self, source: usize, error: &cassette_rows::StorageError) {
         tracing::warn!(%error, "an overlapping SSTable is not asked for what it shadows");
         self.sources[source].sstable.mark_suspect();
@@ -231,8 +231,8 @@ impl ShadowSources for Sources {
 
     fn next_unfiltered(&mut self, index: usize) -> Result<Option<Unfiltered>> {
         let source = self.asked[index];
-        // A range that it left open would cover all that follows: the compaction fails, and the
-        // next one does without it.
+        // A range that it left open would cover all that follows: the compaction fails, and is
+        // retried without this source.
         self.sources[source].next_unfiltered().inspect_err(|_| self.sources[source].sstable.mark_suspect())
     }
 

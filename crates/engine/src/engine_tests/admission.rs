@@ -71,9 +71,9 @@ fn a_write_that_waits_for_admission_ends_at_its_deadline_with_nothing_written() 
 
     // Those that gave up have left the queue: they came first.
     std::thread::scope(|scope| {
-        let before = engine.metrics().writes_held_up.get();
+        let before = engine.metrics().writes_stalled.get();
         let waiting = scope.spawn(|| on_behalf_of(Owner(2), || engine.apply(&large(5))));
-        while engine.metrics().writes_held_up.get() == before && !waiting.is_finished() {
+        while engine.metrics().writes_stalled.get() == before && !waiting.is_finished() {
             std::thread::yield_now();
         }
         drop(other);

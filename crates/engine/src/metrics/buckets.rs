@@ -1,7 +1,7 @@
-//! The buckets of histograms: Cassandra's, whose upper ends grow by a fifth.
+//! The buckets of histograms: Cassandra's, whose upper bounds grow by a fifth.
 
-/// Upper ends of the buckets: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, … each the one before times
-/// 1.2, rounded, or one more.
+/// Upper bounds of the buckets: 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, … each the previous one
+/// times 1.2, rounded, or plus one.
 pub const BUCKET_OFFSETS: [u64; 164] = offsets();
 
 const fn offsets() -> [u64; 164] {
@@ -9,7 +9,7 @@ const fn offsets() -> [u64; 164] {
     let mut i = 1;
     while i < offsets.len() {
         let last = offsets[i - 1];
-        // 1.2 times, rounded: 12 * n / 10 is never halfway between two numbers.
+        // 1.2 times, rounded: 12 * n / 10 is never halfway between two integers.
         let next = (12 * last + 5) / 10;
         offsets[i] = if next == last { last + 1 } else { next };
         i += 1;
@@ -17,9 +17,8 @@ const fn offsets() -> [u64; 164] {
     offsets
 }
 
-/// For each class of values, by leading bit and the three bits after it, the first bucket that can
-/// hold one. Values of a class differ by an eighth at most, so that their buckets are one or two
-/// further at most.
+/// For each class of values, by leading bit and the three following bits, its first bucket. Values
+/// of a class differ by at most an eighth, so their buckets are at most two further.
 static FIRST: [[u8; 8]; 64] = first();
 
 const fn first() -> [[u8; 8]; 64] {
@@ -28,8 +27,8 @@ const fn first() -> [[u8; 8]; 64] {
     while bit < 64 {
         let mut eighth = 0;
         while eighth < 8 {
-            // The least value of the class; below 8 several classes share a value, and only one of
-            // them is asked for.
+            // The minimum of the class; below 8 several classes share a value, and only one of them
+            // is used.
             let least = ((8 + eighth as u128) << bit) >> 3;
             let mut bucket = 0;
             while bucket < BUCKET_OFFSETS.len() && (BUCKET_OFFSETS[bucket] as u128) < least {
@@ -43,8 +42,8 @@ const fn first() -> [[u8; 8]; 64] {
     first
 }
 
-/// The bucket of a value: the first whose upper end it does not exceed. [`BUCKET_OFFSETS`]'s length
-/// if it exceeds them all.
+/// Returns the bucket of a value: the first whose upper bound is not less. The length of
+/// [`BUCKET_OFFSETS`] if the value exceeds them all.
 #[inline]
 pub(super) fn bucket(value: u64) -> usize {
     let value = value.max(1);

@@ -1,4 +1,4 @@
-//! How well caches do lately.
+//! Recent hit rates of caches.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use cassette_sstable::chunk_cache::CacheStats;
 
 use super::rate::{Rates, RecentRate};
 
-/// What is remembered of one cache from tick to tick.
+/// The state of one cache's rates between ticks.
 #[derive(Debug, Default)]
 pub(crate) struct CacheMeter {
     hits: RecentRate,
@@ -14,13 +14,13 @@ pub(crate) struct CacheMeter {
 }
 
 impl CacheMeter {
-    /// Brings the rates up to date. `now` is monotonic time.
+    /// Updates the rates. `now` is monotonic time.
     pub fn tick(&self, now: Duration, stats: &CacheStats) {
         self.hits.tick(now, stats.hits);
         self.requests.tick(now, stats.requests());
     }
 
-    /// As of the last tick.
+    /// Returns the rates as of the last tick.
     pub fn rates(&self) -> CacheRates {
         CacheRates {
             hits: self.hits.rates().unwrap_or_default(),
@@ -32,15 +32,15 @@ impl CacheMeter {
 /// Look-ups a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CacheRates {
-    /// Of those that found what they wanted.
+    /// Look-ups that found an entry.
     pub hits: Rates,
-    /// Of all.
+    /// All look-ups.
     pub requests: Rates,
 }
 
 impl CacheRates {
-    /// The share of the look-ups of the last fifteen minutes that found what they wanted; `None` if
-    /// there were none.
+    /// Returns the fraction of hits within the last fifteen minutes; `None` if there were no
+    /// look-ups.
     pub fn hit_rate(&self) -> Option<f64> {
         let (hits, requests) = (self.hits.fifteen_minutes, self.requests.fifteen_minutes);
         (requests > 0.0).then(|| (hits / requests).min(1.0))

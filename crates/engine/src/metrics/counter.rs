@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::sharded::Sharded;
 
-/// Counts up what many threads do all the time.
+/// A counter that many threads increment frequently.
 #[derive(Debug)]
 pub struct BusyCounter(Sharded);
 
@@ -15,53 +15,53 @@ impl Default for BusyCounter {
 }
 
 impl BusyCounter {
-    /// Counts `n` more.
+    /// Adds `n`.
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.own()[0].fetch_add(n, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// Returns the count.
     pub fn get(&self) -> u64 {
         self.0.sums()[0]
     }
 }
 
-/// Counts up what happens too seldom for threads to get in each other's way.
+/// A counter that is incremented too rarely for contention.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Counts `n` more.
+    /// Adds `n`.
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// Returns the count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How many there are of something now.
+/// A current number.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    /// One more, until what this returns is dropped.
+    /// Increments the number until the result is dropped.
     pub fn enter(&self) -> Entered<'_> {
         self.0.fetch_add(1, Ordering::Relaxed);
         Entered(self)
     }
 
-    /// How many there are.
+    /// Returns the number.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// One of what a [`Gauge`] counts.
+/// An increment of a [`Gauge`].
 #[derive(Debug)]
 #[must_use = "the gauge goes down when it is dropped"]
 pub struct Entered<'a>(&'a Gauge);

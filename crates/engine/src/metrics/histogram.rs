@@ -1,9 +1,9 @@
-//! Histograms: how values are distributed, since the start and of late.
+//! Histograms: the distributions of values, since the start and recently.
 //!
-//! In the recent distribution a value weighs 1 when it is new and half as much after each minute.
-//! Cassandra adds values with weights that grow with time and divides by the present weight; here
-//! every few seconds the weights of the past are shrunk and the new values added, so that recording
-//! is one addition.
+//! In the recent distribution a new value has weight 1, which halves every minute. Cassandra adds
+//! values with weights that grow with time and divides by the current weight; here the weights of
+//! the past are reduced every few seconds and the new values added, so that recording is one
+//! addition.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,49 +14,50 @@ use super::buckets::{self, BUCKET_OFFSETS};
 use super::rate::Rates;
 use super::sharded::Sharded;
 
-/// After so long a value weighs half.
+/// The time after which the weight of a value is halved, seconds.
 const HALF_LIFE: f64 = 60.0;
 
 /// Buckets for latencies, in microseconds: up to six hours.
 const LATENCY_BUCKETS: usize = 127;
 
-/// Counts values in growing buckets, and sums them up.
+/// Counts values in growing buckets, and sums them.
 #[derive(Debug)]
 pub struct Histogram {
-    /// Upper ends used, the first of [`BUCKET_OFFSETS`].
+    /// The number of buckets, the first ones of [`BUCKET_OFFSETS`].
     offsets: usize,
-    /// Whether 0 has its own bucket, before all others; otherwise it counts as 1.
+    /// Whether 0 has a separate bucket, before all others; otherwise it counts as 1.
     has_zero: bool,
-    /// Buckets, the one beyond the last offset, and the sum of all values.
+    /// The buckets, the one after the last bound, and the sum of all values.
     counts: Sharded,
     recent: Mutex<Recent>,
 }
 
-/// The past, as of the last tick.
+/// The state as of the last tick.
 #[derive(Debug, Default)]
 struct Recent {
     /// Monotonic time of the last tick.
     at: Option<Duration>,
-    /// What had been counted then.
+    /// The counts at that time.
     counted: Box<[u64]>,
-    /// What of it still weighs.
+    /// The remaining weights.
     weights: Box<[f64]>,
     rates: Rates,
     has_rates: bool,
 }
 
 impl Histogram {
-    /// For latencies; see [`record_latency`](Self::record_latency). Its unit is the microsecond.
+    /// Returns a histogram of latencies in microseconds; see
+    /// [`record_latency`](Self::record_latency).
     pub fn of_latencies() -> Self {
         Self::make(LATENCY_BUCKETS, false)
     }
 
-    /// For numbers of things, zero among them.
+    /// Returns a histogram of counts, including zero.
     pub fn of_counts() -> Self {
         Self::make(BUCKET_OFFSETS.len(), true)
     }
 
-    /// For numbers of things of which there is always one: none counts as one.
+    /// Returns a histogram of positive counts: zero counts as one.
     pub fn of_positive_counts() -> Self {
         Self::make(BUCKET_OFFSETS.len(), false)
     }
@@ -78,27 +79,27 @@ impl Histogram {
         counts[counts.len() - 1].fetch_add(value, Ordering::Relaxed);
     }
 
-    /// Counts what took so long.
+    /// Counts a latency.
     #[inline]
     pub fn record_latency(&self, time: Duration) {
         // Below 600,000 years.
         self.record(time.as_micros() as u64);
     }
 
-    /// How many values were counted.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         let counts = self.counts.sums();
         counts[..counts.len() - 1].iter().sum()
     }
 
-    /// Brings the recent distribution and the rates up to date. `now` is monotonic time.
+    /// Updates the recent distribution and the rates. `now` is monotonic time.
     pub fn tick(&self, now: Duration) {
         if !self.counts.is_unused() {
             self.recent.lock().tick(now, &self.counts.sums());
         }
     }
 
-    /// The distributions and rates as they are now (monotonic time).
+    /// Returns the distributions and rates at `now` (monotonic time).
     pub fn snapshot(&self, now: Duration) -> HistogramSnapshot {
         let mut counts = self.counts.sums().into_vec();
         let mut recent = self.recent.lock();
@@ -134,7 +135,7 @@ impl Recent {
         self.at = Some(now);
     }
 
-    /// What each bucket weighs now.
+    /// Returns the current weight of each bucket.
     fn weights<'a>(&'a self, now: Duration, counts: &'a [u64]) -> impl Iterator<Item = f64> + 'a {
         let age = self.at.map_or(Duration::ZERO, |at| now.saturating_sub(at));
         let fade = (-age.as_secs_f64() / HALF_LIFE).exp2();
@@ -154,42 +155,42 @@ pub struct HistogramSnapshot {
     pub sum: u64,
     /// Values counted a second.
     pub rates: Rates,
-    /// Of late: values of a minute ago weigh half.
+    /// The recent distribution: the weight of values is halved every minute.
     pub recent: Distribution,
-    /// Since the start.
+    /// The distribution since the start.
     pub all: Distribution,
 }
 
 impl HistogramSnapshot {
-    /// How many values were counted since the start.
+    /// Returns the number of values since the start.
     pub fn count(&self) -> u64 {
         self.all.count()
     }
 }
 
-/// How many values lie in each bucket.
+/// The number of values in each bucket.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Distribution {
-    /// Upper ends of the buckets.
+    /// Upper bounds of the buckets.
     pub offsets: Box<[u64]>,
-    /// Values in each, and in one more: those beyond the last offset.
+    /// The counts of the buckets, and of the values beyond the last bound.
     pub counts: Box<[u64]>,
 }
 
 impl Distribution {
-    /// The number of values.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The number of values up to `limit`, which is one of the offsets or greater than all.
+    /// Returns the number of values up to `limit`, which is one of the bounds or greater than all.
     pub fn count_until(&self, limit: u64) -> u64 {
         let buckets = self.offsets.partition_point(|offset| *offset <= limit);
         self.counts[..buckets].iter().sum()
     }
 
-    /// The upper end of the bucket below which `fraction` (0 to 1) of the values lie; 0 if there
-    /// are none, or they lie beyond the last offset.
+    /// Returns the upper bound of the bucket that contains the quantile `fraction` (0 to 1); 0 if
+    /// there are no values, or it is beyond the last bound.
     pub fn percentile(&self, fraction: f64) -> u64 {
         let wanted = (self.count() as f64 * fraction).ceil() as u64;
         let mut seen = 0;
@@ -202,7 +203,8 @@ impl Distribution {
         0
     }
 
-    /// The mean, each value taken as its bucket's upper end; `None` if there are no values.
+    /// Returns the mean, with each value rounded up to its bucket's bound; `None` if there are no
+    /// values.
     pub fn mean(&self) -> Option<f64> {
         let (mut values, mut sum) = (0u64, 0.0);
         for (offset, count) in self.offsets.iter().zip(&self.counts) {
@@ -212,7 +214,7 @@ impl Distribution {
         (values > 0).then(|| sum / values as f64)
     }
 
-    /// The least that the smallest value can be; 0 if there are none.
+    /// Returns a lower bound of the minimum; 0 if there are no values.
     pub fn min(&self) -> u64 {
         match self.counts.iter().position(|count| *count > 0) {
             None | Some(0) => 0,
@@ -220,8 +222,8 @@ impl Distribution {
         }
     }
 
-    /// The most that the largest value can be; 0 if there are none, `i64::MAX` if it lies beyond
-    /// the last offset.
+    /// Returns an upper bound of the maximum; 0 if there are no values, `i64::MAX` if it is beyond
+    /// the last bound.
     pub fn max(&self) -> u64 {
         match self.counts.iter().rposition(|count| *count > 0) {
             None => 0,

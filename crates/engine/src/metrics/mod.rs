@@ -1,9 +1,9 @@
-//! Metrics: what the engine has done and how long it took.
+//! Metrics: counts and latencies of the engine's operations.
 //!
-//! Recording costs a few nanoseconds and no lock: threads count into their own shards
-//! ([`sharded`]). Reading metrics adds the shards up. Histograms keep two things: all values since
-//! the start, and the recent ones, in which a value counts half after a minute, as in Cassandra
-//! ([`histogram`]).
+//! Recording costs a few nanoseconds and no lock: threads increment separate shards ([`sharded`]).
+//! Reading metrics sums the shards. Histograms keep two distributions: of all values since the
+//! start, and of recent ones, in which the weight of a value is halved every minute, as in
+//! Cassandra ([`histogram`]).
 
 mod buckets;
 mod cache;
@@ -27,36 +27,36 @@ pub use rate::{Meter, Rates};
 pub(crate) use table::ReadTally;
 pub use table::{FilterAnswers, TableMetrics};
 
-/// How often recent rates are updated, at most.
+/// The minimum interval of updates of recent rates.
 const TICK: Duration = Duration::from_secs(5);
 
 /// Metrics of the engine that belong to no single table, since it was opened.
 #[derive(Debug)]
 pub struct EngineMetrics {
-    /// Memtables flushed.
+    /// Flushed memtables.
     pub flushes: Counter,
     /// Bytes written by flushes.
     pub bytes_flushed: Counter,
-    /// Flushes that are running.
+    /// Running flushes.
     pub active_flushes: Gauge,
-    /// Duration of flushes that succeeded.
+    /// Duration of successful flushes.
     pub flush_duration: Histogram,
-    /// Compactions done.
+    /// Completed compactions.
     pub compactions: Meter,
     /// Bytes written by compactions.
     pub bytes_compacted: Counter,
-    /// Compactions that are running.
+    /// Running compactions.
     pub active_compactions: Gauge,
-    /// Duration of compactions that succeeded and wrote SSTables.
+    /// Duration of successful compactions that wrote SSTables.
     pub compaction_duration: Histogram,
     /// Flushes, compactions and reads that failed, and panics of background work: Cassandra's
     /// `Exceptions`.
     pub exceptions: Counter,
-    /// Writers that had to wait for room in memtables, or because compaction was behind.
-    pub writes_held_up: Counter,
-    /// Those of them that waited because compaction was behind.
-    pub writes_held_up_by_compaction: Counter,
-    /// Of the chunk, key, row and counter cache.
+    /// Writes that waited for space in memtables, or because of compaction debt.
+    pub writes_stalled: Counter,
+    /// Those that waited because of compaction debt.
+    pub writes_stalled_by_compaction: Counter,
+    /// Rates of the chunk, key, row and counter caches.
     pub(crate) caches: [CacheMeter; 4],
     ticked: Mutex<Option<Duration>>,
 }
@@ -73,8 +73,8 @@ impl Default for EngineMetrics {
             active_compactions: Gauge::default(),
             compaction_duration: Histogram::of_latencies(),
             exceptions: Counter::default(),
-            writes_held_up: Counter::default(),
-            writes_held_up_by_compaction: Counter::default(),
+            writes_stalled: Counter::default(),
+            writes_stalled_by_compaction: Counter::default(),
             caches: Default::default(),
             ticked: Mutex::default(),
         }
@@ -82,7 +82,7 @@ impl Default for EngineMetrics {
 }
 
 impl EngineMetrics {
-    /// Returns whether the recent rates are to be updated, which the caller then does. `now` is
+    /// Returns whether the recent rates are to be updated, which the caller must do then. `now` is
     /// monotonic time.
     pub(crate) fn is_tick_due(&self, now: Duration) -> bool {
         let Some(mut ticked) = self.ticked.try_lock() else { return false };

@@ -6,32 +6,31 @@ use parking_lot::Mutex;
 
 use super::counter::Counter;
 
-/// Counts events, and says how many there are a second.
+/// Counts events and their rate.
 #[derive(Debug, Default)]
 pub struct Meter {
     counter: Counter,
     recent: RecentRate,
 }
 
-/// How many a second there are of events that are counted elsewhere.
+/// The rate of events that are counted elsewhere.
 #[derive(Debug, Default)]
 pub struct RecentRate(Mutex<Recent>);
 
 #[derive(Debug, Default)]
 struct Recent {
-    /// Monotonic time of the last tick, and what had been counted then.
+    /// The monotonic time of the last tick, and the count at that time.
     last: Option<(Duration, u64)>,
     rates: Option<Rates>,
 }
 
 impl RecentRate {
-    /// Events a second, as of the last tick; `None` before the second one.
+    /// Returns the events a second, as of the last tick; `None` before the second one.
     pub fn rates(&self) -> Option<Rates> {
         self.0.lock().rates
     }
 
-    /// Brings the rates up to date. `now` is monotonic time, `count` how many events there were
-    /// until then.
+    /// Updates the rates. `now` is monotonic time, `count` the number of events until then.
     pub fn tick(&self, now: Duration, count: u64) {
         let mut recent = self.0.lock();
         if let Some((at, counted)) = recent.last {
@@ -44,29 +43,28 @@ impl RecentRate {
 }
 
 impl Meter {
-    /// Counts `n` more.
+    /// Adds `n` events.
     pub fn add(&self, n: u64) {
         self.counter.add(n);
     }
 
-    /// What was counted so far.
+    /// Returns the number of events.
     pub fn get(&self) -> u64 {
         self.counter.get()
     }
 
-    /// Events a second, as of the last tick.
+    /// Returns the events a second, as of the last tick.
     pub fn rates(&self) -> Rates {
         self.recent.rates().unwrap_or_default()
     }
 
-    /// Brings the rates up to date. `now` is monotonic time.
+    /// Updates the rates. `now` is monotonic time.
     pub fn tick(&self, now: Duration) {
         self.recent.tick(now, self.counter.get());
     }
 }
 
-/// Events a second, averaged over the last minutes as `uptime` averages load: older ones count less
-/// and less.
+/// Events a second, as exponential moving averages like the load averages of `uptime`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Rates {
     /// Over a minute.
@@ -78,7 +76,8 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// The averages after `events` more in `elapsed`; the first ones are simply those of that time.
+    /// Returns the averages after `events` more in `elapsed`; the first ones are the rate of that
+    /// time.
     pub(super) fn after(self, events: u64, elapsed: Duration, is_first: bool) -> Self {
         let seconds = elapsed.as_secs_f64();
         if seconds <= 0.0 {

@@ -1,8 +1,8 @@
-//! The most active partitions, while sampling is on.
+//! The most active partitions, while sampling is enabled.
 //!
-//! Frequencies are counted as in "space saving" (Metwally, Agrawal and El Abbadi, 2005): of the
-//! partitions that there is no room for, the least frequent gives its place and its count to the
-//! new one, which may then be too high by that much.
+//! Frequencies are counted by the "space saving" algorithm (Metwally, Agrawal and El Abbadi, 2005):
+//! without free space, a new partition replaces the least frequent one and takes over its count,
+//! which may then be too high by that much.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-/// What is sampled, by Cassandra's names.
+/// The sampled quantities, by Cassandra's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the variants are Cassandra's names")]
 pub enum Sampled {
@@ -24,7 +24,7 @@ pub enum Sampled {
 }
 
 impl Sampled {
-    /// All of them.
+    /// All quantities.
     pub const ALL: [Self; 7] = [
         Self::Reads,
         Self::Writes,
@@ -35,7 +35,7 @@ impl Sampled {
         Self::WriteSize,
     ];
 
-    /// As nodetool calls it.
+    /// Returns the name in nodetool.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reads => "READS",
@@ -48,24 +48,24 @@ impl Sampled {
         }
     }
 
-    /// Whether occurrences are added up; otherwise the greatest value counts.
+    /// Whether occurrences are added up; otherwise the maximum counts.
     const fn is_frequency(self) -> bool {
         matches!(self, Self::Reads | Self::Writes)
     }
 }
 
-/// A partition that was found.
+/// A sampled partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
     /// The partition's key.
     pub key: Vec<u8>,
-    /// How often, or how much.
+    /// The frequency or the maximum.
     pub count: u64,
-    /// By how much that may be too high.
+    /// The maximum by which the count may be too high.
     pub error: u64,
 }
 
-/// A table's sampler; off by default, and then next to free.
+/// A table's sampler; disabled by default, at almost no cost.
 #[derive(Debug, Default)]
 pub struct Sampler {
     on: AtomicBool,
@@ -82,7 +82,8 @@ struct State {
 thread_local!(static SSTABLES: Cell<u64> = const { Cell::new(0) });
 
 impl Sampler {
-    /// Begins, with room for so many partitions each; `false` if sampling is on already.
+    /// Enables sampling, with capacity for so many partitions of each quantity; `false` if it is
+    /// enabled already.
     pub fn begin(&self, capacity: usize) -> bool {
         let mut state = self.state.lock();
         if self.on.load(Ordering::Relaxed) {
@@ -93,7 +94,7 @@ impl Sampler {
         true
     }
 
-    /// Ends, and gives what there was most of.
+    /// Disables sampling, and returns the partitions with the greatest counts.
     pub fn end(&self, top: usize) -> Vec<(Sampled, Vec<Sample>)> {
         self.on.store(false, Ordering::Relaxed);
         let found = std::mem::take(&mut self.state.lock().found);
@@ -107,18 +108,18 @@ impl Sampler {
         found.into_iter().map(|(what, samples)| (what, sorted(samples))).collect()
     }
 
-    /// Whether sampling is on.
+    /// Whether sampling is enabled.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// Notes in how many SSTables the read found its partition that this thread is at.
+    /// Records in how many SSTables the current read of this thread found its partition.
     pub(super) fn note_sstables(&self, sstables: u64) {
         SSTABLES.set(sstables);
     }
 
-    /// The read that this thread is at is done.
+    /// Records the end of the current read of this thread.
     pub(super) fn sample_read(&self, key: &[u8], micros: u64, live_rows: u64, tombstones: u64) {
         let mut state = self.state.lock();
         for (what, n) in [
@@ -132,7 +133,7 @@ impl Sampler {
         }
     }
 
-    /// A partition was changed by so many bytes.
+    /// Records a change of a partition by `bytes`.
     pub(crate) fn sample_write(&self, key: &[u8], bytes: u64) {
         let mut state = self.state.lock();
         state.add(Sampled::Writes, key, 1);

@@ -1,13 +1,13 @@
-//! Counters that several threads count up without getting in each other's way.
+//! Counters that threads increment without contention.
 
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Threads are spread over so many shards.
+/// The number of shards that threads are distributed over.
 const SHARDS: usize = 8;
 
-/// The shard that this thread counts into.
+/// Returns the shard of this thread.
 #[inline]
 fn own_shard() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -21,27 +21,26 @@ fn own_shard() -> usize {
     })
 }
 
-/// A row of counters, once per shard. A shard takes memory only when a thread of it counts
-/// something.
+/// An array of counters for each shard. A shard is allocated when one of its threads first counts.
 pub(super) struct Sharded {
     width: usize,
     shards: [OnceLock<Box<[AtomicU64]>>; SHARDS],
 }
 
 impl Sharded {
-    /// `width` counters, all zero.
+    /// Creates `width` counters, all zero.
     pub fn new(width: usize) -> Self {
         Self { width, shards: Default::default() }
     }
 
-    /// The counters of this thread's shard.
+    /// Returns the counters of this thread's shard.
     #[inline]
     pub fn own(&self) -> &[AtomicU64] {
         let shard = &self.shards[own_shard()];
         shard.get_or_init(|| (0..self.width).map(|_| AtomicU64::new(0)).collect())
     }
 
-    /// The counters, added up.
+    /// Returns the sums of the counters.
     pub fn sums(&self) -> Box<[u64]> {
         let mut sums = vec![0u64; self.width].into_boxed_slice();
         for shard in self.shards.iter().filter_map(OnceLock::get) {
@@ -52,7 +51,7 @@ impl Sharded {
         sums
     }
 
-    /// Whether nothing was ever counted.
+    /// Whether nothing was counted.
     pub fn is_unused(&self) -> bool {
         self.shards.iter().all(|shard| shard.get().is_none())
     }

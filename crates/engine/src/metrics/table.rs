@@ -8,7 +8,7 @@ use super::histogram::Histogram;
 use super::sampler::Sampler;
 use super::sharded::Sharded;
 
-/// What has happened to one table since it was opened. Under each name, Cassandra's.
+/// Metrics of one table since it was opened, with Cassandra's names.
 #[derive(Debug)]
 pub struct TableMetrics {
     /// `ReadLatency`: reads of one partition, to their last row; microseconds.
@@ -17,40 +17,40 @@ pub struct TableMetrics {
     pub range_latency: Histogram,
     /// `WriteLatency`: changes of one partition, in log and memtable; microseconds.
     pub write_latency: Histogram,
-    /// `SSTablesPerReadHistogram`: SSTables in which a read of one partition found it.
+    /// `SSTablesPerReadHistogram`: SSTables that contained the partition of a read.
     pub sstables_per_read: Histogram,
     /// `SSTablesPerRangeReadHistogram`: SSTables that a scan merged.
     pub sstables_per_range_read: Histogram,
-    /// `TombstoneScannedHistogram`: deletion markers and deleted cells that a read came across.
+    /// `TombstoneScannedHistogram`: deletion markers and deleted cells that a read scanned.
     pub tombstones_scanned: Histogram,
-    /// `LiveScannedHistogram`: live rows that a read came across.
+    /// `LiveScannedHistogram`: live rows that a read scanned.
     pub live_scanned: Histogram,
-    /// `MemtableSwitchCount`: memtables flushed.
+    /// `MemtableSwitchCount`: flushed memtables.
     pub flushes: Counter,
     /// `BytesFlushed`: bytes written by flushes.
     pub bytes_flushed: Counter,
-    /// Compactions done.
+    /// Completed compactions.
     pub compactions: Counter,
     /// `CompactionBytesWritten`
     pub bytes_compacted: Counter,
-    /// The most active partitions, while sampling is on.
+    /// The most active partitions, while sampling is enabled.
     pub sampler: Sampler,
     filter: Sharded,
 }
 
-/// What bloom filters said, and whether they were right.
+/// The results of bloom filters, and whether they were correct.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FilterAnswers {
-    /// "May be here", and it was not.
+    /// Positive, but the partition was absent.
     pub false_positives: u64,
-    /// "May be here", and it was.
+    /// Positive, and the partition was present.
     pub true_positives: u64,
-    /// "Not here".
+    /// Negative.
     pub true_negatives: u64,
 }
 
 impl FilterAnswers {
-    /// The share of answers that were wrong; 0 if there were none.
+    /// Returns the fraction of wrong results; 0 if there were none.
     pub fn false_ratio(&self) -> f64 {
         match self.false_positives + self.true_positives + self.true_negatives {
             0 => 0.0,
@@ -59,12 +59,12 @@ impl FilterAnswers {
     }
 }
 
-/// What one read of a partition came to, counted without atomics until it is done.
+/// The counts of one read of a partition, without atomics until it is complete.
 #[derive(Debug, Default)]
 pub(crate) struct ReadTally {
-    /// SSTables that had the partition.
+    /// SSTables that contained the partition.
     pub sstables: u64,
-    /// What their filters said.
+    /// The results of their bloom filters.
     pub filter: FilterAnswers,
 }
 
@@ -89,7 +89,7 @@ impl Default for TableMetrics {
 }
 
 impl TableMetrics {
-    /// Counts a read of a partition that has found its sources.
+    /// Records a read of a partition that has found its sources.
     #[inline]
     pub(crate) fn record_read(&self, tally: &ReadTally) {
         self.sstables_per_read.record(tally.sstables);
@@ -105,13 +105,13 @@ impl TableMetrics {
         }
     }
 
-    /// `BloomFilterFalsePositives` and the like.
+    /// Returns `BloomFilterFalsePositives` and related counts.
     pub fn filter_answers(&self) -> FilterAnswers {
         let sums = self.filter.sums();
         FilterAnswers { false_positives: sums[0], true_positives: sums[1], true_negatives: sums[2] }
     }
 
-    /// Counts what a read of one partition came across, and how long it took.
+    /// Records a read of one partition.
     #[inline]
     pub fn record_partition_read(&self, key: &[u8], time: Duration, live_rows: u64, tombstones: u64) {
         self.sample_partition_read(key, time, live_rows, tombstones);
@@ -120,8 +120,8 @@ impl TableMetrics {
         self.tombstones_scanned.record(tombstones);
     }
 
-    /// Samples, if sampling is on, a read of one partition that is part of a read counted as a
-    /// whole.
+    /// Samples, if sampling is enabled, a read of one partition that is part of another recorded
+    /// read.
     #[inline]
     pub fn sample_partition_read(&self, key: &[u8], time: Duration, live_rows: u64, tombstones: u64) {
         if self.sampler.is_on() {
@@ -129,7 +129,8 @@ impl TableMetrics {
         }
     }
 
-    /// Counts a search by indexes: as a read of one partition if it was within one, else as a scan.
+    /// Records a search by indexes: as a read of one partition if it was within one, otherwise as a
+    /// scan.
     pub fn record_search(&self, within_partition: bool, time: Duration, live_rows: u64, tombstones: u64) {
         let latency = if within_partition { &self.read_latency } else { &self.range_latency };
         latency.record_latency(time);
@@ -137,7 +138,7 @@ impl TableMetrics {
         self.tombstones_scanned.record(tombstones);
     }
 
-    /// Counts what a scan came across, and how long it took.
+    /// Records a scan.
     pub fn record_scan(&self, time: Duration, live_rows: u64, tombstones: u64) {
         self.range_latency.record_latency(time);
         self.live_scanned.record(live_rows);

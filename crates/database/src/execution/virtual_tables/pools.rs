@@ -27,7 +27,7 @@ pub(crate) fn pools(engine: &Engine) -> Vec<Pool> {
         blocked_all_time: 0,
     };
     vec![
-        Pool { blocked_all_time: metrics.writes_held_up.get(), ..pool("MutationStage", 0, 0, 0, writes) },
+        Pool { blocked_all_time: metrics.writes_stalled.get(), ..pool("MutationStage", 0, 0, 0, writes) },
         pool("ReadStage", 0, 0, 0, reads),
         pool(
             "CompactionExecutor",

@@ -337,7 +337,7 @@ fn while_engine_is_busy<T: Send>(
     let mut update = PartitionUpdate::new(partition(0));
     update.rows.push(row.finish());
     let other = engine.try_admit(&[Mutation { table: table.clone(), update }], None).unwrap();
-    let stalls = || engine.metrics().writes_held_up.get();
+    let stalls = || engine.metrics().writes_stalled.get();
     let before = stalls();
     std::thread::scope(|scope| {
         let stalled = scope.spawn(|| write(database.session()));
