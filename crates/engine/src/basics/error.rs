@@ -17,7 +17,7 @@ pub enum EngineError {
     #[error("no table with id {}", .0.0)]
     UnknownTable(TableId),
     /// A table with this id exists.
-    #[error("table {name} with id {} is open already", id.0)]
+    #[error("table {name} with id {} exists", id.0)]
     TableExists {
         /// The table's id.
         id: TableId,
@@ -83,8 +83,8 @@ pub enum EngineError {
     /// A schema change took effect, and could be written neither to the schema journal nor to
     /// SSTables.
     #[error(
-        "the schema change took effect, but only the commit log holds it: {cause}; writing it elsewhere is tried again every \
-         second"
+        "the schema change took effect, but only the commit log holds it: {cause}; writing it elsewhere is \
+         retried every second"
     )]
     OnlyInLog {
         /// The error of writing the schema journal.
@@ -103,7 +103,7 @@ pub enum EngineError {
         length: usize,
     },
     /// Writes are refused before [`Engine::finish_recovery`](crate::Engine::finish_recovery).
-    #[error("the engine is recovering and takes no writes yet")]
+    #[error("the engine is recovering and accepts no writes yet")]
     Recovering,
     /// Replay comes before [`Engine::finish_recovery`](crate::Engine::finish_recovery).
     #[error("recovery has ended: nothing can be replayed")]
@@ -111,8 +111,9 @@ pub enum EngineError {
     /// An SSTable of the table could not be opened at the start, so some of its rows would be
     /// missing.
     #[error(
-        "{table} cannot be read, since one of its SSTables could not be opened: {cause}; put that right, or move the SSTable's \
-         files away to go on without its rows (cassette sstable shows and exports them), then nodetool refresh or start again"
+        "{table} cannot be read, since one of its SSTables could not be opened: {cause}; repair it, or move the \
+         SSTable's files away to continue without its rows (cassette sstable shows and exports them), then run \
+         nodetool refresh or restart"
     )]
     TableIncomplete {
         /// The table.
@@ -132,17 +133,17 @@ pub enum EngineError {
     },
     /// A flush or compaction was cancelled: its table was dropped, the engine is closing, or a
     /// command replaced it.
-    #[error("given up: the table was dropped, the engine is closing, or a command came in between")]
+    #[error("cancelled: the table was dropped, the engine is closing, or a command replaced it")]
     Cancelled,
     /// A compaction, or a command that compacts, was stopped by a command.
-    #[error("{table}: stopped, as a command asked; what it was to rewrite stays as it is")]
+    #[error("{table}: compaction stopped by a command; its inputs are unchanged")]
     CompactionStopped {
         /// The table.
         table: String,
     },
     /// No compaction of the table may run before the next start.
     #[error(
-        "compactions wait for the next start, since it is unknown whether an earlier one took place: {reason}"
+        "compactions are disabled until the next start, since the outcome of an earlier one is unknown: {reason}"
     )]
     CompactionsForbidden {
         /// The reason.
@@ -229,8 +230,8 @@ pub enum EngineError {
     },
     /// The directory contains data of another program.
     #[error(
-        "{} has a `data` or `commitlog` directory with something in it but no `cassette.version`: it seems to belong to \
-         another program. Choose another directory",
+        "{} has a `data` or `commitlog` directory that is not empty, but no `cassette.version`: it seems to \
+         belong to another program. Choose another directory",
         directory.display()
     )]
     NotOurs {

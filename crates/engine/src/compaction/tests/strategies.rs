@@ -305,7 +305,7 @@ fn a_command_whose_compaction_is_stopped_says_so_and_changes_nothing() {
         }
         compacting.join().unwrap().unwrap_err().to_string()
     });
-    assert!(error.starts_with("ks.t: stopped, as a command asked"), "{error}");
+    assert!(error.starts_with("ks.t: compaction stopped by a command"), "{error}");
     assert_eq!(world.files(&table), files);
     assert_eq!((partitions(&engine, &table), engine.compaction_totals().aborted), (200, 1));
 }

@@ -32,7 +32,7 @@ impl Background {
                 if catch_unwind(AssertUnwindSafe(|| run(&shared))).is_err() {
                     tracing::error!(
                         thread = name,
-                        "a commit log thread has panicked; the log takes no more writes"
+                        "a commit log thread has panicked; the log accepts no more writes"
                     );
                     let error = io::Error::other(format!("thread {name} has panicked"));
                     shared.state.lock().fail(error);

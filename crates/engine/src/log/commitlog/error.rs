@@ -31,7 +31,7 @@ pub enum AppendError {
     },
     /// The log has failed, now or earlier. A record that was being written may be found by replay;
     /// all later ones are not logged.
-    #[error("the commit log has failed and takes no more writes until it is opened again: {source}")]
+    #[error("the commit log has failed and accepts no writes until it is opened again: {source}")]
     Failed {
         /// The first failure.
         source: Arc<io::Error>,
@@ -78,7 +78,8 @@ pub enum OpenError {
     /// A segment is damaged in a way that a crash does not explain.
     #[error(
         "commit log segment {} is damaged at offset {offset}: {damage}. Records that were acknowledged are affected. \
-         Restore the file from a copy, or, giving up what is damaged, start with it skipped (`--skip-damaged-log`), which removes no files of tables",
+         Restore the file from a copy, or skip the damaged records (`--skip-damaged-log`), which removes no files \
+         of tables",
         file.display()
     )]
     Corrupt {

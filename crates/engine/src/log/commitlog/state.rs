@@ -367,7 +367,7 @@ impl State {
 
     /// Ends the log. The first failure is kept.
     pub(super) fn fail(&mut self, error: io::Error) {
-        tracing::error!(%error, "the commit log has failed and takes no more writes");
+        tracing::error!(%error, "the commit log has failed and accepts no more writes");
         self.failure.get_or_insert(Arc::new(error));
     }
 
