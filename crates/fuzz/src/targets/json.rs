@@ -73,8 +73,8 @@ fn run(input: &[u8]) {
         // As in Cassandra, a duration of zero is printed as "", which no duration is read from.
         let is_zero = TYPES[number] == "duration" && printed == "\"\"";
         let done = execute(world, &update(2), &json);
-        // As in Cassandra, a fraction is read as a double, also by a decimal: 0.000 becomes 0.0, and
-        // 9.03E+33332 is infinite, which no decimal is.
+        // As in Cassandra, a fraction is read as a double, also by a decimal: 0.000 becomes 0.0,
+        // and 9.03E+33332 is infinite, which no decimal is.
         if TYPES[number].contains("decimal") && printed.contains(['.', 'E']) {
             return;
         }
