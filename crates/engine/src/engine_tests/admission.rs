@@ -1,4 +1,4 @@
-//! Writes that wait for admission: deadlines, cancellation, and who goes next.
+//! Writes that wait for admission: deadlines, cancellation, and their order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -69,7 +69,7 @@ fn a_write_that_waits_for_admission_ends_at_its_deadline_with_nothing_written() 
     assert_eq!(end_of_log(), logged);
     assert_eq!(world.seen(&engine, table.id, &Selection::all()), []);
 
-    // Those that gave up have left the queue: they came first.
+    // Writes that gave up have left the queue, in which they were first.
     std::thread::scope(|scope| {
         let before = engine.metrics().writes_stalled.get();
         let waiting = scope.spawn(|| on_behalf_of(Owner(2), || engine.apply(&large(5))));
@@ -109,7 +109,7 @@ fn a_permit_covers_a_write_that_has_grown_and_is_returned_once() {
     let large = admit(&engine, &of(300 << 10), Some(small));
     let grown = engine.try_admit(&of(9 << 20), Some(large)).unwrap();
     engine.apply_admitted(&of(9 << 20), Durability::Configured, grown).unwrap();
-    // Alone again, it may be as large as it likes.
+    // Alone again, it may have any size.
     let alone = engine.try_admit(&of(9 << 20), None).unwrap();
     let demand = engine.try_admit(&of(300 << 10), None).err().unwrap();
     drop(alone);

@@ -1,4 +1,4 @@
-//! Crashes at random operations: what was acknowledged is there, batches are whole.
+//! Crashes at random operations: acknowledged writes survive, and batches are atomic.
 
 use cassette_rows::TableParams;
 use rand::rngs::SmallRng;
@@ -11,7 +11,7 @@ use crate::engine_tests::testing::{self, Updates, merged, seeds};
 struct Run {
     world: World,
     generators: Vec<Updates>,
-    /// Acknowledged, by table.
+    /// Acknowledged updates, by table.
     written: Vec<Vec<PartitionUpdate>>,
     random: SmallRng,
 }
@@ -46,8 +46,8 @@ impl Run {
         batch.filter(|(_, update)| !update.is_empty()).collect()
     }
 
-    /// Works until something fails, or for `steps`. Gives the batch whose outcome is unknown, if
-    /// there is one.
+    /// Works until an operation fails, or for `steps`. Returns the batch whose outcome is unknown,
+    /// if there is one.
     fn work(&mut self, engine: &Engine, steps: usize) -> Option<Batch> {
         for _ in 0..steps {
             let done = match self.random.random_range(0..30) {
@@ -92,7 +92,7 @@ impl Run {
         }
     }
 
-    /// Whether the engine shows exactly what was acknowledged.
+    /// Whether reads return exactly the acknowledged writes.
     fn agrees(&self, engine: &Engine) -> bool {
         (0..2).all(|table| {
             let metadata = &self.world.tables[table];
@@ -102,10 +102,10 @@ impl Run {
         })
     }
 
-    /// The engine shows what was acknowledged, with all of the batch in doubt or nothing of it.
+    /// Reads return the acknowledged writes, and all of the batch in doubt or nothing of it.
     fn check(&mut self, engine: &Engine, in_doubt: Option<Batch>, what: &str) {
         if self.agrees(engine) {
-            // If the batch changed nothing that can be seen, it is as good as not there.
+            // If the batch has no visible effect, its outcome does not matter.
             return;
         }
         let Some(batch) = in_doubt else {
@@ -137,7 +137,7 @@ fn crash_and_check(seed: u64, kill: bool) {
         run.world.fs = survivor(&run.world.fs, &mut run.random);
         drop(engine);
         if run.random.random() {
-            // Dies again while it recovers.
+            // Crashes again during recovery.
             let after = run.world.fs.operations() + run.random.random_range(1..60);
             run.world.fs.fail_from(after);
             drop(run.world.open());
@@ -149,7 +149,7 @@ fn crash_and_check(seed: u64, kill: bool) {
     }
 }
 
-/// How many crashes there are in a run of the tests; `CRASHES=10000` for the long one.
+/// The number of crashes in a run of the tests; `CRASHES=10000` for a long one.
 fn crashes() -> u64 {
     std::env::var("CRASHES").ok().and_then(|crashes| crashes.parse().ok()).unwrap_or(120)
 }

@@ -44,7 +44,7 @@ fn a_full_disk_refuses_writes_and_serves_reads_until_there_is_space() {
         assert!(is_there(&engine, &table, k).unwrap());
     }
     world.fs.set_capacity(u64::MAX);
-    // What a background thread does every second.
+    // Background threads do this every second.
     let _ = engine.flush(None);
     for k in written..written + 300 {
         put(&engine, &table, k, 1000).unwrap();
@@ -111,7 +111,7 @@ fn a_flush_that_fails_keeps_everything_and_is_made_up_for() {
     }
 }
 
-/// Large enough for a thread beside, which compresses and writes.
+/// Large enough for a second thread, which compresses and writes.
 #[test]
 fn a_large_flush_that_fails_in_its_second_thread_keeps_everything_and_is_made_up_for() {
     let compression = CompressionParams { compressor: None, ..CompressionParams::default() };
@@ -145,7 +145,7 @@ fn a_large_flush_that_fails_in_its_second_thread_keeps_everything_and_is_made_up
     assert_eq!(world.seen(&engine, table.id, &Selection::all()).len(), 2500);
 }
 
-/// Two SSTables, the first of which has a flipped bit in its data.
+/// Two SSTables, the first with a flipped bit in its data.
 fn with_corrupt_sstable(policy: DiskFailurePolicy) -> (World, Arc<TableMetadata>) {
     let (mut world, table) = simple_world();
     world.options.disk_failure_policy = policy;

@@ -1,4 +1,4 @@
-//! Imports: all of a directory or nothing of it.
+//! Imports are atomic.
 
 use std::path::PathBuf;
 
@@ -12,8 +12,7 @@ use crate::{DiskFailurePolicy, EngineError, ImportOptions, SnapshotOptions, Tran
 
 const SOURCE: &str = "elsewhere";
 
-/// An engine with table `t`, and a directory with two SSTables of it, keys 0 to 19, which it does
-/// not have.
+/// An engine with table `t`, and a directory with two SSTables of it, keys 0 to 19, which it lacks.
 fn world() -> (World, Arc<TableMetadata>) {
     let table = testing::simple_table("t", Default::default());
     let world = World::new(vec![table.clone()]);
@@ -28,7 +27,7 @@ fn world() -> (World, Arc<TableMetadata>) {
     let taken = engine.snapshot(&[(table.id, String::new())], &options).unwrap();
     let fs: &dyn FileSystem = &world.fs;
     fs.create_dir_all(Path::new(SOURCE)).unwrap();
-    // Without manifest.json: files that are no backup.
+    // Without manifest.json: files that are not a backup.
     let files = fs.read_dir(&taken[0].directory).unwrap().into_iter();
     for entry in files.filter(|entry| entry.name.starts_with("nb-")) {
         let content = fs.read(&taken[0].directory.join(&entry.name)).unwrap();
@@ -76,7 +75,7 @@ fn what_is_imported_is_read_and_stays_after_a_restart() {
         } else {
             assert!(left.is_empty(), "{left:?}")
         }
-        // The names of the imported do not clash with those of what comes later.
+        // The names of imported SSTables do not clash with later ones.
         engine.apply(&[mutation(&table, insert(200, b"later", 5))]).unwrap();
         engine.flush(None).unwrap();
         engine.compact(table.id).unwrap();
@@ -89,7 +88,7 @@ fn one_damaged_file_and_nothing_is_imported_nor_left_behind() {
     let (world, table) = world();
     let (before, had) = (source(&world), world.files(&table));
     for name in before.iter().filter(|name| name.starts_with("nb-2-") || name.starts_with("nb-1-")) {
-        // Nothing depends on these: they are made again, or not looked at.
+        // Nothing depends on these: they are created again, or not read.
         if ["Summary.db", "Filter.db", "TOC.txt"].iter().any(|part| name.ends_with(part)) {
             continue;
         }
@@ -122,7 +121,7 @@ fn sstables_of_another_schema_are_refused() {
     assert!(error.to_string().contains("nowhere"), "{error}");
 }
 
-/// `k int, c int, v <v>, PRIMARY KEY (k, c)`, or as `types` says.
+/// `k int, c int, v <v>, PRIMARY KEY (k, c)`, or with `types`.
 fn typed_table(name: &str, types: [DataType; 3]) -> Arc<TableMetadata> {
     let kinds = [ColumnKind::PartitionKey, ColumnKind::Clustering, ColumnKind::Regular];
     let columns = ["k", "c", "v"].into_iter().zip(kinds).zip(types);
@@ -132,8 +131,8 @@ fn typed_table(name: &str, types: [DataType; 3]) -> Arc<TableMetadata> {
     Arc::new(TableMetadata::new(TableId(Uuid::from_u128(id)), "ks", name, columns, Default::default()))
 }
 
-/// Reproduced: all but the last two were taken in. Reads gave garbage then, a compaction panicked,
-/// or wrote what could not be read and removed the rows.
+/// All but the last two were imported. Reads returned garbage, a compaction panicked, or wrote
+/// unreadable data and removed the rows.
 #[test]
 fn files_whose_types_are_not_the_tables_are_refused_and_those_that_read_as_such_are_not() {
     use DataType::*;
@@ -215,7 +214,7 @@ fn reads_of_a_table_name_its_file_whose_types_are_not_the_tables_and_nothing_els
     let refusals = [
         engine.read(table.id, &key(1), &Selection::all()).map(drop).unwrap_err(),
         engine.scan(table.id, &KeyRange::ALL, &Selection::all()).map(drop).unwrap_err(),
-        // That there is nothing of a partition is not known.
+        // It is unknown that a partition has no data.
         engine.may_contain(table.id, &key(1)).map(drop).unwrap_err(),
     ];
     for error in refusals.map(|error| error.to_string()) {
@@ -225,14 +224,14 @@ fn reads_of_a_table_name_its_file_whose_types_are_not_the_tables_and_nothing_els
     says_why(engine.verify(table.id, false).unwrap()[0].result.as_ref().unwrap_err().to_string());
     let stats = engine.table_stats(table.id).unwrap();
     assert_eq!((stats.sstables, stats.sstables_quarantined), (0, 1));
-    // It takes writes, and other tables are served.
+    // It accepts writes, and other tables can be read.
     engine.apply(&[mutation(&altered, insert(7, &7_i32.to_be_bytes(), 5))]).unwrap();
     engine.apply(&[mutation(&other, insert(1, b"well", 4))]).unwrap();
     engine.flush(None).unwrap();
     engine.compact(table.id).unwrap();
     assert_eq!(rows(&world, &engine, &other), 1);
     drop(engine);
-    // What was put right, or moved away, is taken for what it is by a refresh.
+    // A refresh detects SSTables that were repaired or moved away.
     let engine = world.open().unwrap();
     let directory = Path::new("db/data/ks").join(table.directory_name());
     for name in world.files(&table).into_iter().filter(|name| name.starts_with("nb-3-")) {
@@ -345,7 +344,7 @@ fn no_path_to_a_live_table_can_be_imported() {
     }
     std::fs::create_dir(root.join("db/data/ks/dropped-0")).unwrap();
     tables.refused(&engine, &root.join("db/data/ks/dropped-0"));
-    // Files that lead there are refused one by one.
+    // Files with links to it are rejected individually.
     let linked = root.join("linked");
     std::fs::create_dir(&linked).unwrap();
     for entry in std::fs::read_dir(&victim).unwrap() {
@@ -409,7 +408,7 @@ fn an_import_never_removes_a_snapshot_or_a_backup() {
     engine.compact(tables.target.id).unwrap();
     assert_eq!(RealTables::rows(&engine, &tables.target), 50);
     assert_eq!(engine.import(tables.target.id, &taken, &ImportOptions::default()).unwrap().len(), 1);
-    // Without the manifest and the names it is a directory like any other.
+    // Without the manifest and the names it is an ordinary directory.
     std::fs::remove_file(outside.join("manifest.json")).unwrap();
     let imported = engine.import(tables.target.id, &outside, &ImportOptions::default()).unwrap();
     assert_eq!(imported[0].transfer, Transfer::Moved);
@@ -461,7 +460,7 @@ fn a_crash_at_any_step_leaves_all_or_none_of_the_directory() {
             let engine = world.open().unwrap();
             let found = rows(&world, &engine, &table);
             assert!(found == 21 || found == 1 && !imported, "copy {copy_data}, step {step}: {found}");
-            // What is not in the table is in the directory still.
+            // Files that are not in the table remain in the directory.
             if found == 1 {
                 assert_eq!(import(&engine, &table, copy_data).unwrap(), 2, "copy {copy_data}, step {step}");
                 assert_eq!(rows(&world, &engine, &table), 21);
@@ -518,7 +517,7 @@ fn files_put_into_the_tables_directory_are_found_by_a_refresh() {
         fs.write_atomically(&own.join(name.replace("nb-2-", "nb-77-")), &content).unwrap();
     }
     assert_eq!(rows(&world, &engine, &table), 1);
-    // Whatever is damaged of it, nothing is taken.
+    // Whatever is damaged, nothing is imported.
     let data = own.join("nb-77-big-Data.db");
     for at in [0, 5, fs.metadata(&data).unwrap().len - 1] {
         world.fs.corrupt(&data, at, 0x20);

@@ -1,5 +1,5 @@
-//! What Cassandra's files have no room for is refused before it is logged, or left out where
-//! nothing depends on it: a table can always be flushed.
+//! Lengths that Cassandra's files do not support are rejected before they are logged, or omitted
+//! where nothing depends on them: a table can always be flushed.
 
 use bytes::Bytes;
 use cassette_rows::{

@@ -15,8 +15,8 @@ fn reads_count_the_sstables_that_held_the_partition_and_what_the_filters_of_the_
     let table = simple_table("t", TableParams::default());
     let world = World::new(vec![table.clone()]);
     let engine = world.open().unwrap();
-    // Keys 0 and 9 in both, so that every key lies between the first and last of each; the others
-    // in one of them.
+    // Keys 0 and 9 in both, so that every key is between the first and last of each; the others in
+    // one of them.
     for (flush, keys) in [(0, [0, 1, 2, 9]), (1, [0, 3, 4, 9])] {
         for k in keys {
             engine
@@ -33,7 +33,7 @@ fn reads_count_the_sstables_that_held_the_partition_and_what_the_filters_of_the_
         drain(engine.read(table.id, &key(k), &Selection::all()).unwrap());
     }
     let per_read = metrics.sstables_per_read.snapshot(world.clock.monotonic());
-    // The row in the newer SSTable has every column, so that the older one is not asked for key 0.
+    // The row in the newer SSTable has every column, so that the older one is not read for key 0.
     assert_eq!((per_read.count(), per_read.sum), (4, 3), "{per_read:?}");
     assert_eq!((per_read.all.percentile(0.25), per_read.all.max()), (0, 1));
     let answers = metrics.filter_answers();
@@ -80,7 +80,7 @@ fn sizes_of_tables_are_those_of_their_memtables_and_sstables() {
     assert!(engine.tables().iter().any(|(id, _)| *id == table.id));
 }
 
-/// What Cassandra prints as a memtable's cells.
+/// Cassandra prints this as a memtable's cells.
 #[test]
 fn a_memtable_counts_the_rows_and_deletions_that_were_written() {
     let table = simple_table("t", TableParams::default());

@@ -1,4 +1,4 @@
-//! The engine as a whole, on a file system that keeps no promise it did not make.
+//! The engine as a whole, on a file system that guarantees no more than its contract.
 
 pub mod admission;
 mod crash;
@@ -33,7 +33,7 @@ use crate::engine_tests::testing::{Visible, drain, visible};
 use crate::log::commitlog::SyncMode;
 use crate::{Engine, KeyRange, Mutation, Options, Result};
 
-/// Everything that outlives an engine in a test.
+/// The state that outlives an engine in a test.
 pub struct World {
     pub fs: FakeFileSystem,
     pub clock: Arc<ManualClock>,
@@ -61,7 +61,7 @@ impl World {
     pub fn open(&self) -> Result<Engine> {
         let engine = Engine::open(self.options.clone(), Arc::new(self.fs.clone()), self.clock.clone())?;
         if let [first, rest @ ..] = &self.tables[..] {
-            // As a database does: the first table says what others there are.
+            // Like a database: the first table determines the others.
             engine.create_table(first.clone())?;
             engine.replay()?;
             for table in rest {
@@ -91,7 +91,7 @@ impl World {
         self.files(table).iter().filter(|name| name.ends_with("-Data.db")).count()
     }
 
-    /// What a scan of a whole table shows.
+    /// The result of a scan of a whole table.
     pub fn seen(&self, engine: &Engine, id: TableId, selection: &Selection) -> Vec<Visible> {
         visible(drain(engine.scan(id, &KeyRange::ALL, selection).unwrap()), self.now())
     }

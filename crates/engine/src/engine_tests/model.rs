@@ -1,4 +1,4 @@
-//! Random operations, held against a list of everything that was written.
+//! Random operations, compared with a list of all writes.
 
 use cassette_rows::schema::{CachingParams, CompactionParams, RowsPerPartition};
 use cassette_rows::{DecoratedKey, TableParams, Unfiltered};
@@ -9,13 +9,13 @@ use super::*;
 use crate::OverlappingTombstones;
 use crate::engine_tests::testing::{self, Drained, Updates, merged, seeds};
 
-/// One run: two tables, and what was written to each.
+/// One run: two tables, and the writes to each.
 struct Model {
     world: World,
     generators: Vec<Updates>,
     written: Vec<Vec<PartitionUpdate>>,
     random: SmallRng,
-    /// Tombstones are purged, so each write has a later timestamp than all before.
+    /// Tombstones are purged, so each write has a later timestamp than all previous ones.
     purging: bool,
     time: i64,
 }
@@ -49,7 +49,7 @@ impl Model {
         let generator = |table: &Arc<TableMetadata>| Updates { keys: 12, ..Updates::of(table.clone()) };
         let mut world = World::new(tables.clone());
         world.options.memtable_heap_space = 60_000;
-        // None, one that holds some of the partitions, and one that holds all.
+        // None, one for some of the partitions, and one for all.
         world.options.row_cache_size = [0, 40_000, 10 << 20][seed as usize / 2 % 3];
         Self {
             generators: tables.iter().map(generator).collect(),
@@ -118,7 +118,7 @@ impl Model {
         }
     }
 
-    /// The first rows of a partition, read by a caller that wants no more.
+    /// The first rows of a partition, read by a caller that needs no more.
     fn check_first(&mut self, engine: &Engine, table: usize, k: &DecoratedKey) {
         let metadata = &self.world.tables[table];
         let wanted = self.random.random_range(1..6);

@@ -1,4 +1,4 @@
-//! Each setting of the node shows in the metrics.
+//! Each setting of the node affects the metrics.
 
 use cassette_rows::TableParams;
 use cassette_rows::schema::{CachingParams, CompressionParams, Compressor, RowsPerPartition};
@@ -43,7 +43,7 @@ fn memtables_are_flushed_when_they_hold_more_than_their_settings_allow() {
         stats(&engine, &table).flushes
     };
     assert_eq!(flushes(&|_| {}), 0);
-    // 300 kB and more are in memory.
+    // At least 300 kB are in memory.
     assert!(flushes(&|options| options.memtable_heap_space = 200_000) >= 2);
     let space = 2_000_000;
     let with_threshold = |threshold| {
@@ -54,7 +54,7 @@ fn memtables_are_flushed_when_they_hold_more_than_their_settings_allow() {
     };
     assert_eq!(with_threshold(0.9), 0);
     assert!(with_threshold(0.05) >= 2);
-    // The threshold follows from the number of threads that flush.
+    // The threshold depends on the number of flushing threads.
     let with_writers = |writers| {
         flushes(&move |options: &mut Options| {
             options.memtable_heap_space = space;
@@ -94,7 +94,7 @@ fn commit_log_segments_are_as_large_as_they_are_set() {
 
 #[test]
 fn a_write_is_durable_when_its_sync_mode_says_so() {
-    // Whether the log said that all was synced, and what was lost in the worst of some crashes.
+    // Whether the log reported everything as synced, and the maximum loss in several crashes.
     let in_a_crash = |sync| {
         let (mut world, engine, table) =
             filled(TableParams::default(), |options| options.commitlog_sync = sync);
@@ -112,7 +112,7 @@ fn a_write_is_durable_when_its_sync_mode_says_so() {
     assert!(!all_synced && lost > 0, "{all_synced}, {lost}");
 }
 
-/// What caches have after reading everything twice.
+/// The contents of caches after reading everything twice.
 fn caches(params: TableParams, change: impl FnOnce(&mut Options)) -> (CacheStats, CacheStats, CacheStats) {
     let (_, engine, table) = filled(params, change);
     engine.flush(None).unwrap();
@@ -191,7 +191,7 @@ fn as_many_compactions_run_at_once_as_there_are_threads_for_them() {
         let mut world = World::new(tables.to_vec());
         world.options.background_threads = true;
         world.options.concurrent_compactors = compactors;
-        // None of them comes to an end.
+        // None of them ends during the test.
         world.options.compaction_throughput = 1;
         let engine = world.open().unwrap();
         for round in 0..4 {

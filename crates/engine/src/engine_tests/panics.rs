@@ -1,5 +1,5 @@
-//! A panic in a background thread stops the engine by name, or ends only work that nothing waits
-//! for; no writer waits for it.
+//! A panic in a background thread stops the engine, or ends only work that no caller waits for; no
+//! writer waits for it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,7 +51,7 @@ fn put(engine: &Engine, table: &Arc<TableMetadata>, k: i32) -> Result<()> {
 /// Writes until a write fails, and closes.
 fn write_until_refused(engine: &Engine, table: &Arc<TableMetadata>) -> EngineError {
     let error = (0..50_000).find_map(|k| put(engine, table, k).err()).expect("nothing panicked");
-    // Closing ends, too, whatever it answers.
+    // Closing returns, too, with any result.
     drop(engine.close());
     assert!(engine.metrics().exceptions.get() > 0);
     error
@@ -65,7 +65,7 @@ fn write_until_stopped(thread: &'static str, meant: fn(&Operation) -> bool) -> E
     write_until_refused(&engine, &table)
 }
 
-/// Waits for the background.
+/// Waits for the background threads.
 fn wait_until(mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -132,7 +132,7 @@ fn a_panic_in_the_second_thread_of_a_flush_by_command_leaves_the_memtable() {
     engine.close().unwrap();
 }
 
-/// Passes `clock` on, but panics in the threads with these names when told to.
+/// Passes `clock` on, but panics in the threads with these names on request.
 #[derive(Debug)]
 struct PanickingClock {
     clock: Arc<cassette_vfs::ManualClock>,

@@ -9,7 +9,7 @@ use super::{World, mutation};
 use crate::engine_tests::testing::{insert, key, simple_table};
 use crate::{PartitionObserver, PartitionSize, WrittenPartition};
 
-/// Notes keys and sizes of partitions with more bytes than a limit.
+/// Records keys and sizes of partitions with more bytes than a limit.
 #[derive(Debug)]
 struct Noting {
     more_than: u64,

@@ -1,4 +1,4 @@
-//! What comes back from the log, and what does not.
+//! Replay of the log, and its limits.
 
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType, DeletionTime, TableParams, Unfiltered};
 use cassette_vfs::OperationKind;
@@ -176,8 +176,8 @@ fn what_was_written_to_a_column_after_it_was_dropped_outlives_compaction() {
     }
 }
 
-/// As Cassandra has it, wherever the cells are by then: in the memtable that the drop flushes, in
-/// one that a writer with an old plan wrote to after it, or in the log alone.
+/// As in Cassandra, wherever the cells are: in the memtable that the drop flushes, in one that a
+/// writer with an old plan wrote to after it, or only in the log.
 #[test]
 fn what_was_written_to_a_column_after_it_was_dropped_outlives_flushes_and_crashes() {
     for (flushes, crashes) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -209,7 +209,7 @@ fn what_was_written_to_a_column_after_it_was_dropped_outlives_flushes_and_crashe
             (engine, dropped)
         } else {
             drop(engine);
-            // As it is loaded from the schema: with different ids.
+            // Loaded from the schema, with different ids.
             let keys = dropped.all_columns().map(|column| (**column).clone()).collect();
             let mut loaded = TableMetadata::new(old.id, "ks", "t", keys, Default::default());
             loaded.set_dropped_columns(dropped.dropped_columns.clone());
@@ -278,7 +278,7 @@ fn a_table_with_a_flush_period_is_flushed_by_time() {
     put(&engine, &table, insert(1, b"x", 1));
     put(&engine, &other, insert(1, b"x", 1));
     world.pass(6);
-    // The flusher looks every second.
+    // The flusher checks every second.
     for _ in 0..600 {
         if engine.table_stats(table.id).unwrap().flushes > 0 {
             break;
@@ -289,8 +289,8 @@ fn a_table_with_a_flush_period_is_flushed_by_time() {
     assert_eq!(engine.table_stats(other.id).unwrap().flushes, 0);
 }
 
-/// Found by the simulation (seeds 1142 and 204149): what survives a crash under periodic sync is a
-/// prefix of what was acknowledged.
+/// Found by the simulation (seeds 1142 and 204149): a prefix of the acknowledged writes survives a
+/// crash under periodic sync.
 #[test]
 fn a_truncation_does_not_survive_a_crash_that_loses_earlier_writes() {
     for seed in 0..40 {

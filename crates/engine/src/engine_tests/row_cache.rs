@@ -1,4 +1,4 @@
-//! Reads through the row cache: what they give, what they spare, what stays of it.
+//! Reads through the row cache: their results, the avoided reads, and the cached rows.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
@@ -78,7 +78,7 @@ fn scans_leave_the_cache_as_it_is_and_its_bytes_stay_within_its_size() {
     assert_eq!((engine.stats().row_cache.entries, engine.stats().row_cache.bytes), (0, 0));
 }
 
-/// Once a tombstone is purged, a write that it would have covered counts.
+/// Once a tombstone is purged, a write that it would have covered becomes visible.
 #[test]
 fn a_tombstone_covers_older_writes_until_it_is_purged() {
     let table = simple_table("t", params(RowsPerPartition::All));
@@ -172,8 +172,8 @@ fn the_head_of_a_partition_stays_as_short_as_was_asked_for() {
     assert_eq!(read[0].rows.len(), 3);
 }
 
-/// Each reader sees at least what was acknowledged before it began, through evictions, flushes and
-/// compactions.
+/// Each reader sees at least the writes acknowledged before it began, through evictions, flushes
+/// and compactions.
 #[test]
 fn what_was_acknowledged_is_read_whoever_caches_what_meanwhile() {
     const KEYS: i32 = 8;

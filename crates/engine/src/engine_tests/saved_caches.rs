@@ -1,4 +1,4 @@
-//! Caches that outlive the engine, and the compaction.
+//! Caches that survive the engine, and compactions.
 
 use cassette_rows::TableParams;
 use cassette_rows::schema::{CachingParams, RowsPerPartition};
@@ -84,8 +84,8 @@ fn a_period_of_zero_saves_nothing_and_keys_to_save_bounds_what_is_saved() {
     let engine = open(&world);
     fill(&engine, &table, b"v", 1);
     read_all(&engine, &world, &table);
-    // The row cache has them from here on: the key cache is asked again only for those that it
-    // forgets.
+    // The row cache has them from here on: the key cache is used again only for those that it
+    // evicts.
     engine.invalidate_row_cache();
     for k in 3..8 {
         engine.read(table.id, &key(k), &Selection::all()).unwrap();
@@ -141,7 +141,7 @@ fn caches_are_saved_when_their_period_is_over_and_emptied_ones_leave_no_file() {
     world.clock.advance(Duration::from_secs(1));
     engine.save_caches_when_due();
     assert!(!exists(CacheKind::Row) && exists(CacheKind::Key));
-    // A crash takes nothing that was saved.
+    // A crash loses nothing that was saved.
     let world =
         World { fs: world.fs.crash(3), clock: world.clock, options: world.options, tables: world.tables };
     assert_eq!(open(&world).stats().key_cache.entries, KEYS as usize);

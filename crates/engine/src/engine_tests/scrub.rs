@@ -1,4 +1,4 @@
-//! Damaged SSTables are rewritten with what can be read of them.
+//! Damaged SSTables are rewritten with their readable contents.
 
 use cassette_rows::TableParams;
 use cassette_vfs::FileSystem;
@@ -69,7 +69,7 @@ fn rows_that_were_left_out_of_reads_come_back_with_a_scrub() {
     for cut_off in [false, true] {
         let (world, table) = damaged(DiskFailurePolicy::BestEffort);
         if cut_off {
-            // Such a one cannot even be opened.
+            // This one cannot even be opened.
             let data = data_file(&world, &table);
             let files: &dyn FileSystem = &world.fs;
             let bytes = files.read(&data).unwrap();
@@ -101,7 +101,7 @@ fn a_scrub_that_finds_nothing_and_keeps_nothing_leaves_the_sstable() {
     let refused = scrubbed[0].result.as_ref().unwrap_err().to_string();
     assert!(refused.contains("No valid partitions found"), "{refused}");
     assert_eq!(world.sstables(&table), 1);
-    // With a snapshot it goes.
+    // With a snapshot it is removed.
     let scrubbed = engine.scrub(table.id, &ScrubOptions::default(), Some("")).unwrap();
     assert!(scrubbed[0].messages().iter().any(|message| message.contains("it is gone now")));
     assert_eq!(world.sstables(&table), 0);

@@ -1,5 +1,5 @@
-//! Each storage setting of a table shows in the metrics, for new SSTables at once and for old ones
-//! when they are rewritten.
+//! Each storage setting of a table affects the metrics, immediately for new SSTables and for old
+//! ones when they are rewritten.
 
 use cassette_rows::schema::{CompressionParams, Compressor};
 use cassette_rows::{Clustering, ColumnId, LivenessInfo, PartitionUpdate, RowBuilder, TableParams};
@@ -9,7 +9,7 @@ use super::*;
 use crate::TableStats;
 use crate::engine_tests::testing::{insert, key, simple_table, table_with};
 
-/// Bytes that no compressor makes smaller.
+/// Incompressible bytes.
 fn noise(k: i32) -> Vec<u8> {
     let mut state = u64::try_from(k).unwrap() + 1;
     let step = |_| {
@@ -111,15 +111,14 @@ fn the_options_of_a_compressor_show_in_the_ratio() {
     assert!(zstd("19") < zstd("-7"));
 }
 
-/// 128 bits that follow from a number.
+/// 128 bits that depend on a number.
 pub(super) fn scattered(k: i32) -> u128 {
     (u128::from(k.unsigned_abs()) + 7).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
 }
 
 #[test]
 fn min_compress_ratio_stores_what_does_not_shrink_as_it_is() {
-    // Only what is around the noise shrinks, by less than the eighth that is asked for where the
-    // table does not say.
+    // Only the overhead of the noise shrinks, by less than the default minimum of an eighth.
     let any = |params: &mut TableParams| params.compression.min_compress_ratio = Some(0.0);
     let (unsaid, any) = before_and_after(any, noise);
     let ratio = |stats: &TableStats| stats.compression_ratio.unwrap();

@@ -1,4 +1,4 @@
-//! Snapshots: what they hold, what they outlive, and what becomes of half-made ones.
+//! Snapshots: their contents, their lifetime, and incomplete ones.
 
 use super::*;
 use crate::engine_tests::testing::{self, insert};
@@ -101,7 +101,7 @@ fn a_snapshot_expires_when_its_time_has_come() {
     assert_eq!(names(&engine), ["goes", "stays"]);
     world.pass(61);
     drop(engine);
-    // Also one that an earlier process took.
+    // Also one of an earlier process.
     let engine = world.open().unwrap();
     engine.remove_expired_snapshots().unwrap();
     assert_eq!(names(&engine), ["stays"]);

@@ -1,4 +1,4 @@
-//! What the engine's tests share: tables, random updates, readable results.
+//! Shared by the engine's tests: tables, random updates, readable results.
 
 use std::sync::Arc;
 
@@ -62,13 +62,13 @@ pub fn clustering(c1: i32, c2: i32) -> Clustering {
     Clustering::of(&[&c1.to_be_bytes(), &c2.to_be_bytes()])
 }
 
-/// Draws from small domains, so that versions meet and timestamps tie.
+/// Draws from small domains, so that versions overlap and timestamps tie.
 pub struct Updates {
     pub table: Arc<TableMetadata>,
     pub keys: i32,
     pub clusterings: i32,
     pub timestamps: std::ops::Range<i64>,
-    /// One in so many updates deletes something larger than a row; 0 for none.
+    /// One in this many updates deletes something larger than a row; 0 for none.
     pub deletions_one_in: u32,
 }
 
@@ -193,14 +193,14 @@ impl Updates {
     }
 }
 
-/// A partition read to its end.
+/// A partition that was read to its end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Drained {
     pub header: PartitionHeader,
     pub unfiltereds: Vec<Unfiltered>,
 }
 
-/// Everything of a stream, without partitions that hold nothing.
+/// The contents of a stream, without empty partitions.
 pub fn drain(mut stream: impl PartitionStream) -> Vec<Drained> {
     let mut out = Vec::new();
     while let Some(header) = stream.next_partition().unwrap() {
@@ -215,7 +215,7 @@ pub fn drain(mut stream: impl PartitionStream) -> Vec<Drained> {
     out
 }
 
-/// What a read of everything in `updates` must give: each update a separate source, merged.
+/// The expected result of reading `updates`: each update a separate source, merged.
 pub fn merged(
     updates: &[PartitionUpdate],
     table: &Arc<TableMetadata>,
@@ -233,7 +233,7 @@ pub fn merged(
     keys.into_iter().flat_map(of_key).collect()
 }
 
-/// Each strategy, with small bounds so that little data sets it in motion, and each way to use
+/// Each strategy, with small limits so that little data triggers it, and each way to use
 /// overlapping SSTables.
 pub fn strategies() -> Vec<CompactionParams> {
     let params = |class: &str, options: &[(&str, &str)]| CompactionParams {
@@ -242,7 +242,7 @@ pub fn strategies() -> Vec<CompactionParams> {
     };
     let row = ("provide_overlapping_tombstones", "row");
     let cell = ("provide_overlapping_tombstones", "cell");
-    // SSTables are compacted alone as soon as next to nothing of them is shadowed.
+    // SSTables are compacted alone as soon as very little of them is shadowed.
     let often = ("overlapping_tombstones_threshold", "0.01");
     let few = [("min_threshold", "2"), ("max_threshold", "4")];
     let [min, max] = few;
@@ -285,14 +285,15 @@ pub fn strategies() -> Vec<CompactionParams> {
     ]
 }
 
-/// A seed for each of `count` runs, or the one in `SEED` alone, to repeat a run that failed.
+/// A seed for each of `count` runs, or only that of the variable `SEED`, to repeat a run that
+/// failed.
 pub fn seeds(count: u64) -> impl Iterator<Item = u64> {
     let only = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
     let all = if only.is_some() { 0..0 } else { 0..count };
     only.into_iter().chain(all)
 }
 
-/// What a reader sees of a row at some moment.
+/// The visible part of a row at some moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VisibleRow {
     pub clustering: Clustering,
@@ -308,7 +309,7 @@ pub struct VisibleCell {
     pub timestamp: i64,
 }
 
-/// What a reader sees of a partition at some moment.
+/// The visible part of a partition at some moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Visible {
     pub key: DecoratedKey,
@@ -316,8 +317,7 @@ pub struct Visible {
     pub rows: Vec<VisibleRow>,
 }
 
-/// What readers see at `now` (seconds) of what a stream gave. Partitions of which nothing is seen
-/// are left out.
+/// The visible part of a stream's contents at `now` (seconds). Partitions without any are omitted.
 pub fn visible(partitions: Vec<Drained>, now: u32) -> Vec<Visible> {
     let visible_row = |row: &Row| {
         let cells = row.cells().filter(|cell| cell.is_live(now));

@@ -88,7 +88,7 @@ fn memory_stays_bounded_while_many_write_and_nothing_is_lost() {
             scope.spawn(move || {
                 for i in 0..2000 {
                     engine.apply(&[mutation(table, insert(thread * 2000 + i, &value, 1))]).unwrap();
-                    // A write of each thread may be over the limit.
+                    // A write of each thread may exceed the limit.
                     assert!(engine.stats().memtable_bytes <= (1 << 20) + 4 * 2000);
                 }
             });
@@ -143,7 +143,7 @@ impl Clock for Interrupting {
     }
 
     fn monotonic(&self) -> Duration {
-        // Taken out during the call, which may read the clock too.
+        // Removed during the call, which may read the clock, too.
         let taken = self.on_read.lock().take();
         if let Some(mut on_read) = taken {
             on_read();
@@ -162,7 +162,7 @@ fn a_flush_in_the_middle_of_a_write_counts_the_memory_of_memtables_exactly() {
     let engine = Arc::new(engine);
     engine.create_table(table.clone()).unwrap();
     engine.finish_recovery().unwrap();
-    // The last time that a write reads is after its change of the memtable, when others may flush.
+    // A write reads the time last after its change of the memtable, when others may flush.
     let reads = Arc::new(AtomicI64::new(0));
     let counted = reads.clone();
     *clock.on_read.lock() = Some(Box::new(move || {

@@ -1,5 +1,5 @@
-//! Data of tables that the schema lost is kept, comes back, and goes only when a drop record or a
-//! command names it.
+//! Data of tables that the schema lost is kept, can be adopted, and is removed only when a drop
+//! record or a command names it.
 
 use cassette_rows::{Clustering, ColumnMetadata, LivenessInfo, RowBuilder};
 use cassette_vfs::FakeFileSystem;
@@ -30,8 +30,8 @@ fn table_files(world: &World, table: &TableMetadata) -> Vec<String> {
     files_below(&world.fs, &path)
 }
 
-/// A world in which `lost` has rows 0 to 9 in an SSTable and 10 to 19 in the log, and of which the
-/// schema forgets `lost`.
+/// A world in which `lost` has rows 0 to 9 in an SSTable and 10 to 19 in the log, and whose schema
+/// loses `lost`.
 fn world_that_forgets() -> (World, Arc<TableMetadata>, Arc<TableMetadata>) {
     let [kept, lost] = ["kept", "lost"].map(|name| simple_table(name, Default::default()));
     let mut world = World::new(vec![kept.clone(), lost.clone()]);
@@ -132,8 +132,8 @@ fn put_with_w(engine: &Engine, table: &Arc<TableMetadata>, k: i32) {
     engine.apply(&[mutation(table, update)]).unwrap();
 }
 
-/// A world whose log has kept records of `lost` with a column `w`, and whose schema names `lost`
-/// without that column again. The engine is closed.
+/// A world whose log has kept records of `lost` with a column `w`, and whose schema contains `lost`
+/// again without that column. The engine is closed.
 fn world_that_lost_a_column() -> (World, Arc<TableMetadata>, Arc<TableMetadata>) {
     let [kept, lost] = ["kept", "lost"].map(|name| simple_table(name, Default::default()));
     let wide = with_column_w(&lost);
@@ -254,7 +254,7 @@ fn log_records_of_a_dropped_table_are_not_kept_while_another_needs_their_segment
         assert!(engine.unknown_tables().unwrap().is_empty());
         assert_eq!(partitions(&engine, &a), 1);
     }
-    // The record outlives the segment, and no longer.
+    // The record is kept exactly as long as the segment.
     let engine = world.open().unwrap();
     turn_the_log_over(&engine, &a);
     drop(engine);
@@ -324,7 +324,7 @@ fn an_intent_is_void_if_the_schema_names_the_table_or_cannot_be_trusted() {
         engine.finish_recovery().unwrap();
         assert_eq!(table_files(&world, &b).is_empty(), is_removed);
         drop(engine);
-        // A later start, whose schema is complete, knows no intent any more.
+        // A later start, with a complete schema, has no intents any more.
         let engine = world.open().unwrap();
         assert_eq!(table_files(&world, &b).is_empty(), is_removed);
         if is_removed {

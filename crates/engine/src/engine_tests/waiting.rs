@@ -1,4 +1,4 @@
-//! Reads by threads that may not wait for a disk.
+//! Reads by threads that must not wait for a disk.
 
 use cassette_rows::StorageError;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::engine_tests::testing::{insert, key, simple_table};
 use crate::{EngineError, without_waiting};
 
-/// Whether a read of a partition's rows comes to its end.
+/// Whether a read of a partition's rows succeeds.
 fn reads(engine: &Engine, id: TableId, k: i32) -> bool {
     let would_block = |error: &StorageError| matches!(error, StorageError::WouldBlock { .. });
     let mut stream = match engine.read(id, &key(k), &Selection::all()) {

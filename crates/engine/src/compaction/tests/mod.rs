@@ -54,7 +54,7 @@ fn expiring(k: i32) -> PartitionUpdate {
     update
 }
 
-/// The partitions of a table, tombstones too.
+/// The number of partitions of a table, including tombstones.
 fn partitions(engine: &Engine, table: &TableMetadata) -> usize {
     drain(engine.scan(table.id, &crate::KeyRange::ALL, &Selection::all()).unwrap()).len()
 }
@@ -80,7 +80,7 @@ fn a_tombstone_goes_after_gc_grace_and_not_before() {
 fn a_tombstone_stays_while_data_that_it_covers_may_be_elsewhere() {
     let (world, table) = world(0, &[("min_threshold", "2"), ("min_sstable_size", "0")]);
     let engine = world.open().unwrap();
-    // The old data is alone in a large SSTable, the tombstone is compacted among small ones.
+    // The old data is in a large SSTable, the tombstone is compacted among small ones.
     let mut incompressible = [0; 4000];
     SmallRng::seed_from_u64(1).fill_bytes(&mut incompressible);
     put(&engine, &table, insert(1, &incompressible, 1));
@@ -139,7 +139,7 @@ fn an_sstable_full_of_droppable_tombstones_is_compacted_alone() {
     for k in 0..20 {
         put(&engine, &table, insert(k, b"", 1));
     }
-    // Cells that expire after ten seconds: these count as tombstones to come.
+    // Cells that expire after ten seconds count as future tombstones.
     for k in 20..40 {
         put(&engine, &table, expiring(k));
     }
@@ -187,7 +187,7 @@ fn a_table_with_compaction_switched_off_is_left_alone_but_for_the_command() {
 fn dropping_a_table_during_a_compaction_leaves_nothing() {
     let (mut world, table) = world(0, &[]);
     world.options.background_threads = true;
-    // A few hundred bytes a second: the compaction is still at it when the table is dropped.
+    // A few hundred bytes a second: the compaction is still running when the table is dropped.
     world.options.compaction_throughput = 500;
     world.options.commitlog_segment_size = 1 << 20;
     let engine = world.open().unwrap();

@@ -1,19 +1,19 @@
-//! Each option of a strategy, given as text, changes what becomes of the same SSTables.
+//! Each option of a strategy, as text, changes the compactions of the same SSTables.
 
 use super::strategies::{flush, strategy, world_of};
 use super::*;
 use crate::OverlappingTombstones;
 use crate::basics::options::OverlappingOptions;
 
-/// The metrics after flushes and the compactions that were due then: SSTables, and completed
+/// The metrics after flushes and the compactions that were due: SSTables, and completed
 /// compactions.
 type Counts = (usize, usize);
 
 /// Options, the partitions of each flush, and the resulting metrics.
 type Case = (&'static [(&'static str, &'static str)], &'static [i32], Counts);
 
-/// Flushes `count` partitions of 100,000 bytes each, the same ones every time, and compacts what is
-/// due.
+/// Flushes `count` partitions of 100,000 bytes each, the same ones every time, and runs due
+/// compactions.
 fn after(class: &str, options: &[(&str, &str)], flushes: &[i32]) -> Counts {
     let (world, table) = world_of(strategy(class, options));
     let engine = world.open().unwrap();
@@ -26,7 +26,7 @@ fn after(class: &str, options: &[(&str, &str)], flushes: &[i32]) -> Counts {
     (world.sstables(&table), engine.compaction_history().len())
 }
 
-/// SSTables after a compaction of everything, of 40 partitions of 100,000 bytes.
+/// The number of SSTables after a major compaction of 40 partitions of 100,000 bytes.
 fn after_major(class: &str, options: &[(&str, &str)]) -> usize {
     let (world, table) = world_of(strategy(class, options));
     let engine = world.open().unwrap();
@@ -43,7 +43,7 @@ fn size_tiered_options_show_in_what_is_compacted() {
         (&[("min_threshold", "2")], &[1, 1], (1, 1)),
         (&[], &[1; 6], (1, 1)),
         (&[("max_threshold", "4")], &[1; 6], (3, 1)),
-        // All below 50 MiB are of one size, unless that is smaller.
+        // All below 50 MiB are in one bucket, unless that limit is lower.
         (&[], &[1, 10, 1, 10], (1, 1)),
         (&[("min_sstable_size", "0")], &[1, 10, 1, 10], (4, 0)),
         (&[("min_sstable_size", "0")], &[10, 10, 10, 16], (4, 0)),
@@ -74,20 +74,20 @@ fn unified_options_show_in_the_number_of_sstables() {
         (&[("scaling_parameters", "L4")], &[1; 3], (1, 1)),
         (&[], &[1; 6], (1, 1)),
         (&[("max_sstables_to_compact", "4")], &[1; 6], (3, 1)),
-        // Of one level, where a flush is taken for what flushes were; the last is of the next one
-        // otherwise.
+        // In one level, if flushes are assumed to be of that size; otherwise the last is in the
+        // next one.
         (&[], &[10, 10, 10, 40], (1, 1)),
         (&[("flush_size_override", "1MiB")], &[10, 10, 10, 40], (4, 0)),
     ];
     for (options, flushes, expected) in cases {
         assert_eq!(after("Unified", options, flushes), *expected, "{options:?} {flushes:?}");
     }
-    // 4 MB, and as many shards as at the base.
+    // 4 MB, and as many shards as the base count.
     let fixed = [("sstable_growth", "1"), NO_LEAST];
     assert_eq!(after_major("Unified", &[]), 1, "SSTables are not split below min_sstable_size");
     assert_eq!(after_major("Unified", &fixed), 4);
     assert_eq!(after_major("Unified", &[("base_shard_count", "2"), fixed[0], fixed[1]]), 2);
-    // As many shards as the target asks for.
+    // As many shards as the target size requires.
     let growing = |target| {
         after_major(
             "Unified",
@@ -98,8 +98,7 @@ fn unified_options_show_in_the_number_of_sstables() {
     assert!(small >= 4 && large == 1, "{small} and {large} SSTables");
 }
 
-/// The metrics after flushes of some of 400 partitions each: of those whose tokens lie between two
-/// hundredths of all.
+/// The metrics after flushes of parts of 400 partitions, each between two hundredths of the tokens.
 fn after_parts(options: &[(&str, &str)], parts: &[(usize, usize)]) -> Counts {
     let (world, table) = world_of(strategy("Unified", options));
     let engine = world.open().unwrap();
@@ -117,7 +116,7 @@ fn after_parts(options: &[(&str, &str)], parts: &[(usize, usize)]) -> Counts {
 
 #[test]
 fn overlap_inclusion_method_shows_in_the_number_of_sstables() {
-    // Four that overlap at one place are compacted; another overlaps one of these, and the last one
+    // Four that overlap at one token are compacted; another overlaps one of these, and the last one
     // overlaps that.
     let parts = [(0, 30), (0, 30), (0, 30), (20, 70), (60, 80), (75, 99)];
     let after = |method| after_parts(&[("overlap_inclusion_method", method)], &parts);
@@ -159,7 +158,7 @@ fn expired_sstables_are_looked_for_as_often_as_the_options_say() {
             let engine = world.open().unwrap();
             put(&engine, &table, insert(100, b"lives", 1_000));
             engine.flush(None).unwrap();
-            // Looks for expired ones for the first time.
+            // Checks for expired SSTables for the first time.
             engine.run_pending_compactions();
             put(&engine, &table, expiring(1));
             engine.flush(None).unwrap();
@@ -170,8 +169,8 @@ fn expired_sstables_are_looked_for_as_often_as_the_options_say() {
     }
 }
 
-/// Whether an SSTable half of which has expired is compacted alone; `covered` by another that
-/// lives.
+/// Whether an SSTable of which half has expired is compacted alone; `covered` by another with live
+/// data.
 fn is_compacted_alone(options: &[(&str, &str)], covered: bool) -> bool {
     let (world, table) = world(0, options);
     let engine = world.open().unwrap();

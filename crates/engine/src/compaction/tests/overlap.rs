@@ -1,10 +1,10 @@
-//! SSTables compacted alone for what newer ones shadow in them.
+//! Single SSTables compacted for what newer ones shadow.
 
 use super::strategies::{flush, strategy, world_of};
 use super::*;
 use crate::CompactionKind;
 
-/// Partitions of the SSTable whose newest write is the oldest.
+/// The number of partitions of the SSTable with the lowest maximum timestamp.
 fn partitions_of_the_oldest(engine: &Engine, table: &TableMetadata) -> u64 {
     let sstables = engine.sstables(table.id).unwrap();
     sstables.into_iter().min_by_key(|sstable| sstable.max_timestamp).unwrap().partitions
@@ -42,7 +42,7 @@ fn with_nothing_else_to_do_an_sstable_is_rid_of_what_newer_ones_shadow() {
             let history = engine.compaction_history();
             assert_eq!(history.len(), usize::from(left < 20));
             assert!(history.iter().all(|done| done.kind == CompactionKind::Tombstone));
-            // What is left is not looked at again and again.
+            // The remaining data is not sampled repeatedly.
             let asked = engine.overlap_metrics();
             engine.run_pending_compactions();
             assert_eq!(engine.overlap_metrics(), asked);
@@ -62,7 +62,7 @@ fn an_sstable_is_looked_at_again_when_more_was_written_above_it_or_the_setting_i
     engine.alter_table(Arc::new(table.with_params(with("cell")))).unwrap();
     engine.run_pending_compactions();
     assert_eq!(partitions_of_the_oldest(&engine, &table), 16);
-    // A twentieth more is not worth it, a tenth is.
+    // A twentieth more is not enough, a tenth is.
     flush(&engine, &table, 4..5, 3);
     engine.run_pending_compactions();
     assert_eq!(partitions_of_the_oldest(&engine, &table), 16);
@@ -90,7 +90,7 @@ fn leveled_compaction_leaves_l0_to_its_next_compaction() {
     engine.run_pending_compactions();
     assert!(engine.sstable_levels(table.id).unwrap().iter().all(|level| *level == 1));
     let compacted = engine.compaction_totals().completed;
-    // One of L0 waits for another, and shadows a third of L1.
+    // A single SSTable of L0 waits for another, and shadows a third of L1.
     flush(&engine, &table, 0..5, 2);
     let before = partitions_in_all(&engine, &table);
     engine.run_pending_compactions();
@@ -106,7 +106,7 @@ fn partitions_in_all(engine: &Engine, table: &TableMetadata) -> u64 {
     engine.sstables(table.id).unwrap().iter().map(|sstable| sstable.partitions).sum()
 }
 
-/// A sample of 64 partitions stands for all: here 200 of 400 are shadowed, every second one.
+/// A sample of 64 partitions represents all: here 200 of 400 are shadowed, every second one.
 #[test]
 fn a_sample_says_what_share_is_shadowed() {
     for (threshold, left) in [("0.35", 200), ("0.65", 400)] {

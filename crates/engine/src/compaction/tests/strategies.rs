@@ -1,4 +1,4 @@
-//! Strategies at work on real SSTables.
+//! Strategies on real SSTables.
 
 use super::*;
 use crate::{CompactionKind, OverlappingTombstones};
@@ -18,7 +18,7 @@ pub(super) fn world_of(params: TableParams) -> (World, Arc<TableMetadata>) {
     (world, table)
 }
 
-/// A flush of `count` partitions of 100,000 bytes that nothing compresses.
+/// Flushes `count` incompressible partitions of 100,000 bytes.
 pub(super) fn flush(engine: &Engine, table: &Arc<TableMetadata>, keys: std::ops::Range<i32>, timestamp: i64) {
     let mut random = SmallRng::seed_from_u64(timestamp as u64);
     for k in keys {
@@ -93,14 +93,14 @@ fn a_lone_sstable_changes_its_level_without_being_rewritten() {
     engine.run_pending_compactions();
     let filled = levels(&engine, &table);
     assert!(filled.len() > 3, "{filled:?}");
-    // Each byte was read once, on its way from L0 to L1.
+    // Each byte was read once, from L0 to L1.
     let read = engine.compaction_totals().bytes_compacted - before;
     assert!(read < 4_000_000, "{read}");
     drop(engine);
     let engine = world.open().unwrap();
     assert_eq!(levels(&engine, &table), filled);
     assert_eq!(partitions(&engine, &table), 30);
-    // Without the option each move up is a rewrite.
+    // Without the option each move to the next level is a rewrite.
     let (world, table) = world_of(strategy("Leveled", &options[..2]));
     let engine = world.open().unwrap();
     flush(&engine, &table, 0..15, 1);
@@ -290,7 +290,7 @@ fn a_table_whose_compactions_are_switched_off_waits_and_a_history_is_kept() {
 #[test]
 fn a_command_whose_compaction_is_stopped_says_so_and_changes_nothing() {
     let (mut world, table) = world_of(strategy("SizeTiered", &[("enabled", "false")]));
-    // It does not come to an end.
+    // It does not end during the test.
     world.options.compaction_throughput = 1;
     let engine = world.open().unwrap();
     for first in [0, 100] {
@@ -323,7 +323,7 @@ fn upgrades_rewrite_what_is_of_the_version_of_now_only_if_that_is_asked_for() {
     assert_eq!(partitions(&engine, &table), 3);
 }
 
-/// Reproduced: switching them on did nothing where the schema has them off.
+/// Enabling compactions had no effect if the schema disables them.
 #[test]
 fn an_operator_switches_compactions_on_and_off_whatever_the_schema_says() {
     let (world, table) = world_of(strategy("SizeTiered", &[("enabled", "false")]));
@@ -340,7 +340,7 @@ fn an_operator_switches_compactions_on_and_off_whatever_the_schema_says() {
     engine.set_autocompaction(table.id, true).unwrap();
     engine.run_pending_compactions();
     assert_eq!((world.sstables(&table), runs()), (1, true));
-    // Other options than this one leave it as it is.
+    // ALTER of other options does not change it.
     let altered = |options: &[(&str, &str)]| {
         engine.alter_table(Arc::new(table.with_params(strategy("SizeTiered", options)))).unwrap();
         runs()
@@ -348,7 +348,7 @@ fn an_operator_switches_compactions_on_and_off_whatever_the_schema_says() {
     assert!(altered(&[("enabled", "false"), ("min_threshold", "4")]));
     engine.set_autocompaction(table.id, false).unwrap();
     assert!(!altered(&[]));
-    // With both the same, the schema counts from here on.
+    // If both agree, the schema applies from here on.
     assert!(!altered(&[("enabled", "false")]) && altered(&[]));
     assert_eq!(four(10), 1);
 }

@@ -1,11 +1,11 @@
-//! SSTables of which something cannot be written again are left alone, and nothing else is.
+//! SSTables with data that cannot be written again are not compacted, and others are.
 
 use cassette_rows::schema::DroppedColumn;
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType};
 
 use super::*;
 
-/// `v` dropped and added again as an `int`, so that a text written after that is no value of it.
+/// `v` dropped and added again as an `int`, so that a text written after that is invalid.
 fn altered(table: &TableMetadata) -> Arc<TableMetadata> {
     let mut altered = table.clone();
     for column in altered.columns.iter_mut().flatten().filter(|column| column.name == "v") {
@@ -47,7 +47,7 @@ fn inputs_that_cannot_be_written_again_are_left_alone_while_everything_else_is_c
     assert_eq!(pending(&bad), 0, "it is unknown which it was");
     engine.run_pending_compactions();
     assert_eq!(exceptions(), 1, "they are not read again and again");
-    // Other SSTables of the table go on, and so do other tables.
+    // Other SSTables of the table are compacted, and so are other tables.
     for k in 4..7 {
         flush_one(&engine, &as_int, k, b"four");
         flush_one(&engine, &good, k, b"of any width");
@@ -55,7 +55,7 @@ fn inputs_that_cannot_be_written_again_are_left_alone_while_everything_else_is_c
     engine.run_pending_compactions();
     assert_eq!((world.sstables(&bad), world.sstables(&good), exceptions()), (4, 1, 1));
     assert_eq!(partitions(&engine, &as_int), 6);
-    // A command leaves them alone, too.
+    // A command skips them, too.
     engine.compact(bad.id).unwrap();
     assert_eq!((world.sstables(&bad), partitions(&engine, &as_int), exceptions()), (4, 6, 1));
 }
