@@ -7,7 +7,7 @@ use cassette_engine::{Engine, Mutation};
 use cassette_rows::Token;
 
 use crate::basics::error::{DatabaseError, Result};
-use crate::schema::catalog::{Catalog, KeyspaceKind};
+use crate::schema::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::schema::system::encode;
 use crate::schema::system::{BUILT_VIEWS, SYSTEM, VIEW_BUILDS};
 use crate::schema::views::View;
@@ -76,8 +76,31 @@ pub(crate) fn truncated(store: &Store, view: &View) -> Result<()> {
     })
 }
 
+/// Empties a view without progress before it is built: entries whose rows do not exist any more
+/// would stay.
+///
+/// No statement dropped them, so SSTables are kept in a snapshot: the progress may be lost together
+/// with rows of the base table. Only where writes are not logged is every start without progress.
+fn empty(engine: &Engine, view: &View, keyspace: &Keyspace) -> Result<()> {
+    let id = view.table.id;
+    let emptied = engine.sstables(id).and_then(|sstables| {
+        if sstables.is_empty() || !keyspace.params.durable_writes {
+            return engine.truncate(id);
+        }
+        tracing::warn!(
+            keyspace = keyspace.name,
+            view = view.name(),
+            "whether the view is complete is not recorded: it is built again, and its SSTables are kept in a snapshot"
+        );
+        engine.truncate_with_snapshot(id, "")
+    });
+    emptied.map_err(|error| {
+        DatabaseError::storage_after(format_args!("cannot empty view {}", view.name()), error)
+    })
+}
+
 /// Reads the stored progress, and returns the views that are not completely built. Views without
-/// progress are truncated.
+/// progress are emptied.
 pub(crate) fn load(
     engine: &Engine,
     catalog: &Catalog,
@@ -99,9 +122,7 @@ pub(crate) fn load(
             }
             match begun.get(&name).filter(|_| keyspace.params.durable_writes) {
                 Some(done) => states.view(view).set_done(Some(*done)),
-                None => engine.truncate(view.table.id).map_err(|error| {
-                    DatabaseError::storage_after(format_args!("cannot empty view {}", view.name()), error)
-                })?,
+                None => empty(engine, view, keyspace)?,
             }
             unbuilt.push(view.clone());
         }

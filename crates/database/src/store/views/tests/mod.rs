@@ -302,6 +302,8 @@ fn a_view_of_many_partitions_is_built_over_what_is_there_and_goes_on_after_a_cra
     check(&session, "after it was built");
     let built = "SELECT view_name FROM system.built_views WHERE keyspace_name = 'ks'";
     assert_eq!(session.execute(built, ()).unwrap().len(), 4);
+    let flushed = database.catalog().keyspace("ks").unwrap().views["by_v"].table.id;
+    database.engine().flush(Some(flushed)).unwrap();
     // As after a crash before any progress was stored: the view is truncated and built again.
     for view in database.catalog().keyspace("ks").unwrap().views.values() {
         crate::store::views::unbuild(database.store(), view).unwrap();
@@ -314,6 +316,10 @@ fn a_view_of_many_partitions_is_built_over_what_is_there_and_goes_on_after_a_cra
     execute(&session, &["USE ks"]);
     check(&session, "after a crash");
     assert_eq!(session.execute(built, ()).unwrap().len(), 4);
+    // No statement removed what was flushed.
+    let kept: Vec<_> = database.engine().snapshots().unwrap();
+    assert_eq!(kept.iter().map(|kept| &*kept.table).collect::<Vec<_>>(), ["by_v"]);
+    assert!(kept[0].true_size > 0);
     execute(&session, &["DROP MATERIALIZED VIEW by_v"]);
     assert_eq!(session.execute(built, ()).unwrap().len(), 3);
 }
