@@ -1,6 +1,5 @@
 //! Addresses to listen on, as users write them.
 
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 /// Parses an address to listen on: `HOST:PORT`, where the host is an IP address or a name, or a
@@ -26,22 +25,6 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
         text.to_socket_addrs().map_err(|error| format!("cannot resolve the host: {error}"))?.collect();
     let preferred = addresses.iter().find(|address| address.is_ipv4()).or(addresses.first());
     preferred.copied().ok_or_else(|| "the host has no address".to_owned())
-}
-
-/// Describes why nothing can listen on `address`, and what to do about it.
-pub fn cannot_listen(address: SocketAddr, option: &str, error: &io::Error) -> String {
-    let remedy = match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            format!(
-                ". Another process uses this port: choose another with {option}; port 0 selects a free one"
-            )
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            format!(". No network interface has this address: choose another with {option}")
-        }
-        _ => String::new(),
-    };
-    format!("cannot listen on {address}{remedy}")
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod address;
 mod config;
 mod demo;
+mod listening;
 mod logging;
 mod memory;
 mod parent;

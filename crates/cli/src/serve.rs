@@ -23,8 +23,9 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::address::{cannot_listen, listen_address};
+use crate::address::listen_address;
 use crate::config::{AdminAddress, Config, duration};
+use crate::listening::cannot_listen;
 use crate::{logging, memory, parent};
 
 const EXAMPLES: &str = "\

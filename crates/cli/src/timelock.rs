@@ -18,7 +18,8 @@ use clap::{Args, Subcommand};
 use tokio::net::TcpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::address::{cannot_listen, listen_address};
+use crate::address::listen_address;
+use crate::listening::cannot_listen;
 use crate::serve::warn_of_exposure;
 use crate::transactions::password_in;
 use crate::{logging, memory};

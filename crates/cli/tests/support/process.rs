@@ -1,4 +1,4 @@
-//! The operating system's statistics of a process.
+//! Memory of a process, as the operating system reports it.
 
 use std::fs;
 
@@ -10,16 +10,6 @@ pub fn resident_bytes(id: u32) -> u64 {
 /// Peak resident memory, bytes.
 pub fn peak_resident_bytes(id: u32) -> u64 {
     status(id, "VmHWM:") * 1024
-}
-
-/// Threads.
-pub fn threads(id: u32) -> u64 {
-    status(id, "Threads:")
-}
-
-/// Open file descriptors.
-pub fn open_files(id: u32) -> usize {
-    fs::read_dir(format!("/proc/{id}/fd")).unwrap().count()
 }
 
 /// The number on a line of `/proc/<id>/status`.

@@ -4,7 +4,6 @@ mod cassandra;
 mod checker;
 mod memory;
 #[path = "../support/process.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
 mod process;
 mod starting;
 #[path = "../../../transactions/tests/all/suite.rs"]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::process::{peak_resident_bytes, resident_bytes};
 use super::timelocks::{connect, serve, timelock};
 
-/// What the process may hold beyond the figure before the requests: caches of its threads and the
+/// What the process may hold beyond its memory before the requests: caches of its threads and the
 /// smallest pages of maps.
 const KEPT_MAX: u64 = 24 << 20;
 

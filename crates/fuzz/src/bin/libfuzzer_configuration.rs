@@ -6,7 +6,6 @@
 #![no_main]
 
 #[path = "../../../cli/src/address.rs"]
-#[allow(dead_code, reason = "the configuration needs one function of it")]
 mod address;
 #[path = "../../../cli/src/config/mod.rs"]
 #[allow(dead_code, reason = "the target reads a configuration, and does not serve with it")]
