@@ -73,3 +73,39 @@ fn main() -> std::process::ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Two lines of `text` that are one paragraph. The terminal's width would wrap them again.
+    fn wrapped(text: &str) -> Option<(&str, &str)> {
+        let indentation = |line: &str| line.len() - line.trim_start().len();
+        let is_command = |line: &str| line.trim_start().starts_with("cassette ") || line.ends_with('\\');
+        // A term and its description.
+        let is_item = |line: &str| line.trim_start().contains("  ");
+        let mut pairs = text.lines().zip(text.lines().skip(1));
+        pairs.find(|(line, next)| {
+            let is_text = !next.trim().is_empty() && !is_command(line) && !is_command(next) && !is_item(next);
+            is_text && line.len() > 78 && !line.ends_with(':') && indentation(line) == indentation(next)
+        })
+    }
+
+    fn check(command: &clap::Command, path: &str) {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        assert_eq!(wrapped(&help), None, "{path} --help");
+        for command in command.get_subcommands() {
+            check(command, &format!("{path} {}", command.get_name()));
+        }
+    }
+
+    #[test]
+    fn paragraphs_of_help_are_wrapped_by_the_terminal_alone() {
+        check(&Arguments::command(), "cassette");
+        let long = "word ".repeat(20);
+        assert!(wrapped(&format!("{long}\nand its end")).is_some());
+        assert!(wrapped(&format!("{long}:\n  cassette serve")).is_none());
+    }
+}

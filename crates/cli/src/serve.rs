@@ -34,10 +34,11 @@ Examples:
     cassette serve
 
   Another directory, any free port (the first line printed says which), and a cassandra.yaml:
-    cassette serve --data /var/lib/cassette --listen 127.0.0.1:0 --config cassandra.yaml
+    cassette serve --data /var/lib/cassette --listen 127.0.0.1:0 \\
+        --config cassandra.yaml
 
 Then connect with cqlsh or any Cassandra driver (data center: datacenter1).
-SIGTERM and Ctrl-C let requests finish, flush and stop; a second one does not wait for requests.
+SIGTERM and Ctrl-C let requests finish, flush and stop; a second one does not wait for requests. \
 CASSETTE_LOG=debug logs more.";
 
 /// The maximum duration of shutdown after `--stop-timeout`.

@@ -39,21 +39,25 @@ const LOG_PERIOD: Duration = Duration::from_secs(10);
 const START_EXAMPLES: &str = "\
 Examples:
   A leader, and a standby server on another machine:
-    cassette timelock start --store 10.0.0.1:9042,10.0.0.2:9042 --keyspace bank --listen 10.0.0.5:8421
-    cassette timelock start --store 10.0.0.1:9042,10.0.0.2:9042 --keyspace bank --listen 10.0.0.6:8421
+    cassette timelock start --store 10.0.0.1:9042,10.0.0.2:9042 \\
+        --keyspace bank --listen 10.0.0.5:8421
+    cassette timelock start --store 10.0.0.1:9042,10.0.0.2:9042 \\
+        --keyspace bank --listen 10.0.0.6:8421
 
-The nodes of the store must sync writes before they acknowledge them: `commitlog_sync: batch` or `group` in every
-cassandra.yaml. With `periodic`, Cassandra's default, nodes that crash lose transactions that were reported as committed,
-and timestamps go backwards. A store on such nodes is rejected; --accept-periodic-sync uses it nevertheless.
+The nodes of the store must sync writes before they acknowledge them: `commitlog_sync: batch` or \
+`group` in every cassandra.yaml. With `periodic`, Cassandra's default, nodes that crash lose \
+transactions that were reported as committed, and timestamps go backwards. A store on such nodes is \
+rejected; --accept-periodic-sync uses it nevertheless.
 
-There are no passwords: listen where only your own programs can connect. SIGTERM releases the lease, and the other server
-leads at once.";
+There are no passwords: listen where only your own programs can connect. SIGTERM releases the lease, \
+and the other server leads at once.";
 
 const CLEAR_EXAMPLES: &str = "\
-A server that read an older bound of the timestamps than before has stopped the timestamps of the store: a copy of the
-store was restored, or nodes lost acknowledged writes (`commitlog_sync: periodic`). Committed transactions may be lost, too.
-No server issues timestamps until this command is run. Before that, find out what was lost and set `commitlog_sync` to batch
-or group. Timestamps continue above the greatest known bound, or above --to if that is greater.
+A server that read an older bound of the timestamps than before has stopped the timestamps of the \
+store: a copy of the store was restored, or nodes lost acknowledged writes (`commitlog_sync: \
+periodic`). Committed transactions may be lost, too. No server issues timestamps until this command \
+is run. Before that, find out what was lost and set `commitlog_sync` to batch or group. Timestamps \
+continue above the greatest known bound, or above --to if that is greater.
 
 Example:
   cassette timelock clear --store 10.0.0.1:9042 --keyspace bank";
@@ -64,7 +68,8 @@ Examples:
     cassette timelock fast-forward --to 25000000 --at 10.0.0.5:8421
 
   After the bound was lost, with no server running: above the greatest version and commit in any table
-    cassette timelock fast-forward --to 25000000 --store 10.0.0.1:9042 --keyspace bank --lost-bound";
+    cassette timelock fast-forward --to 25000000 --store 10.0.0.1:9042 \\
+        --keyspace bank --lost-bound";
 
 /// Commands on timelock servers.
 #[derive(Debug, Subcommand)]

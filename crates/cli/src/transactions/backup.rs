@@ -14,9 +14,10 @@ use super::open::{Purpose, StoreArguments, TimeLockArguments, make, open};
 /// The store, and the target.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-On a cluster --timelock names the servers from which all programs get their timestamps. The file contains everything
-committed when the backup began, without transactions that were in progress then. It can be restored into any empty store,
-embedded or on a cluster. A program that has the store open does the same with Transactions::backup, while it runs.")]
+On a cluster --timelock names the servers from which all programs get their timestamps. The file \
+contains everything committed when the backup began, without transactions that were in progress \
+then. It can be restored into any empty store, embedded or on a cluster. A program that has the \
+store open does the same with Transactions::backup, while it runs.")]
 pub struct BackupArguments {
     #[command(flatten)]
     store: StoreArguments,
@@ -32,9 +33,10 @@ pub struct BackupArguments {
 /// The store, and the source.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The store must be empty. A missing data directory is created; a keyspace on a cluster is created by its timelock servers,
-with the replication of `cassette timelock start --replication`. Everything is restored as one transaction: if it fails,
-nothing of it is ever visible. Timestamps continue above those of the store that was backed up.")]
+The store must be empty. A missing data directory is created; a keyspace on a cluster is created by \
+its timelock servers, with the replication of `cassette timelock start --replication`. Everything is \
+restored as one transaction: if it fails, nothing of it is ever visible. Timestamps continue above \
+those of the store that was backed up.")]
 pub struct RestoreArguments {
     #[command(flatten)]
     store: StoreArguments,

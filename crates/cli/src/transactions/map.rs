@@ -10,9 +10,10 @@ use super::open::{Purpose, StoreArguments, TimeLockArguments, open};
 /// The store.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Commit records are stored in one of three layouts: 1 a partition per start timestamp, 2 tickets, 3 tickets with values in
-two stages, for stores whose conditional writes are not linearizable after failures. A range of start timestamps has one
-layout permanently. Up to the bound all programs follow the map; above it, the map is a forecast.")]
+Commit records are stored in one of three layouts: 1 a partition per start timestamp, 2 tickets, 3 \
+tickets with values in two stages, for stores whose conditional writes are not linearizable after \
+failures. A range of start timestamps has one layout permanently. Up to the bound all programs \
+follow the map; above it, the map is a forecast.")]
 pub struct MapArguments {
     #[command(flatten)]
     store: StoreArguments,
@@ -24,12 +25,14 @@ pub struct MapArguments {
 /// The store, and the new layout.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-New transactions get the layout; earlier ones keep theirs, and both are read side by side. Timestamps jump to the start of
-the new range, so the migration is complete when the command returns. The same command migrates back. A store on a cluster
-has layout 3; one that was embedded and moves to a cluster is migrated to it. All programs that use the store must support
-the layout: all versions of this program with migration do.
+New transactions get the layout; earlier ones keep theirs, and both are read side by side. \
+Timestamps jump to the start of the new range, so the migration is complete when the command \
+returns. The same command migrates back. A store on a cluster has layout 3; one that was embedded \
+and moves to a cluster is migrated to it. All programs that use the store must support the layout: \
+all versions of this program with migration do.
 
-A program that has an embedded store open does the same with Transactions::migrate, while its transactions run.")]
+A program that has an embedded store open does the same with Transactions::migrate, while its \
+transactions run.")]
 pub struct MigrateArguments {
     #[command(flatten)]
     store: StoreArguments,

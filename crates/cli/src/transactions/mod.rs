@@ -16,21 +16,36 @@ pub use open::password_in;
 /// Commands on a store of transactions.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\
-A store of transactions is a keyspace with a table _timestamp, in an embedded data directory or on a cluster. Every
-transaction begins at a start timestamp, and has at most one final status: committed at a commit timestamp, or aborted.
-docs/transactions.md describes the protocol.
+A store of transactions is a keyspace with a table _timestamp, in an embedded data directory or on a \
+cluster. Every transaction begins at a start timestamp, and has at most one final status: committed \
+at a commit timestamp, or aborted. docs/transactions.md describes the protocol.
 
-On a cluster the nodes must sync a write before they acknowledge it (`commitlog_sync: batch` or `group` in cassandra.yaml).
-Commands that write reject a store whose nodes do not, without --accept-periodic-sync.
+On a cluster the nodes must sync a write before they acknowledge it (`commitlog_sync: batch` or \
+`group` in cassandra.yaml). Commands that write reject a store whose nodes do not, without \
+--accept-periodic-sync.
 
 Examples:
-  cassette transactions show --data data                              a summary
-  cassette transactions status --data data 20033                      the status of the transaction that began at 20033
-  cassette transactions map --data data                               the layouts of transactions
-  cassette transactions migrate --data data --to 3                    change the layout of new transactions
-  cassette transactions sweep --contact 10.0.0.1:9042 --keyspace bank --timelock 10.0.0.5:8421    remove old versions
-  cassette transactions backup --data data bank.backup                everything committed, in one file
-  cassette transactions restore --data new --keyspace bank bank.backup    into an empty store")]
+  Print a summary:
+    cassette transactions show --data data
+
+  Print the status of the transaction that began at 20033:
+    cassette transactions status --data data 20033
+
+  Print the layouts of transactions:
+    cassette transactions map --data data
+
+  Change the layout of new transactions:
+    cassette transactions migrate --data data --to 3
+
+  Remove old versions:
+    cassette transactions sweep --contact 10.0.0.1:9042 --keyspace bank \\
+        --timelock 10.0.0.5:8421
+
+  Back up everything committed into one file:
+    cassette transactions backup --data data bank.backup
+
+  Restore into an empty store:
+    cassette transactions restore --data new --keyspace bank bank.backup")]
 pub enum TransactionsCommand {
     /// Show a store: its timestamps, layouts and tables. Reads only
     Show(show::ShowArguments),

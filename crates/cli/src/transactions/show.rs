@@ -13,10 +13,13 @@ use super::open::{Opened, Purpose, StoreArguments, TimeLockArguments, open};
 #[command(after_help = "\
 timestamps: no timestamp above the bound has been issued yet; a reopened store continues above it.
 known:      the greatest issued timestamp that the store records outside of its tables.
-layouts:    storage of commit records, by the first start timestamp: `cassette transactions map` explains them.
-unswept:    old versions that are not removed yet: of transactions that began at this timestamp or later.
-open:       the immutable timestamp: every transaction that began below it has ended. An embedded store has none open
-            while this command has it; for a cluster the timelock servers report it (--timelock).")]
+layouts:    storage of commit records, by the first start timestamp: `cassette transactions map` \
+explains them.
+unswept:    old versions that are not removed yet: of transactions that began at this timestamp or \
+later.
+open:       the immutable timestamp: every transaction that began below it has ended. An embedded \
+store has none open while this command has it; for a cluster the timelock servers report it \
+(--timelock).")]
 pub struct ShowArguments {
     #[command(flatten)]
     store: StoreArguments,

@@ -12,15 +12,17 @@ use super::show::layouts;
 /// The transactions.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-committed: its writes are visible permanently to all transactions that begin above its commit timestamp.
+committed: its writes are visible permanently to all transactions that begin above its commit \
+timestamp.
 aborted:   its writes are never visible.
-none:      it has no commit record: it is in progress, or its client is dead, and the next reader of its writes aborts it;
-           or the timestamp was used for something else.
-dead:      it has no commit record and has ended, which is known for an embedded store, and for a cluster from its timelock
-           servers (--timelock): the next reader of its writes aborts it.
+none:      it has no commit record: it is in progress, or its client is dead, and the next reader of \
+its writes aborts it; or the timestamp was used for something else.
+dead:      it has no commit record and has ended, which is known for an embedded store, and for a \
+cluster from its timelock servers (--timelock): the next reader of its writes aborts it.
 unknown:   its commit record has a layout that only a newer program supports.
 
-The second stage of a two-stage commit record (layout 3) is put if it is missing, as every reader does.")]
+The second stage of a two-stage commit record (layout 3) is put if it is missing, as every reader \
+does.")]
 pub struct StatusArguments {
     #[command(flatten)]
     store: StoreArguments,

@@ -8,9 +8,10 @@ use super::open::{Purpose, StoreArguments, TimeLockArguments, open};
 /// The store.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Removes old versions that no transaction can read any more: all that are old when the command begins. Programs sweep a
-store automatically while they have it open, unless they disable it (Options::without_sweeping). The command can be stopped
-at any time and continues where it stopped. Several at once are harmless.")]
+Removes old versions that no transaction can read any more: all that are old when the command \
+begins. Programs sweep a store automatically while they have it open, unless they disable it \
+(Options::without_sweeping). The command can be stopped at any time and continues where it stopped. \
+Several at once are harmless.")]
 pub struct SweepArguments {
     #[command(flatten)]
     store: StoreArguments,

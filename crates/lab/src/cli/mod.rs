@@ -51,47 +51,54 @@ pub enum LabCommand {
 
 /// Examples at the end of `cassette lab --help`.
 pub const LAB_EXAMPLES: &str = "\
-Where to begin:
-  cassette lab ycsb --workload a            one engine, from flags alone
-  cassette lab list                         experiments that are built in, and what was run
-  cassette lab show leveldb-tuning          what an experiment would do
-  cassette lab run leveldb-tuning --scale 0.1 --engine embedded
-                                            an experiment, smaller; its report is a page to open
-  cassette lab tune --engine embedded --workload b --budget 5m
-                                            settings that suit a workload
+Examples:
+  cassette lab ycsb \\
+      --workload a            benchmark one engine, configured by flags
 
-An experiment of your own is a file: docs/laboratory.md has one to copy.";
+  List built-in experiments and stored runs:
+    cassette lab list
+
+  Print the plan of an experiment:
+    cassette lab show leveldb-tuning
+  cassette lab run leveldb-tuning --scale 0.1 --engine embedded
+                                            run an experiment at a tenth of its size
+  cassette lab tune --engine embedded --workload b --budget 5m
+                                            search settings for a workload
+
+docs/laboratory.md describes how to write an experiment file.";
 
 const RESUME_EXAMPLES: &str = "\
-Finished parts are not measured again. The last run, and one by its name:
+Finished parts are not repeated. Resume the last run, or a run by its name:
     cassette lab resume
     cassette lab resume leveldb-tuning-20260102T030405Z";
 
 const COMPARE_EXAMPLES: &str = "\
-The same file before and after a change of the program, the older run first:
+Compare runs of one file before and after a change of the program, the older run first:
     cassette lab compare leveldb-tuning-20260102T030405Z leveldb-tuning-20260103T030405Z
 
-Within one run the order of configurations is random and repeats interleave; two runs have only what the
-machine did meanwhile in common. To compare settings, make them configurations of one file.";
+Within one run, the order of configurations is random and repeats interleave, so that changes of the \
+machine affect all of them alike. That does not hold for two runs: to compare settings, put them \
+into one file.";
 
 const TUNE_EXAMPLES: &str = "\
 Examples:
-  LevelDB under the workloads A, B and D, one after the other on the same records:
+  Tune LevelDB for the workloads A, B and D, run in turn on the same records:
     cassette lab tune --engine leveldb --workload a,b,d --budget 20m
 
-  Of the embedded engine two settings only, whose first values are taken for the defaults:
+  Search two settings of the embedded engine; their first values are the defaults:
     cassette lab tune --engine embedded --workload b --budget 5m \\
         --search file_cache_size=256MiB,64MiB,1GiB --search disk_access_mode=standard,mmap
 
-Sixteen sets are tried briefly, the better half of them for twice as long, and so on; what is left is compared
-with the defaults by five repeats of each. A set is judged by the throughputs of all phases, the load too.";
+Sixteen sets are measured briefly, the better half of them for twice as long, and so on. The last \
+one is compared with the defaults in five repeats of each. A set is ranked by the throughput of all \
+phases, including the load.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  A built-in experiment at a hundredth of its size, on the engines it measures unless told otherwise:
+  Run a built-in experiment at a hundredth of its size, on its default engines:
     cassette lab run cassandra-caches-and-lcs --scale 0.01
 
-  The same on an Apache Cassandra that is started for each part:
+  Run it on an Apache Cassandra that is started for each part:
     cassette lab run cassandra-caches-and-lcs --scale 0.01 --engine cassandra
 
 docs/laboratory.md describes the format of experiment files.";
@@ -115,23 +122,24 @@ impl LabCommand {
 
 const YCSB_EXAMPLES: &str = "\
 Examples:
-  The mixed workload A on the embedded engine, in a directory that is thrown away:
+  The mixed workload A on the embedded engine, in a temporary directory:
     cassette lab ycsb --workload a --records 100000
 
-  All six on a server, Cassette's or Apache Cassandra's, 16 requests in flight, with what its process
-  costs, three times:
+  All six on a server, Cassette's or Apache Cassandra's, 16 requests in flight, with what its process \
+costs, three times:
     cassette lab ycsb --workload a..f --records 1000000 --threads 16 --engine cql \\
         --contact 127.0.0.1:9042 --server-pid $(pgrep -f CassandraDaemon) --replace --repeat 3
 
-  How long requests take at 20,000 a second, whatever the server does meanwhile:
+  Latencies at a fixed rate of 20,000 requests per second:
     cassette lab ycsb --workload b --phase run --records 1000000 --engine cql --threads 64 \\
         --rate 20000
 
-Workloads (zipfian keys unless said otherwise):
+Workloads (zipfian keys unless noted):
   a  50 % reads, 50 % updates             d  95 % reads of the latest, 5 % inserts
   b  95 % reads, 5 % updates              e  95 % scans of 1 to 100 records, 5 % inserts
   c  reads only                           f  50 % reads, 50 % read-modify-writes
-A record is a key such as user6284781860667377211 and 10 fields of 100 bytes; an update writes one field.";
+A record is a key such as user6284781860667377211 and 10 fields of 100 bytes; an update writes one \
+field.";
 
 /// Arguments of `cassette lab ycsb`.
 #[derive(Debug, Clone, Args)]

@@ -16,15 +16,24 @@ use super::{arguments, schema};
 /// The selection and the format.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The schema is read from the SSTable, so neither a server nor a schema is needed. It contains no names of key columns, which
-are not needed here.
+The schema is read from the SSTable, so neither a server nor a schema is needed. It contains no \
+names of key columns, which are not needed here.
 
 Examples:
-  cassette sstable dump nb-1-big-Data.db              everything, as one JSON array
-  cassette sstable dump nb-1-big-Data.db -l | jq .    a partition per line, streaming
-  cassette sstable dump nb-1-big-Data.db -d           a row or tombstone per line, readable
-  cassette sstable dump nb-1-big-Data.db -e           the partition keys alone
-  cassette sstable dump nb-1-big-Data.db -k 1 -k 2    two partitions; of a composite key: -k 1:abc")]
+  Everything, as one JSON array:
+    cassette sstable dump nb-1-big-Data.db
+
+  A partition per line, streaming:
+    cassette sstable dump nb-1-big-Data.db -l | jq .
+
+  A row or tombstone per line, readable:
+    cassette sstable dump nb-1-big-Data.db -d
+
+  The partition keys alone:
+    cassette sstable dump nb-1-big-Data.db -e
+
+  Two partitions (a composite key is written as 1:abc):
+    cassette sstable dump nb-1-big-Data.db -k 1 -k 2")]
 pub struct DumpArguments {
     /// A file of the SSTable, such as nb-1-big-Data.db
     sstable: PathBuf,

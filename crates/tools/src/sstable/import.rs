@@ -10,13 +10,18 @@ use clap::Args;
 /// Source and target.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Imports everything in the directory or nothing: if one SSTable does not match the table's schema, or is damaged, the table
-is unchanged. The table must exist, with the columns of the SSTables; a snapshot's schema.cql creates it. While a server has
-the data directory open, use `cassette nodetool import`.
+Imports everything in the directory or nothing: if one SSTable does not match the table's schema, or \
+is damaged, the table is unchanged. The table must exist, with the columns of the SSTables; a \
+snapshot's schema.cql creates it. While a server has the data directory open, use `cassette nodetool \
+import`.
 
 Examples:
-  cassette sstable import /backup/ks/t-*/ --data data --table ks.t -p     import a copy of Cassandra's files
-  cassette sstable import data/data/ks/t-*/snapshots/s --data data --table ks.t     restore a snapshot")]
+  Import a copy of Cassandra's files:
+    cassette sstable import /backup/ks/t-*/ --data data --table ks.t -p
+
+  Restore a snapshot:
+    cassette sstable import data/data/ks/t-*/snapshots/s --data data \\
+        --table ks.t")]
 pub struct ImportArguments {
     /// Directories with SSTables of the table
     #[arg(required = true)]

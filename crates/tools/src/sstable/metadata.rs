@@ -23,9 +23,14 @@ use super::{arguments, histogram, schema};
 Dates are in UTC. Reads only Statistics.db and the ends of the index, so large files are fast, too.
 
 Examples:
-  cassette sstable metadata nb-1-big-Data.db                  one SSTable
-  cassette sstable metadata data/ks/t-*/                      all SSTables of a table
-  cassette sstable metadata -g 864000 nb-1-big-Data.db        what a compaction could drop with ten days of grace")]
+  One SSTable:
+    cassette sstable metadata nb-1-big-Data.db
+
+  All SSTables of a table:
+    cassette sstable metadata data/ks/t-*/
+
+  What a compaction could drop with ten days of grace:
+    cassette sstable metadata -g 864000 nb-1-big-Data.db")]
 pub struct MetadataArguments {
     /// Files of SSTables, or directories of them
     #[arg(required = true)]

@@ -21,14 +21,21 @@ use super::values::CassandraText;
 /// The SSTables, and the partitions to list.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Prints percentiles of partition sizes, rows, cells and tombstones of each SSTable, and lists the partitions that reach a
-threshold. Reads the complete SSTable.
+Prints percentiles of partition sizes, rows, cells and tombstones of each SSTable, and lists the \
+partitions that reach a threshold. Reads the complete SSTable.
 
 Examples:
-  cassette sstable partitions data/ks/t-*/                      percentiles of every SSTable of a table
-  cassette sstable partitions -t 100MiB nb-1-big-Data.db        list partitions of 100 MiB and more
-  cassette sstable partitions -o 1000 -w 100000 -r data/        with many tombstones or rows, in all tables
-  cassette sstable partitions -t 1MiB -m nb-1-big-Data.db       the same as CSV")]
+  Percentiles of every SSTable of a table:
+    cassette sstable partitions data/ks/t-*/
+
+  List partitions of 100 MiB and more:
+    cassette sstable partitions -t 100MiB nb-1-big-Data.db
+
+  List partitions with many tombstones or rows, in all tables:
+    cassette sstable partitions -o 1000 -w 100000 -r data/
+
+  The same as CSV:
+    cassette sstable partitions -t 1MiB -m nb-1-big-Data.db")]
 pub struct PartitionsArguments {
     /// Files of SSTables, or directories of them
     #[arg(required = true)]

@@ -9,13 +9,17 @@ use clap::Args;
 /// The table to scrub.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Rewrites every SSTable of the table with all readable data: the index locates rows after damage. Data that fails a checksum
-is dropped. All SSTables are first kept in a snapshot. While a server has the data directory open, use `cassette nodetool
-scrub`. The exit status is 1 if an SSTable could not be scrubbed.
+Rewrites every SSTable of the table with all readable data: the index locates rows after damage. \
+Data that fails a checksum is dropped. All SSTables are first kept in a snapshot. While a server has \
+the data directory open, use `cassette nodetool scrub`. The exit status is 1 if an SSTable could not \
+be scrubbed.
 
 Examples:
-  cassette sstable scrub --data data ks t          one table
-  cassette sstable scrub --data data -s ks hits    also a counter table, which loses counts")]
+  One table:
+    cassette sstable scrub --data data ks t
+
+  Also a counter table, which loses counts:
+    cassette sstable scrub --data data -s ks hits")]
 pub struct ScrubArguments {
     /// The keyspace
     keyspace: String,

@@ -11,13 +11,18 @@ use super::{arguments, schema};
 /// The SSTables.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Reads every byte: the digest of Data, the checksums of its chunks, the order of keys and rows, and that index, summary and
-filter match the rows. Changes nothing. The exit status is 1 if any SSTable is damaged; the others are verified nevertheless.
+Reads every byte: the digest of Data, the checksums of its chunks, the order of keys and rows, and \
+that index, summary and filter match the rows. Changes nothing. The exit status is 1 if any SSTable \
+is damaged; the others are verified nevertheless.
 
 Examples:
   cassette sstable verify nb-1-big-Data.db
-  cassette sstable verify -e data/ks/t-*/                 all SSTables of a table, and the validity of every value
-  cassette sstable verify -e snapshots/before-upgrade     a snapshot, before it is needed")]
+
+  All SSTables of a table, and the validity of every value:
+    cassette sstable verify -e data/ks/t-*/
+
+  A snapshot, before it is needed:
+    cassette sstable verify -e snapshots/before-upgrade")]
 pub struct VerifyArguments {
     /// Files of SSTables, or directories of them
     #[arg(required = true)]

@@ -27,18 +27,21 @@ use rows::{Column, LiveRows};
 /// The selection and the format.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-SSTables do not contain the names of key columns. Without --schema they are called PartitionKey and clustering; a snapshot's
-schema.cql, any file of CREATE statements, or a data directory provides their names.
+SSTables do not contain the names of key columns. Without --schema they are called PartitionKey and \
+clustering; a snapshot's schema.cql, any file of CREATE statements, or a data directory provides \
+their names.
 
   JSON     a row per line, in the format of SELECT JSON
-  CSV      a header and a row per line; blobs as 0x..., collections and tuples as CQL literals; null is an empty field, an
-           empty text is \"\"
-  Parquet  typed columns, compressed with Snappy; lists, sets and vectors are LIST, maps are MAP, tuples (_1, _2, ...) and
-           user-defined types are groups; varint, decimal, inet and duration are text, without loss; requires --output
+  CSV      a header and a row per line; blobs as 0x..., collections and tuples as CQL literals; null \
+is an empty field, an empty text is \"\"
+  Parquet  typed columns, compressed with Snappy; lists, sets and vectors are LIST, maps are MAP, \
+tuples (_1, _2, ...) and user-defined types are groups; varint, decimal, inet and duration are text, \
+without loss; requires --output
 
 Examples:
   cassette sstable export data/ks/t-*/ --schema schema.cql -o t.json
-  cassette sstable export snapshots/s --schema snapshots/s/schema.cql --format csv | head
+  cassette sstable export snapshots/s --schema snapshots/s/schema.cql \\
+      --format csv | head
   cassette sstable export data/ks/t-*/ --schema schema.cql -o t.csv")]
 pub struct ExportArguments {
     /// Files of SSTables of one table, or its directory
