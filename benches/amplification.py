@@ -25,7 +25,7 @@ def main():
         if ".stopped" in path.name:
             continue
         part = json.loads(path.read_text())
-        load, overwrite, settled = (phase["figures"] for phase in part["phases"] if phase.get("figures"))
+        load, overwrite, settled = (phase["statistics"] for phase in part["phases"] if phase.get("statistics"))
         given = overwrite["report"]["operations"] * RECORD_BYTES
         seconds = [second["counters"] for second in overwrite["series"] if second.get("counters")]
         second_half = [kept(counters) / live for counters in seconds[len(seconds) // 2 :]]

@@ -14,7 +14,7 @@ pub fn grouped(number: u64) -> String {
 }
 
 /// Formats a number with its significant digits.
-pub fn figure(value: f64) -> String {
+pub fn rounded(value: f64) -> String {
     let digits = value.abs();
     if digits < 100.0 && value.fract() == 0.0 {
         format!("{value:.0}")

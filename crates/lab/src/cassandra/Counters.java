@@ -19,12 +19,12 @@ import javax.management.remote.JMXConnectorFactory;
 import javax.management.remote.JMXServiceURL;
 
 /**
- * Figures that Cassandra tells by JMX only. Arguments: the cluster's directory, and the nodes' JMX ports on 127.0.0.1. For each
- * line read, one is printed: `name=value name=value ...`, summed over nodes and tables of users. A node that does not answer is
- * left out.
+ * Metrics that Cassandra exposes by JMX only. Arguments: the cluster's directory, and the nodes' JMX ports on 127.0.0.1. Prints one
+ * line for each line that it reads: `name=value name=value ...`, summed over nodes and user tables. Nodes that do not respond are
+ * omitted.
  *
- * When there are no more lines, who wrote them has been killed: it ends this program otherwise. Then the nodes are stopped, which
- * nobody would stop any more: the processes whose numbers stand in node1/pid and so on.
+ * The process that writes the lines ends this program when it stops the nodes itself. The end of the input therefore means that it was
+ * killed: this program then stops the nodes, whose process ids are in node1/pid and so on.
  */
 public class Counters {
   private static final String TABLES = "org.apache.cassandra.metrics:type=Table,keyspace=%s,scope=%s,name=%s";
@@ -42,14 +42,14 @@ public class Counters {
   }
 
   public static void main(String[] arguments) throws IOException {
-    ask(Arrays.copyOfRange(arguments, 1, arguments.length));
+    respond(Arrays.copyOfRange(arguments, 1, arguments.length));
     stop(Path.of(arguments[0]));
   }
 
-  private static void ask(String[] ports) throws IOException {
+  private static void respond(String[] ports) throws IOException {
     MBeanServerConnection[] nodes = new MBeanServerConnection[ports.length];
-    BufferedReader asked = new BufferedReader(new InputStreamReader(System.in));
-    while (asked.readLine() != null) {
+    BufferedReader requests = new BufferedReader(new InputStreamReader(System.in));
+    while (requests.readLine() != null) {
       Map<String, Double> counters = new TreeMap<>();
       for (int index = 0; index < ports.length; index++) {
         try {
@@ -57,9 +57,9 @@ public class Counters {
             String url = "service:jmx:rmi:///jndi/rmi://127.0.0.1:" + ports[index] + "/jmxrmi";
             nodes[index] = JMXConnectorFactory.connect(new JMXServiceURL(url)).getMBeanServerConnection();
           }
-          new Counters(nodes[index], counters).look();
+          new Counters(nodes[index], counters).sample();
         } catch (IOException | JMException | RuntimeException gone) {
-          // A node that was restarted is connected to anew.
+          // A node that was restarted needs a new connection.
           nodes[index] = null;
         }
       }
@@ -99,7 +99,7 @@ public class Counters {
     }
   }
 
-  private void look() throws IOException, JMException {
+  private void sample() throws IOException, JMException {
     for (ObjectName collector : node.queryNames(new ObjectName("java.lang:type=GarbageCollector,*"), null)) {
       String name = collector.getKeyProperty("name");
       // Concurrent marking stops nothing for long; what it costs is processor time.
@@ -115,7 +115,7 @@ public class Counters {
     add("compactions_pending", number(new ObjectName(compaction + "PendingTasks"), "Value"));
     add("compactions_total", number(new ObjectName(compaction + "CompletedTasks"), "Value"));
     for (String[] table : tables()) {
-      for (String[] figure : new String[][] {
+      for (String[] metric : new String[][] {
         {"sstables", "LiveSSTableCount", "Value"},
         {"disk_bytes", "LiveDiskSpaceUsed", "Count"},
         {"memtable_bytes", "AllMemtablesHeapSize", "Value"},
@@ -126,9 +126,9 @@ public class Counters {
         {"table_reads_total", "ReadLatency", "Count"},
         {"table_read_us_total", "ReadTotalLatency", "Count"},
       }) {
-        add(figure[0], number(new ObjectName(String.format(TABLES, table[0], table[1], figure[1])), figure[2]));
+        add(metric[0], number(new ObjectName(String.format(TABLES, table[0], table[1], metric[1])), metric[2]));
       }
-      // A histogram's sum is not told, so that of the phase is made from the mean of the last minutes.
+      // JMX has no sum of a histogram: the mean of the last minutes stands for that of the phase.
       ObjectName reads = new ObjectName(String.format(TABLES, table[0], table[1], "SSTablesPerReadHistogram"));
       counters.merge("sstables_per_read_recent", number(reads, "Mean"), Math::max);
       add("sstables_unleveled", unleveled(new ObjectName(String.format(TABLE, table[0], table[1]))));
@@ -152,7 +152,7 @@ public class Counters {
     return tables;
   }
 
-  /** A figure; NaN where a version does not have it. */
+  /** A metric; NaN if this version does not have it. */
   private double number(ObjectName bean, String attribute) throws IOException {
     try {
       Object value = node.getAttribute(bean, attribute);

@@ -117,11 +117,11 @@ mod tests {
     #[test]
     fn a_full_disk_is_reported_before_its_consequences() {
         let log = "INFO  x\nERROR 2026 Stopping native transport\njava.lang.InternalError: a fault occurred\n\tat x\nERROR y\n";
-        let told = diagnose(&[node(true, log)], Some((4 << 20, Path::new("/x")))).unwrap();
-        assert!(told.starts_with("the disk of /x is full: 4 MiB are left; node 2 logged"), "{told}");
+        let reported = diagnose(&[node(true, log)], Some((4 << 20, Path::new("/x")))).unwrap();
+        assert!(reported.starts_with("the disk of /x is full: 4 MiB are left; node 2 logged"), "{reported}");
         assert!(
-            told.contains("Stopping native transport / java.lang.InternalError: a fault occurred"),
-            "{told}"
+            reported.contains("Stopping native transport / java.lang.InternalError: a fault occurred"),
+            "{reported}"
         );
     }
 
@@ -130,14 +130,17 @@ mod tests {
         assert_eq!(diagnose(&[node(false, "INFO  x\n")], None).unwrap(), "node 2 has ended");
         let mut crashed = node(false, "INFO  x\n");
         crashed.texts[0] = "#\n#  SIGBUS (0x7) at pc=0x00, pid=1, tid=2\n#\n".into();
-        let told = diagnose(&[crashed], None).unwrap();
-        assert_eq!(told, "node 2 has ended; its last message: \"SIGBUS (0x7) at pc=0x00, pid=1, tid=2\"");
+        let reported = diagnose(&[crashed], None).unwrap();
+        assert_eq!(reported, "node 2 has ended; its last message: \"SIGBUS (0x7) at pc=0x00, pid=1, tid=2\"");
     }
 
     #[test]
     fn nodes_are_not_started_on_a_full_disk() {
-        let told = check_room(Path::new("/x"), 3, 600 << 20).unwrap_err().to_string();
-        assert!(told.contains("expected 1536 MiB for 3 nodes") && told.contains("found 600 MiB"), "{told}");
+        let reported = check_room(Path::new("/x"), 3, 600 << 20).unwrap_err().to_string();
+        assert!(
+            reported.contains("expected 1536 MiB for 3 nodes") && reported.contains("found 600 MiB"),
+            "{reported}"
+        );
         assert!(check_room(Path::new("/x"), 1, 600 << 20).is_ok());
         assert!(free_bytes(Path::new("/")).is_ok());
     }

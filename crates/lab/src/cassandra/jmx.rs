@@ -65,16 +65,16 @@ impl Jmx {
         }
         let conversation = Conversation { questions, answers, owed: 0 };
         let started = Self { child, conversation: Mutex::new(conversation) };
-        started.ask(FIRST_ANSWER_MAX);
+        started.request(FIRST_ANSWER_MAX);
         Ok(started)
     }
 
     /// Returns the current metrics; empty if the nodes do not respond in time.
     pub fn sample(&self) -> Counters {
-        self.ask(ANSWER_MAX).map(|line| parse(&line)).unwrap_or_default()
+        self.request(ANSWER_MAX).map(|line| parse(&line)).unwrap_or_default()
     }
 
-    fn ask(&self, patience: Duration) -> Option<String> {
+    fn request(&self, patience: Duration) -> Option<String> {
         let mut conversation = self.conversation.lock().ok()?;
         let Conversation { questions, answers, owed } = &mut *conversation;
         questions.as_mut()?.write_all(b"\n").ok()?;
@@ -131,7 +131,7 @@ mod tests {
                 let [node, other] = &mut processes;
                 let began = std::time::Instant::now();
                 while node.try_wait().unwrap().is_none() {
-                    assert!(began.elapsed() < Duration::from_secs(120), "the node goes on");
+                    assert!(began.elapsed() < Duration::from_secs(120), "the node continues");
                     std::thread::sleep(Duration::from_millis(10));
                 }
                 assert!(other.try_wait().unwrap().is_none());

@@ -12,7 +12,7 @@ use crate::experiments::perform::{self, perform};
 use crate::experiments::plan::{Plan, place_in_table};
 use crate::experiments::store::{RunDirectory, RunInfo};
 use crate::experiments::{Analysis, ExperimentFile, FileError, PartResult, builtin};
-use crate::format::figure;
+use crate::format::rounded;
 use crate::report::{csv, html, markdown};
 use crate::results::Machine;
 use crate::run::Observer;
@@ -270,20 +270,20 @@ fn go_on(
 /// Summarizes a part in a line: the throughput of each phase, or the 99th percentiles if the rate
 /// was fixed.
 fn outcome(result: &PartResult) -> String {
-    let figures = result.phases.iter().filter_map(|phase| Some((&phase.name, phase.figures.as_ref()?)));
-    let told: Vec<String> = figures
-        .map(|(name, figures)| match figures.rate {
-            None => format!("{name} {}/s", figure(figures.steady.throughput)),
+    let statistics = result.phases.iter().filter_map(|phase| Some((&phase.name, phase.statistics.as_ref()?)));
+    let summaries: Vec<String> = statistics
+        .map(|(name, statistics)| match statistics.rate {
+            None => format!("{name} {}/s", rounded(statistics.steady.throughput)),
             Some(_) => {
-                let latencies = figures.steady.latencies.iter();
+                let latencies = statistics.steady.latencies.iter();
                 let p99: Vec<String> = latencies
-                    .map(|(kind, latency)| format!("{kind} p99 {} µs", figure(latency.response.p99_us)))
+                    .map(|(kind, latency)| format!("{kind} p99 {} µs", rounded(latency.response.p99_us)))
                     .collect();
                 format!("{name} {}", p99.join(", "))
             }
         })
         .collect();
-    format!("      {}\n", told.join("; "))
+    format!("      {}\n", summaries.join("; "))
 }
 
 /// Writes all reports of a run and shows the verdict. Returns the number of failed operations.

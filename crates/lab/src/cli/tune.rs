@@ -15,7 +15,7 @@ use crate::experiments::perform::{perform, workloads};
 use crate::experiments::plan::Setup;
 use crate::experiments::{Analysis, ExperimentFile, FileError, Part, PartResult, Plan};
 use crate::files::write_atomically;
-use crate::format::{figure, grouped};
+use crate::format::{grouped, rounded};
 use crate::report::markdown;
 use crate::run::Observer;
 use crate::statistics::{Verdict, mean};
@@ -150,10 +150,10 @@ impl TuneArgs {
 /// Returns the score of a part: the mean of the logarithms of its throughputs, so that all phases
 /// have the same weight.
 fn score(result: &PartResult) -> Option<f64> {
-    let figures = result.phases.iter().filter_map(|phase| phase.figures.as_ref());
-    let logarithms: Vec<f64> = figures
-        .filter(|figures| figures.report.failed == 0 && figures.report.throughput > 0.0)
-        .map(|figures| figures.report.throughput.ln())
+    let statistics = result.phases.iter().filter_map(|phase| phase.statistics.as_ref());
+    let logarithms: Vec<f64> = statistics
+        .filter(|statistics| statistics.report.failed == 0 && statistics.report.throughput > 0.0)
+        .map(|statistics| statistics.report.throughput.ln())
         .collect();
     let all = result.phases.len() == logarithms.len() && result.stopped.is_none();
     all.then(|| mean(&logarithms))
@@ -259,11 +259,11 @@ impl Tuning<'_> {
             // A set that the engine rejects, or that fails, has the lowest score.
             let value = score(&result).unwrap_or(f64::NEG_INFINITY);
             let shown = if value.is_finite() {
-                format!("{:>9} ops/s", figure(value.exp()))
+                format!("{:>9} ops/s", rounded(value.exp()))
             } else {
                 format!("failed: {}", result.stopped.unwrap_or_default())
             };
-            let changed = told(&self.space, &candidate.choice);
+            let changed = changes(&self.space, &candidate.choice);
             self.console.print(&format!("  {:<9}{shown}  {changed}\n", candidate.name));
             scored.push((candidate.clone(), value));
         }
@@ -382,16 +382,16 @@ fn sureness(analysis: &Analysis) -> &'static str {
         .collect();
     let (higher, lower) = (found.contains(&Verdict::Higher), found.contains(&Verdict::Lower));
     match (higher, lower) {
-        (true, false) => "It is faster than the defaults for certain where the verdict says so.\n",
+        (true, false) => "It is faster than the defaults in the phases whose verdict shows it.\n",
         (true, true) => {
             "It is faster than the defaults in some phases, and slower in others: choose what matters.\n"
         }
-        (false, true) => "It was ahead by luck only: it is slower than the defaults.\n",
-        (false, false) => "That it is better than the defaults is not shown: the noise may have chosen it.\n",
+        (false, true) => "It is slower than the defaults: its lead in the search was noise.\n",
+        (false, false) => "No difference from the defaults is shown: noise may have selected it.\n",
     }
 }
 
-fn told(space: &[Dimension], choice: &Choice) -> String {
+fn changes(space: &[Dimension], choice: &Choice) -> String {
     let changed = space.iter().zip(choice).filter(|(dimension, value)| **value != dimension.default);
     let texts: Vec<String> = changed
         .map(|(dimension, value)| format!("{}={}", dimension.name, dimension.values[*value]))

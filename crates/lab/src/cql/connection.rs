@@ -67,7 +67,7 @@ impl Connection {
             option(Startup::DRIVER_NAME, "cassette lab"),
             option(Startup::DRIVER_VERSION, env!("CARGO_PKG_VERSION")),
         ];
-        let answer = self.ask("STARTUP", &Request::Startup(Startup { options }))?;
+        let answer = self.request("STARTUP", &Request::Startup(Startup { options }))?;
         // The response to STARTUP is a plain envelope; later ones are framed, if the version uses
         // frames.
         self.encoder.fix_version(settings.version, None);
@@ -86,7 +86,7 @@ impl Connection {
         };
         let token = Bytes::from(format!("\0{user}\0{password}"));
         let request = Request::AuthResponse(AuthResponse { token: Some(token) });
-        match self.ask("authentication", &request)? {
+        match self.request("authentication", &request)? {
             Response::AuthSuccess(_) => Ok(()),
             other => Err(self.unexpected("authentication", &other)),
         }
@@ -98,7 +98,7 @@ impl Connection {
         let parameters = QueryParameters::default();
         let request = Request::Query(Query { query: query.into(), parameters });
         let text = |cell: Option<&[u8]>| cell.map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-        match self.ask(query, &request)? {
+        match self.request(query, &request)? {
             Response::Result(ResultMessage::Rows(rows)) => {
                 let rows = rows.decode(None).map_err(|error| self.refused(query, error))?;
                 Ok(rows.iter().map(|row| row.map(text).collect()).collect())
@@ -111,7 +111,7 @@ impl Connection {
     /// Prepares `query`.
     pub fn prepare(&mut self, query: &str) -> Result<Prepared, LabError> {
         let request = Request::Prepare(Prepare { query: query.into(), keyspace: None });
-        match self.ask(query, &request)? {
+        match self.request(query, &request)? {
             Response::Result(ResultMessage::Prepared(prepared)) => Ok(prepared),
             other => Err(self.unexpected(query, &other)),
         }
@@ -119,7 +119,7 @@ impl Connection {
 
     /// Sends a request and waits for its response, with nothing else in flight. An error of the
     /// server is an error.
-    fn ask(&mut self, attempt: &str, request: &Request) -> Result<Response, LabError> {
+    fn request(&mut self, attempt: &str, request: &Request) -> Result<Response, LabError> {
         self.encoder.request(0, request, false);
         let answer = self.answer().map_err(|error| self.refused(attempt, error))?;
         match Response::decode(&answer).map_err(|error| self.refused(attempt, error))? {

@@ -77,7 +77,7 @@ fn is_system(keyspace: &str) -> bool {
 }
 
 /// Metrics of tables, with the names that other engines share; system keyspaces are excluded.
-const TABLE_FIGURES: [(&str, &str); 10] = [
+const TABLE_METRICS: [(&str, &str); 10] = [
     ("cassette_table_sstables", "sstables"),
     ("cassette_table_live_bytes", "disk_bytes"),
     ("cassette_table_flushes_total", "flushes_total"),
@@ -91,7 +91,7 @@ const TABLE_FIGURES: [(&str, &str); 10] = [
 ];
 
 /// Sums and counts of histograms.
-const SUMMARY_FIGURES: [(&str, &str); 2] = [
+const SUMMARY_METRICS: [(&str, &str); 2] = [
     ("cassette_table_sstables_per_read_sum", "sstables_read_total"),
     ("cassette_table_sstables_per_read_count", "table_reads_total"),
 ];
@@ -104,7 +104,7 @@ fn counters(text: &str) -> Counters {
         let Some(value) = value.parse::<f64>().ok().filter(|value| value.is_finite()) else { continue };
         let (name, labels) = series.split_once('{').unwrap_or((series, ""));
         let label = |label: &str| labels.split(&format!("{label}=\"")).nth(1)?.split('"').next();
-        let known = TABLE_FIGURES.iter().chain(&SUMMARY_FIGURES).find(|(known, _)| *known == name);
+        let known = TABLE_METRICS.iter().chain(&SUMMARY_METRICS).find(|(known, _)| *known == name);
         let name = match (name, label("keyspace"), label("cache")) {
             ("cassette_memtable_bytes", ..) => "memtable_bytes".to_owned(),
             ("cassette_commit_log_bytes", ..) => "commit_log_bytes".to_owned(),
@@ -115,8 +115,8 @@ fn counters(text: &str) -> Counters {
                 None => continue,
             },
             (name, _, Some(cache)) if name.starts_with("cassette_cache_") && !name.contains("capacity") => {
-                let figure = name.trim_start_matches("cassette_cache_").replace("size_bytes", "bytes");
-                format!("{cache}_cache_{figure}")
+                let metric = name.trim_start_matches("cassette_cache_").replace("size_bytes", "bytes");
+                format!("{cache}_cache_{metric}")
             }
             _ => continue,
         };
@@ -171,8 +171,8 @@ mod tests {
                     stream.read_exact(&mut byte).unwrap();
                     head.extend(byte);
                 }
-                let figures = head.starts_with(b"GET /metrics ");
-                let body = if figures { TEXT } else { TABLES };
+                let statistics = head.starts_with(b"GET /metrics ");
+                let body = if statistics { TEXT } else { TABLES };
                 write!(stream, "HTTP/1.0 {status}\r\ncontent-type: text/plain\r\n\r\n{body}").unwrap();
             }
         });
@@ -181,6 +181,6 @@ mod tests {
         assert_eq!((found["sstables"], found["sstables_unleveled"]), (5.0, 4.0));
         assert!(endpoint.sample().is_empty());
         answer.join().unwrap();
-        assert!(endpoint.sample().is_empty(), "nobody listens any more");
+        assert!(endpoint.sample().is_empty(), "no process listens any more");
     }
 }

@@ -1,7 +1,7 @@
 //! A CQL server under test, Cassette or Apache Cassandra, over the native protocol.
 //!
 //! Client and server share the machine more often than not, so the client is made cheap: a few
-//! connections, each with a thread of its own that keeps many requests in flight. One turn of
+//! connections, each with its own thread, which keeps many requests in flight. One turn of
 //! [`pipeline`] takes whatever answers have come, puts a new request in the place of each, and
 //! sends those in one go; there are no tasks to switch between and nothing is allocated for a
 //! request.
@@ -102,7 +102,7 @@ impl CqlTarget {
             )));
         }
         let mut connection = Connection::open(first, &settings)?;
-        let info = ask_who(&mut connection, &settings)?;
+        let info = describe_server(&mut connection, &settings)?;
         Ok(Self { settings, info, shape: None, pids: Vec::new(), metrics: None })
     }
 
@@ -201,10 +201,10 @@ impl Target for CqlTarget {
 }
 
 /// Reads the server's version, and the settings that determine the cost of a write.
-fn ask_who(connection: &mut Connection, settings: &CqlSettings) -> Result<EngineInfo, LabError> {
+fn describe_server(connection: &mut Connection, settings: &CqlSettings) -> Result<EngineInfo, LabError> {
     let local = connection.query("SELECT release_version, partitioner FROM system.local")?;
     let cell = |column: usize| local.first().and_then(|row| row.get(column)?.clone());
-    let mut told = BTreeMap::from([
+    let mut reported = BTreeMap::from([
         ("contact".to_string(), settings.contacts.join(", ")),
         ("protocol".into(), settings.version.to_string()),
         ("connections".into(), settings.connections.to_string()),
@@ -212,23 +212,23 @@ fn ask_who(connection: &mut Connection, settings: &CqlSettings) -> Result<Engine
         ("partitioner".into(), cell(1).unwrap_or_default()),
     ]);
     if !settings.table_options.is_empty() {
-        told.insert("table options".into(), settings.table_options.clone());
+        reported.insert("table options".into(), settings.table_options.clone());
     }
     // Available in Cassandra since 4.0. A server without it is measured all the same.
     for row in connection.query("SELECT name, value FROM system_views.settings").unwrap_or_default() {
         if let [Some(name), Some(value)] = &row[..]
-            && is_asked(name)
+            && affects_cost(name)
         {
-            told.insert(name.clone(), value.clone());
+            reported.insert(name.clone(), value.clone());
         }
     }
     let version: Text = cell(0);
-    Ok(EngineInfo { name: "cql".into(), version: version.unwrap_or_default(), settings: told })
+    Ok(EngineInfo { name: "cql".into(), version: version.unwrap_or_default(), settings: reported })
 }
 
 /// Returns whether a setting affects the cost of requests: those of caches, commit log, memtables,
 /// compaction, concurrency and disk access, out of hundreds.
-fn is_asked(name: &str) -> bool {
+fn affects_cost(name: &str) -> bool {
     const PARTS: [&str; 11] = [
         "cache_size",
         "commitlog",

@@ -199,7 +199,7 @@ fn decode(envelope: &Envelope) -> (Request, ()) {
 }
 
 fn error(detail: ErrorDetail) -> Response {
-    Response::Error(Error::new(detail, "as the test wants it"))
+    Response::Error(Error::new(detail, "requested by the test"))
 }
 
 fn rows(version: Version, columns: usize, content: &[Vec<Option<Vec<u8>>>]) -> Response {

@@ -3,7 +3,7 @@
 //! The bindings there are as crates have been left alone for years; they no longer build with
 //! current compilers, and they seek to the first key and copy every value for each scan, which
 //! would make LevelDB slower than it is. So the calls that are needed are declared here. Each
-//! handle below is owned by one `struct`, comes from the library's own constructor, and is given
+//! handle below is owned by one `struct`, comes from the library's own constructor, and is passed
 //! back once, on drop.
 
 use std::collections::BTreeMap;
@@ -180,7 +180,7 @@ struct LevelDbOptions {
 
 impl LevelDbOptions {
     fn parse(options: &BTreeMap<String, String>) -> Result<Self, String> {
-        fn taken<T: std::str::FromStr>(name: &str, value: &str) -> Result<Option<T>, String> {
+        fn parsed_value<T: std::str::FromStr>(name: &str, value: &str) -> Result<Option<T>, String> {
             let expected =
                 if std::any::type_name::<T>() == "bool" { "true or false" } else { "a whole number" };
             value.parse().map(Some).map_err(|_| format!("invalid {name} {value:?}: expected {expected}"))
@@ -188,13 +188,13 @@ impl LevelDbOptions {
         let mut parsed = Self::default();
         for (name, value) in options {
             match name.as_str() {
-                "write_buffer_size" => parsed.write_buffer_size = taken(name, value)?,
-                "max_file_size" => parsed.max_file_size = taken(name, value)?,
-                "block_size" => parsed.block_size = taken(name, value)?,
-                "block_restart_interval" => parsed.block_restart_interval = taken(name, value)?,
-                "max_open_files" => parsed.max_open_files = taken(name, value)?,
-                "cache_size" => parsed.cache_size = taken(name, value)?,
-                "filter_bits" => parsed.filter_bits = taken(name, value)?,
+                "write_buffer_size" => parsed.write_buffer_size = parsed_value(name, value)?,
+                "max_file_size" => parsed.max_file_size = parsed_value(name, value)?,
+                "block_size" => parsed.block_size = parsed_value(name, value)?,
+                "block_restart_interval" => parsed.block_restart_interval = parsed_value(name, value)?,
+                "max_open_files" => parsed.max_open_files = parsed_value(name, value)?,
+                "cache_size" => parsed.cache_size = parsed_value(name, value)?,
+                "filter_bits" => parsed.filter_bits = parsed_value(name, value)?,
                 "compression" => {
                     parsed.compression = match value.as_str() {
                         "snappy" => Some(true),
@@ -202,10 +202,10 @@ impl LevelDbOptions {
                         _ => return Err(format!("compression cannot be {value:?}: expected snappy or none")),
                     }
                 }
-                "paranoid_checks" => parsed.paranoid_checks = taken(name, value)?,
-                "verify_checksums" => parsed.verify_checksums = taken(name, value)?,
-                "fill_cache" => parsed.fill_cache = taken(name, value)?,
-                "sync" => parsed.sync = taken(name, value)?,
+                "paranoid_checks" => parsed.paranoid_checks = parsed_value(name, value)?,
+                "verify_checksums" => parsed.verify_checksums = parsed_value(name, value)?,
+                "fill_cache" => parsed.fill_cache = parsed_value(name, value)?,
+                "sync" => parsed.sync = parsed_value(name, value)?,
                 _ => {
                     return Err(format!(
                         "LevelDB has no option {name}; it has block_restart_interval, block_size, cache_size, compression, \

@@ -220,7 +220,7 @@ mod tests {
         ];
         let options = given.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let settings = StoreSettings { options, ..StoreSettings::default() };
-        let told = RocksDb::open(directory.path(), &settings).unwrap().settings(directory.path());
+        let reported = RocksDb::open(directory.path(), &settings).unwrap().settings(directory.path());
         for (name, value) in [
             ("max_open_files", "77"),
             ("num_levels", "5"),
@@ -229,9 +229,9 @@ mod tests {
             ("write_buffer_size", "1234567"),
             ("compression", "kNoCompression"),
         ] {
-            assert_eq!(told[name], value, "{name}");
+            assert_eq!(reported[name], value, "{name}");
         }
-        assert!(told["filter_policy"].contains("bloomfilter:5"), "{}", told["filter_policy"]);
+        assert!(reported["filter_policy"].contains("bloomfilter:5"), "{}", reported["filter_policy"]);
     }
 
     #[test]

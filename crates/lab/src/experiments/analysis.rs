@@ -38,7 +38,7 @@ pub struct Metric {
 pub struct PhaseAnalysis {
     /// Name of the phase.
     pub name: String,
-    /// Whether it had a fixed rate: its throughput then says nothing about the engine.
+    /// Whether it had a fixed rate: its throughput is then independent of the engine.
     pub paced: bool,
     /// Metrics of the phase.
     pub metrics: Vec<Metric>,
@@ -135,7 +135,7 @@ impl Analysis {
         for result in parts.iter().flatten() {
             for phase in &result.phases {
                 let known = phases.iter().any(|known| known.name == phase.name);
-                if phase.figures.is_some() && !known {
+                if phase.statistics.is_some() && !known {
                     phases.push(phase_analysis(&phase.name, parts));
                 }
             }
@@ -206,16 +206,16 @@ fn groups(info: &RunInfo, file: Option<&ExperimentFile>, parts: &[PartResult]) -
 }
 
 fn phase_analysis(name: &str, parts: &[Vec<&PartResult>]) -> PhaseAnalysis {
-    let figures: Vec<Vec<&PhaseStatistics>> = parts
+    let statistics: Vec<Vec<&PhaseStatistics>> = parts
         .iter()
         .map(|parts| {
             let phases = parts.iter().flat_map(|part| &part.phases);
-            phases.filter(|phase| phase.name == name).filter_map(|phase| phase.figures.as_ref()).collect()
+            phases.filter(|phase| phase.name == name).filter_map(|phase| phase.statistics.as_ref()).collect()
         })
         .collect();
     let mut metrics: Vec<Metric> = Vec::new();
-    for (group, repeats) in figures.iter().enumerate() {
-        for (name, value) in repeats.iter().flat_map(|figures| figures.metrics()) {
+    for (group, repeats) in statistics.iter().enumerate() {
+        for (name, value) in repeats.iter().flat_map(|statistics| statistics.metrics()) {
             let at = match metrics.iter().position(|metric| metric.name == name) {
                 Some(at) => at,
                 None => {
@@ -236,11 +236,14 @@ fn phase_analysis(name: &str, parts: &[Vec<&PartResult>]) -> PhaseAnalysis {
     }
     PhaseAnalysis {
         name: name.to_owned(),
-        paced: figures.iter().flatten().any(|figures| figures.rate.is_some() && figures.trials.is_empty()),
-        metrics,
-        failed: figures
+        paced: statistics
             .iter()
-            .map(|repeats| repeats.iter().map(|figures| figures.report.failed).sum())
+            .flatten()
+            .any(|statistics| statistics.rate.is_some() && statistics.trials.is_empty()),
+        metrics,
+        failed: statistics
+            .iter()
+            .map(|repeats| repeats.iter().map(|statistics| statistics.report.failed).sum())
             .collect(),
     }
 }
@@ -295,8 +298,8 @@ fn sentence(phase: &str, metric: &Metric, name: &str, baseline: &str, comparison
     let Some(interval) = comparison.interval else {
         let factor = comparison.ratio;
         return format!(
-            "{phase}: {name} has {factor:.2} times the {what} of {baseline}, from one repeat a side: nothing can be said of \
-             its noise."
+            "{phase}: {name} has {factor:.2} times the {what} of {baseline}, from one repeat a side, whose noise is \
+             unknown."
         );
     };
     // Signs only if the interval contains both.
@@ -384,7 +387,7 @@ pub(crate) mod tests {
             throughput,
             latencies: BTreeMap::new(),
         };
-        let figures = PhaseStatistics {
+        let statistics = PhaseStatistics {
             report,
             steady,
             series: Vec::new(),
@@ -405,7 +408,7 @@ pub(crate) mod tests {
                 name: "run a".into(),
                 at: 0.0,
                 seconds: 10.0,
-                figures: Some(figures),
+                statistics: Some(statistics),
             }],
             stopped: None,
         }
@@ -442,7 +445,7 @@ pub(crate) mod tests {
     fn one_repeat_gives_no_verdict() {
         let (info, parts) = run_of(&[("base", &[1000.0]), ("other", &[2000.0])]);
         let analysis = Analysis::new(&info, None, &parts);
-        assert!(analysis.verdicts[0].contains("nothing can be said"), "{:?}", analysis.verdicts);
+        assert!(analysis.verdicts[0].contains("noise is unknown"), "{:?}", analysis.verdicts);
     }
 
     #[test]

@@ -220,7 +220,7 @@ impl Performer<'_> {
         let at = self.started.elapsed().as_secs_f64();
         let begun = Instant::now();
         self.seed = self.seed.wrapping_add(1);
-        let figures = if let Some(name) = phase.workload() {
+        let statistics = if let Some(name) = phase.workload() {
             let ready = self
                 .workloads
                 .get(name)
@@ -231,12 +231,12 @@ impl Performer<'_> {
             self.act(phase, target)?;
             None
         };
-        if let Some(figures) = &figures {
-            self.observer.on_phase_end(&figures.report);
+        if let Some(statistics) = &statistics {
+            self.observer.on_phase_end(&statistics.report);
         }
-        let stopped = figures.as_ref().and_then(|figures| figures.report.stopped.clone());
+        let stopped = statistics.as_ref().and_then(|statistics| statistics.report.stopped.clone());
         let seconds = begun.elapsed().as_secs_f64();
-        self.phases.push(PhaseResult { name: phase.label(), at, seconds, figures });
+        self.phases.push(PhaseResult { name: phase.label(), at, seconds, statistics });
         Ok(stopped.or_else(|| self.observer.stop_reason()))
     }
 
@@ -288,7 +288,7 @@ impl Performer<'_> {
             let factory = with_statements(factory)?;
             let measured = plan.measure(&factory, target, self.observer)?;
             self.keys.insert(space.to_owned(), KeySpace::starting_at(core.record_count));
-            return Ok(self.figures(phase, core, measured, factory.kind_names()));
+            return Ok(self.statistics(phase, core, measured, factory.kind_names()));
         }
         target.use_table(&shape)?;
         let keys =
@@ -298,7 +298,7 @@ impl Performer<'_> {
             Some(bound_us) => self.search(phase, core, plan, &factory, bound_us, target),
             None => {
                 let measured = plan.measure(&factory, target, self.observer)?;
-                Ok(self.figures(phase, core, measured, factory.kind_names()))
+                Ok(self.statistics(phase, core, measured, factory.kind_names()))
             }
         }
     }
@@ -342,8 +342,12 @@ impl Performer<'_> {
             time: Some(Duration::from_secs_f64(FIRST_TRIAL_SECONDS * self.scale.clamp(0.1, 1.0))),
             ..plan.clone()
         };
-        let mut best =
-            self.figures(phase, core, first.measure(factory, target, self.observer)?, factory.kind_names());
+        let mut best = self.statistics(
+            phase,
+            core,
+            first.measure(factory, target, self.observer)?,
+            factory.kind_names(),
+        );
         let steps_from = self.workloads[phase.workload().unwrap_or_default()]
             .statements
             .as_ref()
@@ -362,14 +366,14 @@ impl Performer<'_> {
             let measured = trial.measure(factory, target, self.observer)?;
             let p99_us = p99_us_of_all(&measured, steps_from);
             let throughput = measured.report.throughput;
-            let figures = self.figures(phase, core, measured, factory.kind_names());
+            let statistics = self.statistics(phase, core, measured, factory.kind_names());
             // An engine that falls behind lengthens the phase: its throughput is then below the
             // rate.
-            let kept = p99_us <= bound_us && figures.report.failed == 0 && throughput >= 0.97 * rate;
+            let kept = p99_us <= bound_us && statistics.report.failed == 0 && throughput >= 0.97 * rate;
             trials.push(Trial { rate, throughput, p99_us, kept });
             search.learn(kept);
-            if kept || search.highest().is_none() || figures.report.stopped.is_some() {
-                best = figures;
+            if kept || search.highest().is_none() || statistics.report.stopped.is_some() {
+                best = statistics;
             }
             best.rate = search.highest();
         }
@@ -378,7 +382,7 @@ impl Performer<'_> {
         Ok(best)
     }
 
-    fn figures(
+    fn statistics(
         &self,
         phase: &PhaseSpec,
         core: &CoreWorkload,
@@ -476,11 +480,11 @@ mod tests {
     fn a_part_runs_its_phases_and_keeps_their_results() {
         let result = run(NOOP, 2.0);
         assert_eq!(result.stopped, None);
-        let figures: Vec<&PhaseStatistics> =
-            result.phases.iter().filter_map(|phase| phase.figures.as_ref()).collect();
-        assert_eq!([figures[0].report.operations, figures[1].report.operations], [200, 400]);
-        assert_eq!(figures[1].threads, 2);
-        let names: Vec<String> = figures[1].metrics().into_iter().map(|(name, _)| name).collect();
+        let statistics: Vec<&PhaseStatistics> =
+            result.phases.iter().filter_map(|phase| phase.statistics.as_ref()).collect();
+        assert_eq!([statistics[0].report.operations, statistics[1].report.operations], [200, 400]);
+        assert_eq!(statistics[1].threads, 2);
+        let names: Vec<String> = statistics[1].metrics().into_iter().map(|(name, _)| name).collect();
         assert!(names.contains(&"throughput".into()) && names.contains(&"READ p99".into()), "{names:?}");
     }
 
@@ -549,12 +553,12 @@ seconds = 0.5
 "#;
         let result = run(text, 1.0);
         assert_eq!(result.stopped, None);
-        let ran = result.phases[4].figures.as_ref().unwrap();
+        let ran = result.phases[4].statistics.as_ref().unwrap();
         assert_eq!((ran.report.failed, ran.report.operations), (0, 300), "{:?}", ran.report.failures);
         for kind in ["write-read", "write-read, step 2", "by-email", "if", "batch"] {
             assert!(ran.report.latencies.contains_key(kind), "{kind}: {:?}", ran.report.latencies.keys());
         }
-        let ramp = result.phases[5].figures.as_ref().unwrap();
+        let ramp = result.phases[5].statistics.as_ref().unwrap();
         // 200 per second on average for half a second, as far as the engine keeps up.
         assert!((1..=100).contains(&ramp.report.operations), "{}", ramp.report.operations);
         assert!(ran.after["sstables"] >= 1.0, "{:?}", ran.after);
@@ -580,9 +584,9 @@ seconds = 0.5
     fn a_search_returns_the_highest_rate_with_its_trials() {
         let text = NOOP.replace("run = \"a\"", "search = \"a\"\np99-us = 1000000\nseconds = 0.5");
         let result = run(&text, 0.2);
-        let figures = result.phases[1].figures.as_ref().unwrap();
-        assert!(!figures.trials.is_empty());
-        assert!(figures.metrics()[0].0 == "rate" || figures.trials.iter().all(|trial| !trial.kept));
+        let statistics = result.phases[1].statistics.as_ref().unwrap();
+        assert!(!statistics.trials.is_empty());
+        assert!(statistics.metrics()[0].0 == "rate" || statistics.trials.iter().all(|trial| !trial.kept));
     }
 
     #[test]

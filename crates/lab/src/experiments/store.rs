@@ -81,8 +81,8 @@ pub struct PhaseResult {
     /// Duration.
     pub seconds: f64,
     /// Statistics, if it loaded, ran or searched.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub figures: Option<PhaseStatistics>,
+    #[serde(default, alias = "figures", skip_serializing_if = "Option::is_none")]
+    pub statistics: Option<PhaseStatistics>,
 }
 
 /// Statistics of a phase that drove the engine.
@@ -138,13 +138,13 @@ impl PhaseStatistics {
         }
         metrics.extend(self.cpu_us_per_operation().map(|cost| ("CPU/op".to_owned(), cost)));
         for (kind, latencies) in &self.steady.latencies {
-            let figures = &latencies.response;
+            let statistics = &latencies.response;
             for (name, value) in [
-                ("mean", figures.mean_us),
-                ("p50", figures.p50_us),
-                ("p95", figures.p95_us),
-                ("p99", figures.p99_us),
-                ("p99.9", figures.p99_9_us),
+                ("mean", statistics.mean_us),
+                ("p50", statistics.p50_us),
+                ("p95", statistics.p95_us),
+                ("p99", statistics.p99_us),
+                ("p99.9", statistics.p99_9_us),
             ] {
                 metrics.push((format!("{kind} {name}"), value));
             }

@@ -9,16 +9,16 @@ mod rules;
 use std::collections::BTreeMap;
 
 use crate::experiments::{Analysis, PartResult, PhaseStatistics, RunInfo};
-use crate::format::figure;
+use crate::format::rounded;
 
 /// Returns what an engine counted during a phase: the growth of monotonic counters, the final
 /// values of others, and hit rates.
-pub fn counted(figures: &PhaseStatistics) -> Vec<(String, f64)> {
+pub fn counted(statistics: &PhaseStatistics) -> Vec<(String, f64)> {
     let mut found = BTreeMap::new();
-    for (name, after) in &figures.after {
+    for (name, after) in &statistics.after {
         match name.strip_suffix("_total") {
             Some(short) => {
-                let grown = after - figures.before.get(name).copied().unwrap_or(0.0);
+                let grown = after - statistics.before.get(name).copied().unwrap_or(0.0);
                 // A restart resets counters.
                 found.insert(short.to_owned(), if grown < 0.0 { *after } else { grown });
             }
@@ -51,7 +51,7 @@ pub fn counted(figures: &PhaseStatistics) -> Vec<(String, f64)> {
     {
         found.insert("sstables_per_read".into(), sstables / reads);
     }
-    for process in &figures.report.processes {
+    for process in &statistics.report.processes {
         let seconds = process.user_seconds + process.system_seconds;
         *found.entry(format!("{}_cpu_seconds", process.role)).or_insert(0.0) += seconds;
         *found.entry(format!("{}_rss_bytes_max", process.role)).or_insert(0.0) +=
@@ -70,10 +70,10 @@ pub fn of_run(info: &RunInfo, analysis: &Analysis, parts: &[PartResult]) -> Vec<
     let mut said: Vec<((String, String, usize), String)> = Vec::new();
     for result in parts {
         for phase in &result.phases {
-            let Some(figures) = &phase.figures else { continue };
+            let Some(statistics) = &phase.statistics else { continue };
             let case = rules::Case {
-                figures,
-                counted: counted(figures).into_iter().collect(),
+                statistics,
+                counted: counted(statistics).into_iter().collect(),
                 processors: info.machine.processors,
             };
             for (rule, apply) in rules::RULES.iter().enumerate() {
@@ -121,8 +121,8 @@ fn smaller_than_noise(analysis: &Analysis) -> Vec<String> {
                 "{}, {}: the difference of {} % is smaller than the noise, {} % from one repeat to the next.",
                 phase.name,
                 analysis.groups[index].label(),
-                figure(difference * 100.0),
-                figure(comparison.noise * 100.0)
+                rounded(difference * 100.0),
+                rounded(comparison.noise * 100.0)
             ));
         }
     }
@@ -137,20 +137,20 @@ mod tests {
     #[test]
     fn monotonic_counters_yield_growth_and_hit_rates() {
         let (_, mut parts) = run_of(&[("base", &[1000.0])]);
-        let figures = parts[0].phases[0].figures.as_mut().unwrap();
+        let statistics = parts[0].phases[0].statistics.as_mut().unwrap();
         let counters =
             |pairs: &[(&str, f64)]| pairs.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
-        figures.before = counters(&[
+        statistics.before = counters(&[
             ("chunk_cache_hits_total", 10.0),
             ("chunk_cache_misses_total", 10.0),
             ("sstables", 5.0),
         ]);
-        figures.after = counters(&[
+        statistics.after = counters(&[
             ("chunk_cache_hits_total", 40.0),
             ("chunk_cache_misses_total", 20.0),
             ("sstables", 7.0),
         ]);
-        let found: BTreeMap<String, f64> = counted(figures).into_iter().collect();
+        let found: BTreeMap<String, f64> = counted(statistics).into_iter().collect();
         assert_eq!(
             [found["chunk_cache_hits"], found["chunk_cache_hit_ratio"], found["sstables"]],
             [30.0, 0.75, 7.0]
@@ -161,7 +161,7 @@ mod tests {
     fn common_findings_appear_once() {
         let (info, mut parts) = run_of(&[("one", &[1000.0]), ("two", &[1000.0])]);
         for part in &mut parts {
-            part.phases[0].figures.as_mut().unwrap().steady.reached = false;
+            part.phases[0].statistics.as_mut().unwrap().steady.reached = false;
         }
         let analysis = Analysis::new(&info, None, &parts);
         let reasons = of_run(&info, &analysis, &parts);

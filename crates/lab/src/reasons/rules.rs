@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::experiments::PhaseStatistics;
-use crate::format::figure;
+use crate::format::rounded;
 
 /// A phase and the data that rules examine.
 pub(super) struct Case<'a> {
-    pub figures: &'a PhaseStatistics,
+    pub statistics: &'a PhaseStatistics,
     /// See [`counted`](super::counted).
     pub counted: BTreeMap<String, f64>,
     /// Number of processors of the machine.
@@ -20,7 +20,7 @@ pub(super) const RULES: &[fn(&Case<'_>) -> Option<String>] = &[
     client_is_the_bottleneck,
     rate_is_not_kept,
     omission_would_have_hidden_this,
-    compaction_falls_behind,
+    compaction_debt_grows,
     all_is_in_the_write_buffer,
     all_is_in_the_page_cache,
     row_cache_serves_no_scans,
@@ -36,11 +36,11 @@ impl Case<'_> {
     }
 
     fn seconds(&self) -> f64 {
-        self.figures.report.seconds
+        self.statistics.report.seconds
     }
 
     fn property(&self, name: &str) -> Option<&str> {
-        self.figures.report.properties.get(name).map(String::as_str)
+        self.statistics.report.properties.get(name).map(String::as_str)
     }
 }
 
@@ -48,11 +48,11 @@ fn processors_are_the_bottleneck(case: &Case<'_>) -> Option<String> {
     let used = case.get("server_cpu_seconds").unwrap_or(0.0) + case.get("laboratory_cpu_seconds")?;
     let busy = used / case.seconds();
     let all = case.processors as f64;
-    (case.figures.rate.is_none() && busy >= 0.9 * all).then(|| {
+    (case.statistics.rate.is_none() && busy >= 0.9 * all).then(|| {
         format!(
             "the processors are the bottleneck: {} of {} were busy. What costs less of them per operation is faster, whatever \
              it saves elsewhere.",
-            figure(busy),
+            rounded(busy),
             case.processors
         )
     })
@@ -67,44 +67,44 @@ fn client_is_the_bottleneck(case: &Case<'_>) -> Option<String> {
         format!(
             "the client is the bottleneck: it kept {} processors busy, the server {}. More connections, or another machine, \
              would show more of the server.",
-            figure(client),
-            figure(server)
+            rounded(client),
+            rounded(server)
         )
     })
 }
 
 fn rate_is_not_kept(case: &Case<'_>) -> Option<String> {
-    let rate = case.figures.rate?;
-    let done = case.figures.report.throughput;
-    (case.figures.trials.is_empty() && done < 0.97 * rate).then(|| {
+    let rate = case.statistics.rate?;
+    let done = case.statistics.report.throughput;
+    (case.statistics.trials.is_empty() && done < 0.97 * rate).then(|| {
         format!(
-            "the rate was not kept: {} operations a second instead of {}. Latencies grow for as long as that goes on.",
-            figure(done),
-            figure(rate)
+            "the rate was not kept: {} operations a second instead of {}. Latencies grow for as long as this continues.",
+            rounded(done),
+            rounded(rate)
         )
     })
 }
 
 fn omission_would_have_hidden_this(case: &Case<'_>) -> Option<String> {
-    let worst = |figures: &PhaseStatistics| {
-        let of = figures.steady.latencies.values();
+    let worst = |statistics: &PhaseStatistics| {
+        let of = statistics.steady.latencies.values();
         of.filter_map(|latencies| Some((latencies.response.p99_us, latencies.service.as_ref()?.p99_us)))
             .max_by(|a, b| a.0.total_cmp(&b.0))
     };
-    let (response, service) = worst(case.figures)?;
+    let (response, service) = worst(case.statistics)?;
     (response > 2.0 * service && response - service > 1000.0).then(|| {
         format!(
             "a closed loop would have hidden this: the 99th percentile is {} µs from when operations should have started, \
              and {} µs from when they could.",
-            figure(response),
-            figure(service)
+            rounded(response),
+            rounded(service)
         )
     })
 }
 
-fn compaction_falls_behind(case: &Case<'_>) -> Option<String> {
+fn compaction_debt_grows(case: &Case<'_>) -> Option<String> {
     let pending: Vec<f64> = case
-        .figures
+        .statistics
         .series
         .iter()
         .filter_map(|second| second.counters.get("compactions_pending").copied())
@@ -117,17 +117,17 @@ fn compaction_falls_behind(case: &Case<'_>) -> Option<String> {
     let last = crate::statistics::mean(&pending[pending.len() - third..]);
     (last >= 4.0 && last >= 2.0 * first.max(1.0)).then(|| {
         format!(
-            "compaction is falling behind: {} compactions were pending in the last third of the phase, {} in the first. Reads \
+            "compaction debt grows: {} compactions were pending in the last third of the phase, {} in the first. Reads \
              then look at more SSTables, and cost more the longer it lasts.",
-            figure(last),
-            figure(first)
+            rounded(last),
+            rounded(first)
         )
     })
 }
 
 fn all_is_in_the_write_buffer(case: &Case<'_>) -> Option<String> {
     let sstables = case.get("sstables")?;
-    (sstables == 0.0 && case.figures.report.operations > 0).then(|| {
+    (sstables == 0.0 && case.statistics.report.operations > 0).then(|| {
         "all data fits in the write buffer: there is no SSTable. Compaction, compression, filters and caches of blocks did \
          nothing here."
             .to_owned()
@@ -138,28 +138,28 @@ fn all_is_in_the_page_cache(case: &Case<'_>) -> Option<String> {
     let server = case.get("server_read_bytes").filter(|_| case.get("server_cpu_seconds").is_some());
     let read = server.or_else(|| case.get("laboratory_read_bytes"))?;
     let has_files = case.get("sstables").is_none_or(|sstables| sstables > 0.0);
-    let reads = case.figures.report.rows_read > 0;
+    let reads = case.statistics.report.rows_read > 0;
     // Less than a page per hundred rows.
-    (reads && has_files && read < case.figures.report.rows_read as f64 * 40.96).then(|| {
+    (reads && has_files && read < case.statistics.report.rows_read as f64 * 40.96).then(|| {
         format!(
             "the files are in the system's page cache: {} KiB were read from disk for {} rows. A larger cache of the engine's \
              can only save copying and decompressing.",
-            figure(read / 1024.0),
-            figure(case.figures.report.rows_read as f64)
+            rounded(read / 1024.0),
+            rounded(case.statistics.report.rows_read as f64)
         )
     })
 }
 
 fn row_cache_serves_no_scans(case: &Case<'_>) -> Option<String> {
-    let scans = case.figures.report.latencies.get("SCAN")?;
-    let reads = case.figures.report.latencies.get("READ").map_or(0, |reads| reads.response.count);
+    let scans = case.statistics.report.latencies.get("SCAN")?;
+    let reads = case.statistics.report.latencies.get("READ").map_or(0, |reads| reads.response.count);
     let (entries, requests) = (case.get("row_cache_entries")?, case.get("row_cache_requests")?);
     let _ = entries;
     (scans.response.count > 0 && reads == 0 && requests < scans.response.count as f64 * 0.01).then(|| {
         format!(
             "a row cache cannot serve scans: it was asked {} times in {} scans.",
-            figure(requests),
-            figure(scans.response.count as f64)
+            rounded(requests),
+            rounded(scans.response.count as f64)
         )
     })
 }
@@ -172,7 +172,7 @@ fn cache_can_gain_little(case: &Case<'_>) -> Option<String> {
     let misses = case
         .get("chunk_cache_misses")
         .or_else(|| Some(case.get("chunk_cache_requests")? - case.get("chunk_cache_hits")?))?;
-    let report = &case.figures.report;
+    let report = &case.statistics.report;
     let time_us: f64 = report
         .latencies
         .values()
@@ -182,9 +182,9 @@ fn cache_can_gain_little(case: &Case<'_>) -> Option<String> {
     (misses > 0.0 && time_us > 0.0 && saved_us < 0.05 * time_us && report.rows_read > 0).then(|| {
         format!(
             "a larger cache can gain {} % at most: {} misses x {MISS_COST_US} µs, of the {} s that operations took.",
-            figure(100.0 * saved_us / time_us),
-            figure(misses),
-            figure(time_us / 1e6)
+            rounded(100.0 * saved_us / time_us),
+            rounded(misses),
+            rounded(time_us / 1e6)
         )
     })
 }
@@ -192,16 +192,16 @@ fn cache_can_gain_little(case: &Case<'_>) -> Option<String> {
 fn garbage_is_collected(case: &Case<'_>) -> Option<String> {
     let (paused, count) = (case.get("gc_seconds")?, case.get("gc_count")?);
     // The counters of a cluster's nodes are summed, but each node pauses by itself.
-    let servers = case.figures.report.processes.iter().filter(|process| process.role == "server").count();
+    let servers = case.statistics.report.processes.iter().filter(|process| process.role == "server").count();
     let share = paused / case.seconds() / servers.max(1) as f64;
     let who = if servers > 1 { "each server" } else { "the server" };
     (share >= 0.05).then(|| {
         format!(
-            "garbage collection stops {who} for {} % of the time: {} pauses, {} ms each. Requests that meet one wait for \
-             its end; it shows in their highest percentiles.",
-            figure(share * 100.0),
-            figure(count),
-            figure(paused * 1e3 / count.max(1.0))
+            "garbage collection stops {who} for {} % of the time: {} pauses, {} ms each. Requests wait during a pause, \
+             which raises the highest percentiles.",
+            rounded(share * 100.0),
+            rounded(count),
+            rounded(paused * 1e3 / count.max(1.0))
         )
     })
 }
@@ -212,23 +212,24 @@ const HOTTEST_SHARE: f64 = 1.0 / 26.469;
 
 fn partition_is_hot(case: &Case<'_>) -> Option<String> {
     let skewed = case.property("requestdistribution") == Some("zipfian");
-    let at_a_time = HOTTEST_SHARE * case.figures.threads as f64;
-    let share = |names: [&str; 3]| names.iter().any(|name| case.figures.report.latencies.contains_key(*name));
+    let at_a_time = HOTTEST_SHARE * case.statistics.threads as f64;
+    let share =
+        |names: [&str; 3]| names.iter().any(|name| case.statistics.report.latencies.contains_key(*name));
     (skewed && at_a_time >= 1.0 && share(["UPDATE", "READ-MODIFY-WRITE", "WRITE"])).then(|| {
         format!(
-            "a partition is hot: the most popular key gets {} % of the requests, {} of {} under way at a time. Writes of it \
+            "a partition is hot: the most popular key receives {} % of the requests, {} of {} in flight. Writes of it \
              wait for each other.",
-            figure(HOTTEST_SHARE * 100.0),
-            figure(at_a_time),
-            case.figures.threads
+            rounded(HOTTEST_SHARE * 100.0),
+            rounded(at_a_time),
+            case.statistics.threads
         )
     })
 }
 
 fn never_steady(case: &Case<'_>) -> Option<String> {
-    (!case.figures.steady.reached).then(|| {
-        "it never became steady: throughput still changed in the second half. The figures are of all of it, and a longer phase \
-         would give others."
+    (!case.statistics.steady.reached).then(|| {
+        "it never became steady: throughput still changed in the second half. The results include \
+         the warm-up; a longer phase would have others."
             .to_owned()
     })
 }
@@ -242,19 +243,19 @@ mod tests {
 
     /// Tests that rule `apply` applies to a phase modified by `change`, and not to the unmodified
     /// one.
-    fn speaks(
+    fn reason_of(
         apply: fn(&Case<'_>) -> Option<String>,
         change: impl Fn(&mut PhaseStatistics, &mut BTreeMap<String, f64>),
     ) -> String {
         let result = part(1, "one", 1000.0);
-        let plain = result.phases[0].figures.clone().unwrap();
+        let plain = result.phases[0].statistics.clone().unwrap();
         let mut counted =
             BTreeMap::from([("sstables".to_owned(), 3.0), ("laboratory_cpu_seconds".to_owned(), 0.1)]);
-        let silent = Case { figures: &plain, counted: counted.clone(), processors: 2 };
-        assert_eq!(apply(&silent), None, "speaks of a phase that shows nothing");
-        let mut figures = plain.clone();
-        change(&mut figures, &mut counted);
-        apply(&Case { figures: &figures, counted, processors: 2 }).expect("says nothing")
+        let silent = Case { statistics: &plain, counted: counted.clone(), processors: 2 };
+        assert_eq!(apply(&silent), None, "a reason for a phase without one");
+        let mut statistics = plain.clone();
+        change(&mut statistics, &mut counted);
+        apply(&Case { statistics: &statistics, counted, processors: 2 }).expect("no reason")
     }
 
     fn latencies(count: u64, p99_us: f64, service_us: Option<f64>) -> LatencyReport {
@@ -275,103 +276,104 @@ mod tests {
 
     #[test]
     fn busy_processors_and_a_busy_client_are_named() {
-        let said = speaks(processors_are_the_bottleneck, |_, counted| {
+        let reason = reason_of(processors_are_the_bottleneck, |_, counted| {
             counted.insert("server_cpu_seconds".into(), 15.0);
             counted.insert("laboratory_cpu_seconds".into(), 4.0);
         });
-        assert!(said.contains("1.90 of 2"), "{said}");
-        let said = speaks(client_is_the_bottleneck, |_, counted| {
+        assert!(reason.contains("1.90 of 2"), "{reason}");
+        let reason = reason_of(client_is_the_bottleneck, |_, counted| {
             counted.insert("server_cpu_seconds".into(), 5.0);
             counted.insert("laboratory_cpu_seconds".into(), 9.5);
         });
-        assert!(said.contains("0.95 processors"), "{said}");
+        assert!(reason.contains("0.95 processors"), "{reason}");
     }
 
     #[test]
     fn missed_rates_and_hidden_stalls_are_reported() {
-        let said = speaks(rate_is_not_kept, |figures, _| figures.rate = Some(2000.0));
-        assert!(said.contains("1,000 operations a second instead of 2,000"), "{said}");
-        let said = speaks(omission_would_have_hidden_this, |figures, _| {
-            figures.steady.latencies.insert("READ".into(), latencies(10, 50_000.0, Some(900.0)));
+        let reason = reason_of(rate_is_not_kept, |statistics, _| statistics.rate = Some(2000.0));
+        assert!(reason.contains("1,000 operations a second instead of 2,000"), "{reason}");
+        let reason = reason_of(omission_would_have_hidden_this, |statistics, _| {
+            statistics.steady.latencies.insert("READ".into(), latencies(10, 50_000.0, Some(900.0)));
         });
-        assert!(said.contains("50,000 µs") && said.contains("900 µs"), "{said}");
+        assert!(reason.contains("50,000 µs") && reason.contains("900 µs"), "{reason}");
     }
 
     #[test]
     fn growing_pending_compactions_are_reported() {
-        let said = speaks(compaction_falls_behind, |figures, _| {
-            figures.series = (0..12)
+        let reason = reason_of(compaction_debt_grows, |statistics, _| {
+            statistics.series = (0..12)
                 .map(|second| Second {
                     counters: [("compactions_pending".to_owned(), f64::from(second))].into(),
                     ..Second::default()
                 })
                 .collect();
         });
-        assert!(said.contains("9.50") && said.contains("1.50"), "{said}");
+        assert!(reason.contains("9.50") && reason.contains("1.50"), "{reason}");
     }
 
     #[test]
     fn data_in_memory_is_reported() {
-        let said = speaks(all_is_in_the_write_buffer, |_, counted| {
+        let reason = reason_of(all_is_in_the_write_buffer, |_, counted| {
             counted.insert("sstables".into(), 0.0);
         });
-        assert!(said.contains("write buffer"), "{said}");
-        let said = speaks(all_is_in_the_page_cache, |figures, counted| {
-            figures.report.rows_read = 100_000;
+        assert!(reason.contains("write buffer"), "{reason}");
+        let reason = reason_of(all_is_in_the_page_cache, |statistics, counted| {
+            statistics.report.rows_read = 100_000;
             counted.insert("laboratory_read_bytes".into(), 4096.0);
         });
-        assert!(said.contains("4 KiB") && said.contains("100,000 rows"), "{said}");
+        assert!(reason.contains("4 KiB") && reason.contains("100,000 rows"), "{reason}");
     }
 
     #[test]
     fn the_effect_of_caches_is_reported() {
-        let said = speaks(row_cache_serves_no_scans, |figures, counted| {
-            figures.report.latencies.insert("SCAN".into(), latencies(5000, 10.0, None));
+        let reason = reason_of(row_cache_serves_no_scans, |statistics, counted| {
+            statistics.report.latencies.insert("SCAN".into(), latencies(5000, 10.0, None));
             counted.insert("row_cache_entries".into(), 0.0);
             counted.insert("row_cache_requests".into(), 0.0);
         });
-        assert!(said.contains("asked 0 times in 5,000 scans"), "{said}");
-        let said = speaks(cache_can_gain_little, |figures, counted| {
-            figures.report.rows_read = 1000;
-            figures.report.latencies.insert("READ".into(), latencies(1000, 2000.0, None));
+        assert!(reason.contains("asked 0 times in 5,000 scans"), "{reason}");
+        let reason = reason_of(cache_can_gain_little, |statistics, counted| {
+            statistics.report.rows_read = 1000;
+            statistics.report.latencies.insert("READ".into(), latencies(1000, 2000.0, None));
             counted.insert("chunk_cache_misses".into(), 100.0);
         });
         // 100 misses of 60 µs in 1,000 reads of 1,000 µs.
-        assert!(said.contains("0.60 % at most"), "{said}");
+        assert!(reason.contains("0.60 % at most"), "{reason}");
     }
 
     #[test]
     fn garbage_collection_pauses_are_reported() {
-        let said = speaks(garbage_is_collected, |figures, counted| {
-            figures.report.seconds = 10.0;
+        let reason = reason_of(garbage_is_collected, |statistics, counted| {
+            statistics.report.seconds = 10.0;
             counted.insert("gc_seconds".into(), 1.5);
             counted.insert("gc_count".into(), 30.0);
         });
-        assert!(said.contains("the server for 15 % of the time: 30 pauses, 50 ms each"), "{said}");
+        assert!(reason.contains("the server for 15 % of the time: 30 pauses, 50 ms each"), "{reason}");
     }
 
     #[test]
     fn pauses_of_several_nodes_are_not_summed() {
-        let said = speaks(garbage_is_collected, |figures, counted| {
-            figures.report.seconds = 10.0;
+        let reason = reason_of(garbage_is_collected, |statistics, counted| {
+            statistics.report.seconds = 10.0;
             let node = || ProcessReport { role: "server".into(), ..ProcessReport::default() };
-            figures.report.processes = vec![node(), node(), node()];
+            statistics.report.processes = vec![node(), node(), node()];
             counted.insert("gc_seconds".into(), 9.0);
             counted.insert("gc_count".into(), 30.0);
         });
-        assert!(said.contains("each server for 30 % of the time"), "{said}");
+        assert!(reason.contains("each server for 30 % of the time"), "{reason}");
     }
 
     #[test]
     fn hot_partitions_and_unsteady_runs_are_reported() {
-        let said = speaks(partition_is_hot, |figures, _| {
-            figures.threads = 64;
-            figures.report.properties.insert("requestdistribution".into(), "zipfian".into());
-            figures.report.latencies.insert("UPDATE".into(), latencies(10, 10.0, None));
+        let reason = reason_of(partition_is_hot, |statistics, _| {
+            statistics.threads = 64;
+            statistics.report.properties.insert("requestdistribution".into(), "zipfian".into());
+            statistics.report.latencies.insert("UPDATE".into(), latencies(10, 10.0, None));
         });
-        assert!(said.contains("3.78 %") && said.contains("2.42 of 64"), "{said}");
+        assert!(reason.contains("3.78 %") && reason.contains("2.42 of 64"), "{reason}");
         assert!(
-            speaks(never_steady, |figures, _| figures.steady.reached = false).contains("never became steady")
+            reason_of(never_steady, |statistics, _| statistics.steady.reached = false)
+                .contains("never became steady")
         );
     }
 }

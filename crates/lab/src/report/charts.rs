@@ -7,7 +7,7 @@ use super::html::escaped;
 use super::markdown::{self, mark};
 use crate::experiments::analysis::{Metric, PhaseAnalysis};
 use crate::experiments::{Analysis, PartResult};
-use crate::format::figure;
+use crate::format::rounded;
 use crate::statistics::{Estimate, Verdict};
 
 /// Maximum number of points in a line: a phone is no wider.
@@ -20,9 +20,9 @@ const WIDTH: f64 = 340.0;
 const LETTER: f64 = 6.2;
 
 /// Draws the bars of all phases.
-pub(super) fn figures(out: &mut String, analysis: &Analysis) {
+pub(super) fn charts(out: &mut String, analysis: &Analysis) {
     out.push_str(
-        "<section aria-labelledby=\"figures\"><h2 id=\"figures\">Figures</h2>\
+        "<section aria-labelledby=\"charts\"><h2 id=\"charts\">Charts</h2>\
         <p>Means over repeats; the thin line is the 95&nbsp;% interval. Longer is better for throughput, shorter for \
         processor time and latency. <span class=\"good\">Better</span> and <span class=\"worse\">worse</span> than what it is \
         compared with are marked where that is certain.</p>",
@@ -83,9 +83,9 @@ fn bars(out: &mut String, analysis: &Analysis, phase: &PhaseAnalysis, metric: &M
     let described: Vec<String> = found
         .iter()
         .map(|(index, estimate)| {
-            let told =
+            let verdict =
                 difference(analysis, metric, *index).map_or(String::new(), |(_, words)| format!(", {words}"));
-            format!("{}: {}{told}", analysis.groups[*index].label(), markdown::estimated(Some(estimate)))
+            format!("{}: {}{verdict}", analysis.groups[*index].label(), markdown::estimated(Some(estimate)))
         })
         .collect();
     let height = ROW * found.len() as f64 + 4.0;
@@ -98,7 +98,7 @@ fn bars(out: &mut String, analysis: &Analysis, phase: &PhaseAnalysis, metric: &M
     let x = |value: f64| (value.max(0.0) / largest) * (WIDTH - 2.0);
     for (row, (index, estimate)) in found.iter().enumerate() {
         let y = row as f64 * ROW;
-        let value = format!("{}{}", figure(estimate.mean), mark(metric, *index));
+        let value = format!("{}{}", rounded(estimate.mean), mark(metric, *index));
         let class = difference(analysis, metric, *index).map_or("", |(class, _)| class);
         // The label must leave room for the value.
         let room = (WIDTH - LETTER * (value.chars().count() + 2) as f64) / LETTER;
@@ -162,7 +162,7 @@ const LINES: &[Line] = &[
 pub(super) fn series(out: &mut String, analysis: &Analysis, parts: &[PartResult]) {
     out.push_str(
         "<section aria-labelledby=\"series\"><h2 id=\"series\">Second by second</h2>\
-        <p>One repeat of each configuration. Dashed lines are where phases begin; the figure at the left is the highest point.</p>",
+        <p>One repeat of each configuration. Dashed lines are where phases begin; the number at the left is the highest point.</p>",
     );
     for (index, group) in analysis.groups.iter().enumerate() {
         let label = group.label();
@@ -172,7 +172,7 @@ pub(super) fn series(out: &mut String, analysis: &Analysis, parts: &[PartResult]
         let phases: Vec<String> = result
             .phases
             .iter()
-            .map(|phase| format!("{} s {}", figure(phase.at.round()), phase.name))
+            .map(|phase| format!("{} s {}", rounded(phase.at.round()), phase.name))
             .collect();
         let _ = write!(
             out,
@@ -196,7 +196,7 @@ fn line(out: &mut String, result: &PartResult, name: &str, value: fn(&crate::run
     let end = result.phases.iter().map(|phase| phase.at + phase.seconds).fold(0.1, f64::max);
     let mut points: Vec<(f64, f64)> = Vec::new();
     for phase in &result.phases {
-        let seconds = phase.figures.iter().flat_map(|figures| &figures.series);
+        let seconds = phase.statistics.iter().flat_map(|statistics| &statistics.series);
         points.extend(seconds.filter_map(|second| Some((phase.at + second.at, value(second)?))));
     }
     let largest = points.iter().map(|(_, value)| *value).fold(0.0, f64::max);
@@ -220,8 +220,8 @@ fn line(out: &mut String, result: &PartResult, name: &str, value: fn(&crate::run
         HEIGHT + NAMES,
         escaped(&format!(
             "{name} over {end:.0} seconds: {} on average, {} at most",
-            figure(mean),
-            figure(largest)
+            rounded(mean),
+            rounded(largest)
         ))
     );
     for phase in &result.phases {
@@ -249,7 +249,7 @@ fn line(out: &mut String, result: &PartResult, name: &str, value: fn(&crate::run
         out,
         "<path class=\"line\" d=\"M{}\"/><text x=\"0\" y=\"10\">{}</text><text x=\"{WIDTH}\" y=\"10\" class=\"value\">{end:.0} s</text></svg></figure>",
         path.join("L"),
-        figure(largest)
+        rounded(largest)
     );
 }
 

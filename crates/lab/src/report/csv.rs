@@ -10,20 +10,20 @@ pub fn report(parts: &[PartResult]) -> String {
     for result in parts {
         let part = &result.part;
         for phase in &result.phases {
-            let Some(figures) = &phase.figures else { continue };
-            let mut metrics = figures.metrics();
-            metrics.push(("seconds".into(), figures.report.seconds));
-            metrics.push(("operations".into(), figures.report.operations as f64));
-            metrics.push(("failed".into(), figures.report.failed as f64));
-            metrics.push(("warm-up seconds".into(), figures.steady.from));
-            for process in &figures.report.processes {
+            let Some(statistics) = &phase.statistics else { continue };
+            let mut metrics = statistics.metrics();
+            metrics.push(("seconds".into(), statistics.report.seconds));
+            metrics.push(("operations".into(), statistics.report.operations as f64));
+            metrics.push(("failed".into(), statistics.report.failed as f64));
+            metrics.push(("warm-up seconds".into(), statistics.steady.from));
+            for process in &statistics.report.processes {
                 metrics.push((
                     format!("{} cpu seconds", process.role),
                     process.user_seconds + process.system_seconds,
                 ));
                 metrics.push((format!("{} rss bytes", process.role), process.rss_bytes_max as f64));
             }
-            metrics.extend(figures.after.iter().map(|(name, value)| (format!("after {name}"), *value)));
+            metrics.extend(statistics.after.iter().map(|(name, value)| (format!("after {name}"), *value)));
             for (metric, value) in metrics {
                 let texts =
                     [&part.engine, &part.configuration, &phase.name, &metric].map(|text| quoted(text));

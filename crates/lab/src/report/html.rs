@@ -1,6 +1,6 @@
 //! The report of a run as a self-contained page: charts as SVG, and the tables below them.
 //!
-//! Every drawing has a text that says what it shows, and every figure in it stands in a table too.
+//! Every chart has a text alternative, and a table contains every value that it shows.
 
 use std::fmt::Write;
 
@@ -35,11 +35,11 @@ pub fn report(
     verdict(&mut out, info, analysis, parts);
     list(&mut out, "reasons", "Reasons", &reasons::of_run(info, analysis, parts));
     out.push_str(&tables_of(&markdown::compared(analysis, parts)));
-    charts::figures(&mut out, analysis);
+    charts::charts(&mut out, analysis);
     charts::series(&mut out, analysis, parts);
     // The tables of the Markdown report, from where its results begin.
     let text = markdown::report(info, file, analysis, parts);
-    let tables = text.find("\n## Figures in tables").map_or("", |at| &text[at..]);
+    let tables = text.find("\n## Results in tables").map_or("", |at| &text[at..]);
     out.push_str(&tables_of(tables));
     if let Some(file) = file
         && !file.description.is_empty()
@@ -49,7 +49,7 @@ pub fn report(
     let _ = write!(
         out,
         "<section><h2>The experiment's file</h2><details><summary>{}</summary><pre>{}</pre></details></section>\n\
-         <section><h2>Raw figures</h2><details><summary>As CSV</summary><pre>{}</pre></details></section>\n\
+         <section><h2>Raw results</h2><details><summary>As CSV</summary><pre>{}</pre></details></section>\n\
          </main></body></html>\n",
         escaped(&info.origin),
         escaped(&info.file),
@@ -81,7 +81,7 @@ fn verdict(out: &mut String, info: &RunInfo, analysis: &Analysis, parts: &[PartR
         for sentence in sentences {
             let class = match sentence {
                 failed if failed.contains("FAILED") => " class=\"bad\"",
-                none if none.contains(NO_DIFFERENCE) || none.contains("nothing can be said") => {
+                none if none.contains(NO_DIFFERENCE) || none.contains("noise is unknown") => {
                     " class=\"none\""
                 }
                 _ => "",
@@ -114,7 +114,7 @@ fn list(out: &mut String, id: &str, title: &str, sentences: &[String]) {
 }
 
 /// Sections whose parts are collapsed because they are long and rarely read.
-const FOLDED: [&str; 2] = ["What the engines counted", "Settings, as the engines told them"];
+const FOLDED: [&str; 2] = ["What the engines counted", "Settings reported by the engines"];
 
 /// Converts the tables, headings and lists of the generated Markdown to HTML. Supports no other
 /// Markdown.
@@ -214,8 +214,8 @@ mod tests {
             run_of(&[("base", &[1000.0, 1010.0, 990.0]), ("more <b>", &[1500.0, 1510.0, 1490.0])]);
         info.name = "a <script>".into();
         for result in &mut parts {
-            let figures = result.phases[0].figures.as_mut().unwrap();
-            figures.series = (1..=20)
+            let statistics = result.phases[0].statistics.as_mut().unwrap();
+            statistics.series = (1..=20)
                 .map(|at| Second {
                     at: f64::from(at) / 2.0,
                     seconds: 0.5,
@@ -246,7 +246,7 @@ mod tests {
         let drawings = page.matches("<svg").count();
         assert!(drawings >= 3, "{drawings}");
         assert_eq!(page.matches("role=\"img\" aria-label=\"").count(), drawings);
-        assert!(page.contains("noop, base: 1,000"), "the label holds the figures");
+        assert!(page.contains("noop, base: 1,000"), "the label holds the statistics");
         assert!(page.contains("50.0 % higher than noop, base"), "{page}");
         let tables = page.matches("<table>").count();
         assert_eq!(page.matches("role=\"region\" aria-label=\"").count(), tables);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::experiments::analysis::{Metric, NO_DIFFERENCE, PhaseAnalysis};
 use crate::experiments::{Analysis, ExperimentFile, PartResult, RunInfo};
-use crate::format::figure;
+use crate::format::rounded;
 use crate::reasons;
 use crate::statistics::{Estimate, Verdict};
 
@@ -57,7 +57,7 @@ fn terminal_table(analysis: &Analysis, phase: &PhaseAnalysis) -> String {
         row.extend(shown.iter().map(|metric| {
             let estimate = metric.estimates[index].as_ref();
             let text = match (metric.higher_is_better(), estimate) {
-                (false, Some(estimate)) => figure(estimate.mean),
+                (false, Some(estimate)) => rounded(estimate.mean),
                 _ => estimated(estimate),
             };
             // The space of a mark is reserved, so that numbers are aligned.
@@ -119,17 +119,17 @@ pub fn report(
     out.push_str(&compared(analysis, parts));
     let _ = writeln!(
         out,
-        "\n## Figures in tables\n\nMeans over repeats with 95 % intervals; latencies in microseconds."
+        "\n## Results in tables\n\nMeans over repeats with 95 % intervals; latencies in microseconds."
     );
     for phase in &analysis.phases {
         let _ = writeln!(out, "\n### {}\n", phase.name);
         out.push_str(&phase_table(analysis, phase));
     }
     if !analysis.published.is_empty() {
-        let _ = writeln!(out, "\n## Published figures beside ours\n");
+        let _ = writeln!(out, "\n## Published results beside ours\n");
         let _ = writeln!(
             out,
-            "| phase | configuration | figure | published | ours | note |\n|---|---|---|--:|---|---|"
+            "| phase | configuration | metric | published | ours | note |\n|---|---|---|--:|---|---|"
         );
         for beside in &analysis.published {
             let published = &beside.published;
@@ -145,7 +145,7 @@ pub fn report(
                 published.phase,
                 published.configuration,
                 published.metric,
-                figure(published.value),
+                rounded(published.value),
                 published.note
             );
         }
@@ -156,8 +156,8 @@ pub fn report(
     let _ = writeln!(
         out,
         "\n## Machine, versions, command\n\n- command: `{}`\n- started: {}\n- Cassette {}\n- machine: {}, {} processors, {:.1} GiB, {}\n\
-         - scale: {}\n- comparisons: Welch's t-test on logarithms of the repeats' figures, corrected by Holm for all \
-         comparisons of one figure\n",
+         - scale: {}\n- comparisons: Welch's t-test on logarithms of the repeats' results, corrected by Holm for all \
+         comparisons of one metric\n",
         info.command,
         info.started_at,
         info.version,
@@ -235,9 +235,9 @@ fn phase_table(analysis: &Analysis, phase: &PhaseAnalysis) -> String {
 pub fn estimated(estimate: Option<&Estimate>) -> String {
     match estimate {
         None => "-".into(),
-        Some(Estimate { mean, interval: None, .. }) => figure(*mean),
+        Some(Estimate { mean, interval: None, .. }) => rounded(*mean),
         Some(Estimate { mean, interval: Some(interval), .. }) => {
-            format!("{} ({} to {})", figure(*mean), figure(interval.low), figure(interval.high))
+            format!("{} ({} to {})", rounded(*mean), rounded(interval.low), rounded(interval.high))
         }
     }
 }
@@ -251,8 +251,8 @@ fn counters(analysis: &Analysis, parts: &[PartResult]) -> String {
         for (index, group) in analysis.groups.iter().enumerate() {
             for result in parts.iter().filter(|result| result.part.label() == group.label()) {
                 let found = result.phases.iter().filter(|found| found.name == phase.name);
-                for figures in found.filter_map(|found| found.figures.as_ref()) {
-                    for (name, value) in reasons::counted(figures) {
+                for statistics in found.filter_map(|found| found.statistics.as_ref()) {
+                    for (name, value) in reasons::counted(statistics) {
                         let row = rows.entry(name).or_insert_with(|| vec![Vec::new(); analysis.groups.len()]);
                         row[index].push(value);
                     }
@@ -279,7 +279,7 @@ fn counters(analysis: &Analysis, parts: &[PartResult]) -> String {
             rows.into_iter().partition(|(_, values)| is_zero(values));
         for (name, values) in rows {
             let cell = |values: &Vec<f64>| {
-                if values.is_empty() { "-".into() } else { figure(crate::statistics::mean(values)) }
+                if values.is_empty() { "-".into() } else { rounded(crate::statistics::mean(values)) }
             };
             let cells: Vec<String> = values.iter().map(cell).collect();
             let _ = writeln!(out, "| {name} | {} |", cells.join(" | "));
@@ -313,7 +313,7 @@ fn settings(parts: &[PartResult]) -> String {
         values.any(|value| Some(value) != first)
     };
     let (different, same): (Vec<&String>, Vec<&String>) = names.into_iter().partition(differs);
-    let mut out = String::from("\n## Settings, as the engines told them\n");
+    let mut out = String::from("\n## Settings reported by the engines\n");
     let labels: Vec<&str> = columns.iter().map(|(label, _)| label.as_str()).collect();
     let rule = "---|".repeat(labels.len());
     let mut table = |title: &str, names: Vec<&String>| {
@@ -346,7 +346,7 @@ mod tests {
         let analysis = Analysis::new(&info, None, &parts);
         let text = report(&info, None, &analysis, &parts);
         let verdict = text.find("50.0 % faster").unwrap();
-        assert!(verdict < text.find("## Figures in tables").unwrap(), "{text}");
+        assert!(verdict < text.find("## Results in tables").unwrap(), "{text}");
         assert!(text.contains("| noop, more | 1,500 (1,475 to 1,525) ▲ |"), "{text}");
     }
 
@@ -371,7 +371,7 @@ mod tests {
     #[test]
     fn numbers_have_their_significant_digits() {
         assert_eq!(
-            [0.123, 45.67, 1234.5, -5000.0, 3.0].map(figure),
+            [0.123, 45.67, 1234.5, -5000.0, 3.0].map(rounded),
             ["0.12", "45.7", "1,235", "-5,000", "3"]
         );
     }

@@ -76,11 +76,11 @@ pub fn phase(report: &PhaseReport) -> String {
     out
 }
 
-fn latency_line(out: &mut String, kind: &str, figures: &Percentiles) {
-    let Percentiles { count, mean_us, p50_us, p95_us, p99_us, p99_9_us, max_us, .. } = figures;
+fn latency_line(out: &mut String, kind: &str, values: &Percentiles) {
+    let Percentiles { count, mean_us, p50_us, p95_us, p99_us, p99_9_us, max_us, .. } = values;
     let _ = write!(out, "  {kind:<18}{:>12}", grouped(*count));
-    for figure in [mean_us, p50_us, p95_us, p99_us, p99_9_us] {
-        let _ = write!(out, "{:>11}", microseconds(*figure));
+    for value in [mean_us, p50_us, p95_us, p99_us, p99_9_us] {
+        let _ = write!(out, "{:>11}", microseconds(*value));
     }
     let _ = writeln!(out, "{:>12}", microseconds(*max_us));
 }
@@ -133,13 +133,12 @@ pub fn summary(report: &Report) -> String {
 
 /// Returns minimum, median and maximum; zeros without values. The median of an even number of
 /// values is the mean of the middle two.
-fn spread(figures: impl Iterator<Item = f64>) -> (f64, f64, f64) {
-    let mut figures: Vec<f64> = figures.collect();
-    figures.sort_by(f64::total_cmp);
-    let (Some(least), Some(most)) = (figures.first(), figures.last()) else { return (0.0, 0.0, 0.0) };
-    let half = figures.len() / 2;
-    let median =
-        if figures.len() % 2 == 1 { figures[half] } else { (figures[half - 1] + figures[half]) / 2.0 };
+fn spread(values: impl Iterator<Item = f64>) -> (f64, f64, f64) {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let (Some(least), Some(most)) = (values.first(), values.last()) else { return (0.0, 0.0, 0.0) };
+    let half = values.len() / 2;
+    let median = if values.len() % 2 == 1 { values[half] } else { (values[half - 1] + values[half]) / 2.0 };
     (*least, median, *most)
 }
 

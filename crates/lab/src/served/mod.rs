@@ -133,7 +133,7 @@ impl Server {
             _ => {
                 let _ = child.kill();
                 let _ = child.wait();
-                Err(LabError::engine("cassette serve", "start", said(&log)))
+                Err(LabError::engine("cassette serve", "start", last_message(&log)))
             }
         }
     }
@@ -178,7 +178,7 @@ impl Drop for Server {
 }
 
 /// Returns the last message in a log.
-fn said(log: &Path) -> String {
+fn last_message(log: &Path) -> String {
     let mut text = String::new();
     let read = File::open(log).and_then(|file| file.take(1 << 20).read_to_string(&mut text));
     let last = text.lines().rfind(|line| !line.trim().is_empty()).filter(|_| read.is_ok());

@@ -26,44 +26,44 @@ pub struct Estimate {
     pub interval: Option<Interval>,
 }
 
-/// Returns the mean of `figures` with its interval; `None` without values.
+/// Returns the mean of `values` with its interval; `None` without values.
 ///
 /// From six repeats on the interval is a bootstrap's: percentiles of the means of resamples, at
 /// levels widened as a t-distribution is wider than a normal one, without which intervals from few
-/// repeats are too narrow. Below, it is Student's. The same figures always give the same interval.
-pub fn estimate(figures: &[f64]) -> Option<Estimate> {
-    let count = figures.len();
-    if count == 0 || figures.iter().any(|figure| !figure.is_finite()) {
+/// repeats are too narrow. Below, it is Student's. The same values always give the same interval.
+pub fn estimate(values: &[f64]) -> Option<Estimate> {
+    let count = values.len();
+    if count == 0 || values.iter().any(|value| !value.is_finite()) {
         return None;
     }
-    let mean = mean(figures);
+    let mean = mean(values);
     if count == 1 {
         return Some(Estimate { repeats: 1, mean, deviation: 0.0, interval: None });
     }
-    let deviation = variance(figures).sqrt();
+    let deviation = variance(values).sqrt();
     let t = student_quantile(count as f64 - 1.0);
     let interval = if count < BOOTSTRAP_REPEATS_MIN || deviation == 0.0 {
         let reach = t * deviation / (count as f64).sqrt();
         // The interval of non-negative values does not extend below 0, however few repeats there
         // are.
-        let least = if figures.iter().all(|figure| *figure >= 0.0) { 0.0 } else { f64::NEG_INFINITY };
+        let least = if values.iter().all(|value| *value >= 0.0) { 0.0 } else { f64::NEG_INFINITY };
         Interval { low: (mean - reach).max(least), high: mean + reach }
     } else {
         let widened = t * (count as f64 / (count as f64 - 1.0)).sqrt();
         let share = Normal::standard().cdf(-widened);
-        let means = resampled_means(figures);
+        let means = resampled_means(values);
         Interval { low: quantile(&means, share), high: quantile(&means, 1.0 - share) }
     };
     Some(Estimate { repeats: count, mean, deviation, interval: Some(interval) })
 }
 
-/// Returns the sorted means of resamples of `figures`.
-fn resampled_means(figures: &[f64]) -> Vec<f64> {
-    let mut rng = SmallRng::seed_from_u64(figures.len() as u64);
+/// Returns the sorted means of resamples of `values`.
+fn resampled_means(values: &[f64]) -> Vec<f64> {
+    let mut rng = SmallRng::seed_from_u64(values.len() as u64);
     let mut means: Vec<f64> = (0..RESAMPLES)
         .map(|_| {
-            let sum: f64 = (0..figures.len()).map(|_| figures[rng.random_range(0..figures.len())]).sum();
-            sum / figures.len() as f64
+            let sum: f64 = (0..values.len()).map(|_| values[rng.random_range(0..values.len())]).sum();
+            sum / values.len() as f64
         })
         .collect();
     means.sort_by(f64::total_cmp);
@@ -106,8 +106,8 @@ mod tests {
         let mut rng = SmallRng::seed_from_u64(7);
         let covered = (0..400)
             .filter(|_| {
-                let figures: Vec<f64> = (0..8).map(|_| 100.0 + 5.0 * normal(&mut rng)).collect();
-                let interval = estimate(&figures).unwrap().interval.unwrap();
+                let values: Vec<f64> = (0..8).map(|_| 100.0 + 5.0 * normal(&mut rng)).collect();
+                let interval = estimate(&values).unwrap().interval.unwrap();
                 interval.low <= 100.0 && 100.0 <= interval.high
             })
             .count();

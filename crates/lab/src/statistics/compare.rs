@@ -62,9 +62,9 @@ impl Comparison {
 /// Compares repeats of a candidate with those of a baseline by Welch's t-test on their logarithms;
 /// `None` if a value is not above 0 or there is none.
 pub fn compare(baseline: &[f64], candidate: &[f64]) -> Option<Comparison> {
-    let logarithms = |figures: &[f64]| -> Option<Vec<f64>> {
-        let usable = !figures.is_empty() && figures.iter().all(|figure| figure.is_finite() && *figure > 0.0);
-        usable.then(|| figures.iter().map(|figure| figure.ln()).collect())
+    let logarithms = |values: &[f64]| -> Option<Vec<f64>> {
+        let usable = !values.is_empty() && values.iter().all(|value| value.is_finite() && *value > 0.0);
+        usable.then(|| values.iter().map(|value| value.ln()).collect())
     };
     let (base, other) = (logarithms(baseline)?, logarithms(candidate)?);
     let difference = mean(&other) - mean(&base);
@@ -185,7 +185,7 @@ mod tests {
                 };
                 (0..1000).filter(is_found).count()
             };
-            // The prediction promises 90 %. One repeat fewer must not suffice, or it requests too
+            // The prediction is for 90 %. One repeat fewer must not suffice, or it requests too
             // many.
             let (with, fewer) = (found(needed), found(needed - 1));
             assert!(with >= 880, "{with} of 1000 with {needed} repeats, {together} together");

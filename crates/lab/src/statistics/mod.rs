@@ -1,7 +1,7 @@
 //! Statistics of repeated runs.
 //!
-//! One repeat gives one figure (a throughput, a percentile), so the unit of all arithmetic here is
-//! the repeat: the millions of operations within one share its noise. Figures are compared on the
+//! One repeat gives one value (a throughput, a percentile), so the unit of all arithmetic here is
+//! the repeat: the millions of operations within one share its noise. Values are compared on the
 //! logarithmic scale, where "17 % faster" and "17 % slower" are the same distance, and where the
 //! spread of runs is close to normal.
 //!
@@ -35,15 +35,15 @@ pub struct Interval {
 pub const CONFIDENCE: f64 = 0.95;
 
 /// Returns the arithmetic mean; NaN without values.
-pub fn mean(figures: &[f64]) -> f64 {
-    figures.iter().sum::<f64>() / figures.len() as f64
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Returns the variance of the population of which `figures` is a sample; NaN for fewer than two
+/// Returns the variance of the population of which `values` is a sample; NaN for fewer than two
 /// values.
-pub fn variance(figures: &[f64]) -> f64 {
-    let mean = mean(figures);
-    figures.iter().map(|figure| (figure - mean).powi(2)).sum::<f64>() / (figures.len() as f64 - 1.0)
+pub fn variance(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() as f64 - 1.0)
 }
 
 /// Returns the value below which a share of `sorted` lies, interpolating between neighbours
@@ -68,9 +68,9 @@ mod tests {
 
     #[test]
     fn moments_and_quantiles_match_textbook_values() {
-        let figures = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
-        assert_eq!(mean(&figures), 5.0);
-        assert!((variance(&figures) - 32.0 / 7.0).abs() < 1e-12);
+        let values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
+        assert_eq!(mean(&values), 5.0);
+        assert!((variance(&values) - 32.0 / 7.0).abs() < 1e-12);
         assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0], 0.5), 2.5);
         assert_eq!(quantile(&[1.0, 2.0, 3.0, 4.0], 0.25), 1.75);
         assert_eq!(quantile(&[7.0], 0.9), 7.0);

@@ -16,7 +16,7 @@ pub const POWER: f64 = 0.9;
 /// Maximum number of repeats considered.
 const REPEATS_MAX: usize = 10_000;
 
-/// Up to this number, the formula, which assumes known noise, promises too much, and the comparison
+/// Up to this number, the formula, which assumes known noise, predicts too much, and the comparison
 /// itself is simulated.
 const TRIED_MAX: usize = 12;
 

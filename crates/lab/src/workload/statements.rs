@@ -238,7 +238,7 @@ pub(crate) mod tests {
         assert_eq!(
             written.iter().nth(1).unwrap().1,
             read.iter().next().unwrap().1,
-            "email is told by the key"
+            "email is derived from the key"
         );
     }
 

@@ -9,7 +9,7 @@ const WINDOW: usize = 1 << 20;
 /// A counter whose numbers become readable only after all smaller ones were acknowledged.
 ///
 /// Reads choose among keys up to [`last_acknowledged`](Self::last_acknowledged), so that no read
-/// asks for a key whose insertion is still under way. Invariants: `window[n % WINDOW]` is true
+/// requests a key whose insertion is in progress. Invariants: `window[n % WINDOW]` is true
 /// exactly for numbers acknowledged and above `readable_end`; `readable_end` only moves under the
 /// lock and only forwards.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ mod tests {
                 scope.spawn(|| (0..10_000).for_each(|_| counter.acknowledge(counter.next())));
             }
         });
-        // A thread that found the lock taken left its number to the next acknowledgement.
+        // A thread that did not acquire the lock leaves its number to the next acknowledgement.
         counter.acknowledge(counter.next());
         assert_eq!(counter.readable_end(), 40_001);
     }

@@ -44,7 +44,7 @@ impl Session for ModelSession<'_> {
     }
     fn update(&mut self, key: &str, values: &FieldValues) -> Result<(), Failure> {
         if self.0.fail_updates {
-            return Err(Failure::new("told to", key));
+            return Err(Failure::new("requested", key));
         }
         let mut records = self.0.records.lock().unwrap();
         let record = records.get_mut(key).ok_or_else(|| Failure::not_found(key))?;
@@ -145,7 +145,7 @@ fn failed_operations_are_counted_without_latency() {
     let all = load_and_run('a', |model| model.fail_updates = true, None);
     assert!(!all.latencies().contains_key(&OperationKind::Update));
     assert_eq!(all.operations + all.failed, OPERATIONS);
-    assert_eq!(all.failures()["told to"].count, all.failed);
+    assert_eq!(all.failures()["requested"].count, all.failed);
     let all = load_and_run('f', |model| model.fail_updates = true, None);
     assert!(!all.latencies().contains_key(&OperationKind::ReadModifyWrite));
     assert_eq!(all.latencies()[&OperationKind::Read].response.len(), all.operations);
