@@ -1,8 +1,7 @@
-//! A maintained index: people by number, and the numbers of those who live in a city. Both change
-//! in one transaction, so no reader ever finds an entry without its person, or a person without an
-//! entry.
+//! A maintained index: people by number, and the numbers of those who live in a city. No reader
+//! ever finds an entry without its person, or a person without an entry.
 
-use cassette_transactions::{Column, Columns, ConflictHandler, Json, Result, Transactions};
+use cassette_transactions::{Column, ConflictHandler, Index, Json, Result, Transactions};
 use serde::{Deserialize, Serialize};
 
 /// A person, as stored.
@@ -16,38 +15,30 @@ pub struct Person {
 pub struct People {
     transactions: Transactions,
     person: Column<u64, Json<Person>>,
-    by_city: Columns<String, u64, ()>,
+    by_city: Index<String, u64>,
 }
 
 impl People {
-    /// Opens the tables, creating them if needed.
+    /// Opens the table and its index, creating them if needed.
     pub fn open(transactions: Transactions) -> Result<Self> {
-        let person = transactions.table("people", ConflictHandler::WriteWriteByRow)?.column("person");
-        // A transaction that writes an entry also writes the person, which conflicts already.
-        let by_city = transactions.table("people_by_city", ConflictHandler::Ignore)?.columns();
+        let person: Column<u64, Json<Person>> =
+            transactions.table("people", ConflictHandler::WriteWriteByRow)?.column("person");
+        let by_city = person.index("by city", |_, Json(person)| [person.city.clone()]).open(&transactions)?;
+        by_city.build(&transactions)?;
         Ok(Self { transactions, person, by_city })
     }
 
-    /// Adds or replaces a person, and removes the index entry of the previous city.
+    /// Adds or replaces a person. The entry of the previous city is removed.
     pub fn set(&self, number: u64, person: &Person) -> Result<()> {
-        self.transactions.run(|tx| {
-            if let Some(Json(before)) = self.person.get(tx, number)? {
-                self.by_city.delete(tx, &before.city, number)?;
-            }
-            self.person.put(tx, number, person)?;
-            self.by_city.put(tx, &person.city, number, ())
-        })
+        self.transactions.run(|tx| self.person.put(tx, number, person))
     }
 
     /// Returns all people of a city by their numbers.
     pub fn in_city(&self, city: &str) -> Result<Vec<Person>> {
         self.transactions.read(|tx| {
-            let mut found = Vec::new();
-            for (number, ()) in self.by_city.range(tx, city, .., usize::MAX)? {
-                let person = self.person.get(tx, number)?;
-                found.extend(person.map(|Json(person)| person));
-            }
-            Ok(found)
+            let numbers: Vec<u64> = self.by_city.get(tx, city).collect::<Result<_>>()?;
+            let people = self.person.get_many(tx, numbers)?;
+            Ok(people.into_iter().flatten().map(|Json(person)| person).collect())
         })
     }
 }

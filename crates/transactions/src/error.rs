@@ -101,10 +101,10 @@ pub enum Error {
         /// Start timestamp.
         start: Timestamp,
     },
-    /// A read for update, or an update, in a table without conflict checks.
+    /// A read for update, an update, or an index, in a table without conflict checks.
     #[error(
         "no conflict checks: table {table} has ConflictHandler::Ignore, so nothing protects a cell \
-         that is read for update. Create the table with another handler"
+         that is read for update, nor the entries of an index. Create the table with another handler"
     )]
     NoConflictChecks {
         /// Table of the read.
@@ -214,6 +214,83 @@ pub enum Error {
         /// Stored strategy.
         stored: String,
     },
+    /// A write of an indexed cell in a process that has not declared the index.
+    #[error(
+        "index not declared: table {table} has index {index}, and this process has no function for \
+         its keys. Nothing was written: declare the index before writing, or delete it with \
+         Transactions::drop_index"
+    )]
+    IndexNotDeclared {
+        /// Indexed table.
+        table: String,
+        /// Name of the index.
+        index: String,
+    },
+    /// A read of an index that was not complete when the transaction began.
+    #[error(
+        "index {index} of table {table} is not complete in this snapshot: build it with \
+         Index::build, and read it in a transaction that begins afterwards"
+    )]
+    IndexIncomplete {
+        /// Indexed table.
+        table: String,
+        /// Name of the index.
+        index: String,
+    },
+    /// An index is declared in another way than it is stored.
+    #[error(
+        "index {index} of table {table}: {difference}. Nothing was done: declare it as it is \
+         stored, or delete it with Transactions::drop_index and build it again"
+    )]
+    OtherIndex {
+        /// Indexed table.
+        table: String,
+        /// Name of the index.
+        index: String,
+        /// Requested and stored properties.
+        difference: String,
+    },
+    /// An index that does not exist, or was deleted before the transaction began.
+    #[error("no index {index} of table {table}: it was deleted, or belongs to another store")]
+    NoIndex {
+        /// Indexed table.
+        table: String,
+        /// Name of the index.
+        index: String,
+    },
+    /// A unique key that belongs to another cell.
+    #[error(
+        "unique key of index {index} of table {table} exists: key \"{key}\" of \"{owner}\" belongs \
+         to \"{other}\". Nothing was written: use another key, or delete the other one first"
+    )]
+    UniqueViolation {
+        /// Indexed table.
+        table: String,
+        /// Name of the index.
+        index: String,
+        /// The encoded key, with escapes.
+        key: String,
+        /// The cell that was to have the key: its row, and its column in an index of all columns.
+        owner: String,
+        /// The cell that has it.
+        other: String,
+    },
+    /// A transaction that began before an index was declared or deleted is still open.
+    #[error(
+        "index {index} of table {table} waits for transactions that were open when it was declared \
+         or deleted: one preserves timestamp {oldest}. End them, then repeat the call"
+    )]
+    IndexBusy {
+        /// Indexed table.
+        table: String,
+        /// Name of the index.
+        index: String,
+        /// The oldest preserved timestamp.
+        oldest: Timestamp,
+    },
+    /// The definitions of indexes, or the progress of a build, are malformed.
+    #[error("indexes: {0}")]
+    Indexes(DecodeError),
     /// The sweep queue contains a malformed entry.
     #[error("sweep queue: {0}")]
     SweepQueue(DecodeError),
@@ -332,6 +409,13 @@ impl Error {
                 "stop all writers, and fast-forward the timestamps above every one in the store"
             }
             Self::NoConflictChecks { .. } => "create the table with a handler that detects conflicts",
+            Self::IndexNotDeclared { .. } => "declare the index before writing, or delete it",
+            Self::IndexIncomplete { .. } => "build the index, then begin a new transaction",
+            Self::OtherIndex { .. } => "declare the index as it is stored, or delete it and build it again",
+            Self::NoIndex { .. } => "declare the index, and build it",
+            Self::UniqueViolation { .. } => "use another key, or delete the one that exists first",
+            Self::IndexBusy { .. } => "end the transactions that are open, then repeat the call",
+            Self::Indexes(_) => "use the program that wrote the definitions of the indexes",
             Self::NoSnapshot { .. } => {
                 "keep a read-only transaction open from before the first timestamp to read at"
             }
@@ -397,6 +481,13 @@ impl Error {
             | Self::Name { .. }
             | Self::TooLong { .. }
             | Self::OtherSweep { .. }
+            | Self::IndexNotDeclared { .. }
+            | Self::IndexIncomplete { .. }
+            | Self::OtherIndex { .. }
+            | Self::NoIndex { .. }
+            | Self::UniqueViolation { .. }
+            | Self::IndexBusy { .. }
+            | Self::Indexes(_)
             | Self::SweepQueue(_)
             | Self::Background(_)
             | Self::RestoreMark(_)

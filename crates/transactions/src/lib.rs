@@ -27,6 +27,7 @@
 //! | [`Transaction`] | reads of one snapshot, and writes that take effect together |
 //! | [`Table`], [`ConflictHandler`] | a table, and which concurrent transactions exclude each other in it |
 //! | [`Column`], [`Columns`], [`Field`] | typed columns: with fixed names, and with names that are data |
+//! | [`Index`], [`IndexKey`] | maintained secondary indexes of typed columns |
 //! | [`Range`], [`Cells`] | iterators over the columns of a row, and over all cells of a table |
 //! | [`Retries`] | how often and how long a failed transaction runs again |
 //! | [`Error`], [`Outcome`] | why a transaction failed, and whether it may have committed |
@@ -63,6 +64,7 @@
 pub mod backup;
 pub mod encoding;
 mod error;
+mod index;
 mod numbers;
 pub mod service;
 pub mod store;
@@ -73,9 +75,11 @@ mod transaction;
 mod typed;
 
 pub use error::{Error, Outcome, Result};
+pub use index::{Entries, Index, IndexDeclaration, IndexKey, KeyPrefix, Owners};
 pub use numbers::Number;
 pub use timestamp::{Timestamp, TransactionStatus};
 pub use transaction::{
-    Cells, ConflictHandler, Options, Range, Retries, RowOfCells, Savepoint, Table, Transaction, Transactions,
+    Built, Cells, ConflictHandler, Options, Range, Retries, RowOfCells, Savepoint, Table, Transaction,
+    Transactions,
 };
 pub use typed::{Column, Columns, Field, Json};

@@ -72,6 +72,17 @@ pub enum BackupError {
         /// A table with data.
         table: String,
     },
+    /// The store has indexes, whose entries a restore does not write.
+    #[error(
+        "table {table} has index {index}: restore into a new keyspace, then declare the index and \
+         build it"
+    )]
+    Indexed {
+        /// A table with an index.
+        table: String,
+        /// Name of the index.
+        index: String,
+    },
     /// A step of the reading or writing transaction failed. A restore commits completely or not at
     /// all.
     #[error(transparent)]
@@ -157,15 +168,20 @@ impl Transactions {
     /// all timestamps above those of the backed-up store.
     ///
     /// # Errors
-    /// `NotEmpty`, `Corrupt`, and the errors of a commit: afterwards nothing of the backup is
-    /// visible, unless [`Error::outcome`] is unknown.
+    /// `NotEmpty`, `Indexed`, `Corrupt`, and the errors of a commit: afterwards nothing of the
+    /// backup is visible, unless [`Error::outcome`] is unknown.
     pub fn restore(&self, input: impl Read) -> Result<Contents, BackupError> {
         let (mut reader, header) = Reader::new(input)?;
         self.timelock().fast_forward(Timestamp(header.timestamp))?;
         // C2: readers that find a version wait.
-        let begun = self.begin_restore(|| match self.first_table_in_use()? {
-            Some(table) => Err(BackupError::NotEmpty { table }),
-            None => Ok(()),
+        let begun = self.begin_restore(|| {
+            if let Some((table, index)) = self.first_index()? {
+                return Err(BackupError::Indexed { table, index });
+            }
+            match self.first_table_in_use()? {
+                Some(table) => Err(BackupError::NotEmpty { table }),
+                None => Ok(()),
+            }
         })?;
         let start = begun.started.start;
         // Locks and hold last as long as they are checked, however long the restore takes. Without

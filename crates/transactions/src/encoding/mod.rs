@@ -2,6 +2,7 @@
 //! persisted and never changes.
 
 pub mod coordination;
+pub mod index_keys;
 pub mod plain;
 pub mod sweep;
 pub mod tickets;

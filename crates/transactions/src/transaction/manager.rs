@@ -8,6 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use parking_lot::Mutex;
 use rand::RngExt;
 
+use super::indexes::Indexes;
 use super::options::{Options, Retries};
 use super::reads::remove_aborted;
 use super::reaper::Reaper;
@@ -57,9 +58,9 @@ const HANDLER: &[u8] = b"handler";
 /// Background work ends when the last clone is dropped. Open transactions keep the store open.
 #[derive(Clone)]
 pub struct Transactions(
-    Arc<Inner>,
+    pub(super) Arc<Inner>,
     /// Sweeps until dropped.
-    Option<Arc<Background>>,
+    pub(super) Option<Arc<Background>>,
 );
 
 /// Does not keep the transactions open.
@@ -108,6 +109,8 @@ pub(super) struct Inner {
     /// Residue of the start timestamps, if any.
     residue: Option<i64>,
     sweeper: Arc<Sweeper>,
+    /// Secondary indexes.
+    pub indexes: Indexes,
     tables: Mutex<HashMap<String, (ConflictHandler, SweepStrategy)>>,
 }
 
@@ -223,7 +226,8 @@ impl Transactions {
         let initial = asked.unwrap_or(if linearizable { 2 } else { 3 });
         timelock.check_store(&*store)?;
         let coordination = Arc::new(Coordination::open(store.clone(), timelock.clone(), initial)?);
-        let stored = coordination.agree()?.map.last_version();
+        let agreed = coordination.agree()?;
+        let stored = agreed.map.last_version();
         if let Some(asked) = asked.filter(|asked| *asked != stored) {
             return Err(ServiceError::LayoutMismatch { asked, stored }.into());
         }
@@ -238,6 +242,7 @@ impl Transactions {
         };
         let service = Arc::new(Caching::new(service, options.cached_statuses));
         store.create_table(METADATA, TableKind::Data)?;
+        let indexes = Indexes::open(&*store, &coordination, agreed.bound);
         let queue = Arc::new(Queue::open(store.clone())?);
         let sweeper = Sweeper::new(store.clone(), service.clone(), timelock.clone(), queue.clone());
         let sweeper = Arc::new(sweeper);
@@ -268,6 +273,7 @@ impl Transactions {
             reaper,
             residue,
             sweeper,
+            indexes,
             tables: Mutex::default(),
         };
         Ok(Self(Arc::new(inner), background))

@@ -1,6 +1,7 @@
 //! Transactions: writes buffered over a snapshot, and the commit.
 
 mod commit;
+mod indexes;
 mod manager;
 mod opened;
 mod options;
@@ -26,6 +27,8 @@ use crate::sweep::SweepStrategy;
 use crate::timelock::{Hold, Started};
 use crate::timestamp::Timestamp;
 
+pub use indexes::Built;
+pub(crate) use indexes::{Definition, shard_of, shard_row};
 pub use manager::Transactions;
 pub use options::{Options, Retries};
 pub use range::{Cells, Range};
@@ -336,7 +339,9 @@ impl Transaction {
     ///
     /// # Errors
     /// `EmptyValue` for an empty value; `Name` for a row or a column that no store can represent;
-    /// `TooLong` for a value that this store cannot write; `ReadOnly`.
+    /// `TooLong` for a value that this store cannot write; `ReadOnly`. For a cell with an
+    /// [index](crate::Index): `IndexNotDeclared`, `UniqueViolation`, `OtherType` for a value that
+    /// the index cannot read, and the errors of [`get`](Self::get).
     pub fn put(
         &mut self,
         table: &Table,
@@ -352,6 +357,9 @@ impl Transaction {
     }
 
     /// Buffers the deletion of a cell until the commit.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
     pub fn delete(&mut self, table: &Table, row: impl AsRef<[u8]>, column: impl AsRef<[u8]>) -> Result<()> {
         self.write(table, cell(row, column), Bytes::new())
     }
@@ -448,7 +456,11 @@ impl Transaction {
         }
         check_name(table, &cell)?;
         check_length(table.name(), &cell, value.len(), self.inner.version_max)?;
+        let entries = self.index_writes(table, &cell, &value)?;
         self.writes.put(table, cell, value);
+        for (table, entry, value) in entries {
+            self.writes.put(&table, entry, value);
+        }
         Ok(())
     }
 

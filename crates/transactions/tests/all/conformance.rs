@@ -35,8 +35,8 @@ fn the_embedded_store_meets_the_store_contract() {
     every_loader_finds_the_same(|loader| open("loaders").with_loader(loader));
 }
 
-#[test]
-fn the_cluster_store_meets_the_store_contract() {
+/// Serves a database in memory, and calls `run` with its address.
+fn on_server(run: impl FnOnce(String)) {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let config = ServerConfig { listen_address: ([127, 0, 0, 1], 0).into(), ..ServerConfig::default() };
     let server = runtime.block_on(Server::bind(config, Arc::new(database()))).unwrap();
@@ -45,16 +45,28 @@ fn the_cluster_store_meets_the_store_contract() {
     let serving = runtime.spawn(server.serve(async {
         let _ = stopped.await;
     }));
-    {
-        let store = ClusterStore::connect(&ClusterOptions::new(address.to_string(), "suite")).unwrap();
+    run(address.to_string());
+    drop(stop);
+    runtime.block_on(serving).unwrap();
+}
+
+/// Calls `run` with a store over CQL on a served database.
+pub fn on_served_cluster(keyspace: &str, run: impl FnOnce(ClusterStore)) {
+    on_server(|address| run(ClusterStore::connect(&ClusterOptions::new(address, keyspace)).unwrap()));
+}
+
+#[test]
+fn the_cluster_store_meets_the_store_contract() {
+    on_server(|address| {
+        let store = ClusterStore::connect(&ClusterOptions::new(address.clone(), "suite")).unwrap();
         suite(&store);
-        let cluster = ClusterOptions::new(address.to_string(), "loaders");
+        let cluster = ClusterOptions::new(address.clone(), "loaders");
         every_loader_finds_the_same(|cell_loader| {
             ClusterStore::connect(&ClusterOptions { cell_loader, ..cluster.clone() }).unwrap()
         });
         let local = |name: &str| ClusterOptions {
             local: Some(name.to_owned()),
-            ..ClusterOptions::new(address.to_string(), "local_suite")
+            ..ClusterOptions::new(address.clone(), "local_suite")
         };
         let error = ClusterStore::connect(&local("elsewhere")).map(drop).unwrap_err().to_string();
         assert!(error.contains("elsewhere") && error.contains("in datacenter1"), "{error}");
@@ -62,7 +74,5 @@ fn the_cluster_store_meets_the_store_contract() {
         let store = ClusterStore::connect(&local).unwrap();
         store.create_table("t", TableKind::DensePartitions).unwrap();
         columns_are_put_together_unless_one_is_there(&Table { store: &store, name: "t".to_owned() });
-    }
-    drop(stop);
-    runtime.block_on(serving).unwrap();
+    });
 }

@@ -9,6 +9,8 @@ mod for_update;
 mod halts;
 mod histories;
 mod hosts;
+mod index_builds;
+mod indexes;
 mod iterators;
 mod limits;
 mod lost_replies;

@@ -178,29 +178,26 @@ fn a_transaction_open_during_migration_keeps_its_layout() {
 }
 
 #[test]
-fn a_commit_without_a_known_layout_has_not_committed() {
+fn a_write_without_a_known_layout_has_not_committed() {
     let (store, timelock) = shared(Arc::new(MemoryStore::new()));
     let failing = Arc::new(FailingStore::new(store.clone()));
     let dying = Transactions::open(failing.clone(), timelock.clone(), options()).unwrap();
     let table = dying.table("t", ConflictHandler::WriteWriteByCell).unwrap();
-    // Above the bound of the coordination row, which this commit must extend.
+    // Above the bound of the coordination row, which the first write must extend: definitions are
+    // known up to it.
     let far = timelock.timestamp().unwrap().0 + 20_000_000;
     timelock.fast_forward(Timestamp(far)).unwrap();
     // The read that comes first, and the change after it.
     for call in [1, 3] {
         let mut tx = dying.start().unwrap();
-        let start = tx.start_timestamp();
-        tx.put(&table, "r", "c", "v").unwrap();
-        let fails = |_| {
-            failing.fail_at(call, Fault::Lost);
-            Ok(())
-        };
-        let error = tx.commit_if(fails).unwrap_err();
+        failing.fail_at(call, Fault::Lost);
+        let error = tx.put(&table, "r", "c", "v").unwrap_err();
         assert!(matches!(error, Error::Service(ServiceError::Store(_))), "call {call}: {error:?}");
         assert_eq!(error.outcome(), Outcome::NotCommitted);
+        assert_eq!(tx.commit().unwrap(), None, "nothing was buffered");
         let survivor = client(&store, &timelock, None).unwrap();
         assert_eq!(survivor.read(|tx| tx.get(&table, "r", "c")).unwrap(), None);
-        assert_eq!(survivor.service().get(start), Ok(Some(TransactionStatus::Aborted)));
+        survivor.run(|tx| tx.put(&table, "other", "c", "v")).unwrap();
         // The survivor has extended the bound.
         let fresh = timelock.timestamp().unwrap();
         timelock.fast_forward(Timestamp(fresh.0 + 20_000_000)).unwrap();
