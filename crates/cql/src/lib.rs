@@ -7,11 +7,13 @@
 pub mod ast;
 pub mod error;
 pub mod lexer;
+mod obscure;
 pub mod parser;
 mod statements;
 pub mod values;
 
 pub use ast::{ParsedStatement, Statement, quote_identifier, quote_string};
 pub use error::SyntaxError;
+pub use obscure::obscure_passwords;
 pub use parser::{parse, parse_term, parse_type};
 pub use statements::split_statements;

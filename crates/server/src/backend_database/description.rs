@@ -1,6 +1,6 @@
 //! Descriptions of requests in one line, as in Cassandra's `system_views.queries`.
 
-use cassette_cql::values::text::encode_hex;
+use cassette_cql::{obscure_passwords, values::text::encode_hex};
 use cassette_database::Database;
 use cassette_protocol::{Request, request::StatementSource};
 
@@ -11,12 +11,14 @@ pub(super) fn describe(database: &Database, request: &Request) -> String {
         Request::Query(query) => {
             let options = &query.parameters;
             let page_size = options.page_size.unwrap_or(-1);
-            format!("QUERY {} [pageSize = {page_size}] at consistency {}", query.query, options.consistency)
+            let text = obscure_passwords(&query.query);
+            format!("QUERY {text} [pageSize = {page_size}] at consistency {}", options.consistency)
         }
-        Request::Prepare(prepare) => format!("PREPARE {}", prepare.query),
+        Request::Prepare(prepare) => format!("PREPARE {}", obscure_passwords(&prepare.query)),
         Request::Execute(execute) => {
             let options = &execute.parameters;
-            let text = database.prepared(&execute.id).map(|prepared| format!(": {}", prepared.cql()));
+            let prepared = database.prepared(&execute.id);
+            let text = prepared.map(|prepared| format!(": {}", obscure_passwords(prepared.cql())));
             format!(
                 "EXECUTE {} with {} values at consistency {}{}",
                 encode_hex(&execute.id),
@@ -28,7 +30,7 @@ pub(super) fn describe(database: &Database, request: &Request) -> String {
         Request::Batch(batch) => {
             let statement = |statement: &cassette_protocol::request::BatchStatement| {
                 let source = match &statement.source {
-                    StatementSource::Query(text) => text.to_string(),
+                    StatementSource::Query(text) => obscure_passwords(text).into_owned(),
                     StatementSource::Prepared(id) => encode_hex(id),
                 };
                 format!("{source} with {} values", statement.values.len())

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cassette_cql::obscure_passwords;
 use cassette_database::{Database, TracedRequest};
 use cassette_protocol::{Consistency, QueryParameters, Request, Value};
 
@@ -16,17 +17,17 @@ pub(super) fn describe(database: &Database, session: &ClientSession, request: &R
     let request = match request {
         Request::Query(query) => {
             add_options(&query.parameters, &mut parameters);
-            parameters.insert("query".into(), query.query.to_string());
+            parameters.insert("query".into(), obscure_passwords(&query.query).into_owned());
             "Execute CQL3 query"
         }
         Request::Prepare(prepare) => {
-            parameters.insert("query".into(), prepare.query.to_string());
+            parameters.insert("query".into(), obscure_passwords(&prepare.query).into_owned());
             "Preparing CQL3 query"
         }
         Request::Execute(execute) => {
             add_options(&execute.parameters, &mut parameters);
             if let Ok(prepared) = database.prepared(&execute.id) {
-                parameters.insert("query".into(), prepared.cql().to_owned());
+                parameters.insert("query".into(), obscure_passwords(prepared.cql()).into_owned());
                 let markers = prepared.description();
                 for (i, (marker, value)) in
                     markers.markers().iter().zip(execute.parameters.values.iter()).enumerate()
