@@ -16,6 +16,7 @@ mod schema;
 mod statements;
 mod store;
 
+pub use api::authentication::{DEFAULT_SUPERUSER, Login, Superuser};
 pub use api::compaction_history::CompactionRecord;
 pub use api::database::{BatchSource, BatchStatement, Database, Options, pools};
 pub use api::embedded;
@@ -29,7 +30,7 @@ pub use api::tracing::TracedRequest;
 pub use api::unknown_tables::AdoptedSchema;
 pub use basics::error::{AbortReason, Cause, DatabaseError, Result, WriteType};
 pub use basics::metrics;
-pub use basics::request::{BoundValue, Consistency, StatementOptions, Values};
+pub use basics::request::{BoundValue, Caller, Consistency, StatementOptions, Values};
 pub use basics::response::{
     ColumnSpec, Executed, Outcome, ResultMetadata, RowSink, SchemaChange, SchemaChangeKind,
     SchemaChangeTarget,
@@ -51,4 +52,5 @@ pub use schema::indexes::{Index, IndexKind};
 pub use schema::options::compaction::from_map as compaction_params;
 pub use schema::system::local::{Node, PARTITIONER, RELEASE_VERSION, TOKEN};
 pub use schema::views::View;
+pub use store::authorization::{AuthCacheSettings, AuthSettings};
 pub use store::indexes::SearchMetrics;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cassette_cql::values::text::encode_hex;
-use cassette_database::{Database, DatabaseError, Options, Rows, Session, StatementOptions};
+use cassette_database::{Caller, Database, DatabaseError, Options, Rows, Session, StatementOptions};
 use cassette_rows::DataType;
 use cassette_vfs::FakeFileSystem;
 use serde_json::{Map, Value, json};
@@ -57,8 +57,9 @@ fn session() -> Session {
 
 /// Returns the response to `statement` in the format of `raw.py`.
 fn answer(session: &Session, statement: &str) -> Value {
-    // The driver's page size.
-    let options = StatementOptions { page_size: Some(5000), ..StatementOptions::default() };
+    // The driver's page size. The answers are those of a Cassandra without authentication.
+    let caller = Caller::Anonymous;
+    let options = StatementOptions { page_size: Some(5000), caller, ..StatementOptions::default() };
     match session.execute_with(statement, (), &options) {
         Ok(rows) => rows_answer(&rows),
         Err(DatabaseError::AlreadyExists { keyspace, table }) => {

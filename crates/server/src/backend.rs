@@ -22,6 +22,10 @@ pub trait Backend: Send + Sync + 'static {
     /// Creates the session of a new connection.
     fn open_session(&self, peer: SocketAddr) -> Self::Session;
 
+    /// Records the role that the client of a session has logged in as. Called at most once, before
+    /// its first request.
+    fn logged_in(_session: &Self::Session, _role: &str) {}
+
     /// Returns the id of a new trace.
     fn new_trace(&self) -> Uuid;
 

@@ -147,6 +147,44 @@ pub enum Permission {
     SelectMasked,
 }
 
+impl Permission {
+    /// All permissions, in the order in which Cassandra lists them.
+    pub const ALL: [Permission; 10] = [
+        Permission::Create,
+        Permission::Alter,
+        Permission::Drop,
+        Permission::Select,
+        Permission::Modify,
+        Permission::Authorize,
+        Permission::Describe,
+        Permission::Execute,
+        Permission::Unmask,
+        Permission::SelectMasked,
+    ];
+
+    /// Returns the name in CQL, which is also the stored one.
+    pub fn name(self) -> &'static str {
+        match self {
+            Permission::Create => "CREATE",
+            Permission::Alter => "ALTER",
+            Permission::Drop => "DROP",
+            Permission::Select => "SELECT",
+            Permission::Modify => "MODIFY",
+            Permission::Authorize => "AUTHORIZE",
+            Permission::Describe => "DESCRIBE",
+            Permission::Execute => "EXECUTE",
+            Permission::Unmask => "UNMASK",
+            Permission::SelectMasked => "SELECT_MASKED",
+        }
+    }
+}
+
+impl fmt::Display for Permission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// The object of a permission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {

@@ -1,6 +1,7 @@
 //! Layer 7: the public API: the open database, sessions, prepared statements, direct row access,
 //! data files.
 
+pub(crate) mod authentication;
 pub(crate) mod compaction_history;
 pub(crate) mod data_files;
 pub(crate) mod database;

@@ -15,7 +15,7 @@ use crate::basics::response::{SchemaChange, SchemaChangeKind, SchemaChangeTarget
 use crate::execution::Execution;
 use crate::schema::catalog::Keyspace;
 use crate::statements::schema::commit::change_schema;
-use crate::statements::schema::{Change, KeyspaceChange};
+use crate::statements::schema::{Change, KeyspaceChange, SchemaContext};
 
 /// The source of an adopted table's schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl Database {
         }
         let (catalog, options) = (self.catalog(), StatementOptions::default());
         let execution = Execution::new(self.store(), &catalog, &[], &options, None);
-        change_schema(&execution, |cx| {
+        let decide = |cx: &SchemaContext<'_>| {
             let Some(keyspace) = cx.catalog.keyspace(&unknown.keyspace) else {
                 return Err(DatabaseError::invalid(format!("Keyspace {} does not exist", unknown.keyspace)));
             };
@@ -149,7 +149,9 @@ impl Database {
             };
             let keyspace = KeyspaceChange::Put(changed.with_table(table));
             Ok(Some(Change { keyspace, event, warnings: Vec::new() }))
-        })?;
+        };
+        // An adoption grants no permissions.
+        change_schema(&execution, decide, |_, _| Ok(Vec::new()))?;
         Ok(())
     }
 }

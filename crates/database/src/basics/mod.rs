@@ -4,6 +4,7 @@ pub(crate) mod columns;
 pub(crate) mod error;
 pub mod metrics;
 pub(crate) mod paging_key;
+pub(crate) mod passwords;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod server_metrics;

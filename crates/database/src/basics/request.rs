@@ -1,5 +1,7 @@
 //! The values and options of a request.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 pub use cassette_rows::Consistency;
 
@@ -81,9 +83,24 @@ pub struct StatementOptions {
     pub now_in_seconds: Option<u32>,
     /// The keyspace for unqualified names, instead of the session's.
     pub keyspace: Option<String>,
+    /// Who executes it.
+    pub caller: Caller,
     /// Whether the request is internal to the database and exempt from the guardrails on batch
     /// sizes and tombstones.
     pub is_internal: bool,
+}
+
+/// Who executes a statement.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Caller {
+    /// The program that opened the database: every statement is permitted.
+    #[default]
+    Program,
+    /// A client of a server without authentication. Like Cassandra, it may read and write
+    /// everything, but execute no statement about roles.
+    Anonymous,
+    /// A client that has logged in as this role.
+    Role(Arc<str>),
 }
 
 /// One bound value.

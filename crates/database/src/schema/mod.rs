@@ -1,6 +1,7 @@
 //! Layer 2: the catalog with definitions of tables, indexes and views, table options, guardrails,
 //! and the system tables with the encoding of their rows.
 
+pub(crate) mod authorization;
 pub(crate) mod catalog;
 pub(crate) mod conditions;
 pub(crate) mod guardrails;

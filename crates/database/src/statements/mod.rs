@@ -3,5 +3,7 @@
 
 pub(crate) mod builds;
 pub(crate) mod plan;
+pub(crate) mod required;
+pub(crate) mod roles;
 pub(crate) mod schema;
 pub(crate) mod truncate;

@@ -19,6 +19,7 @@ use crate::planning::modification::{BatchPlan, ModificationPlan};
 use crate::planning::select::SelectPlan;
 use crate::planning::terms::Markers;
 use crate::schema::catalog::{Catalog, KeyspaceKind};
+use crate::statements::roles::RoleStatement;
 use crate::statements::schema::{self, SchemaStatement};
 
 /// A statement resolved against a catalog.
@@ -51,6 +52,7 @@ pub(crate) enum Plan {
     Use(String),
     Truncate(Arc<TableMetadata>),
     Schema(SchemaStatement),
+    Roles(RoleStatement),
     Describe(DescribePlan),
 }
 
@@ -69,7 +71,7 @@ impl Planned {
 
     /// Parses and plans `cql` in the keyspace of the session or request.
     pub fn new(cql: &str, catalog: &Arc<Catalog>, session_keyspace: Option<&str>) -> Result<Self> {
-        trace(|| format!("Parsing {cql}"));
+        trace(|| format!("Parsing {}", cassette_cql::obscure_passwords(cql)));
         let parsed = cassette_cql::parse(cql)?;
         trace(|| "Preparing statement");
         let mut cx = PlanContext {
@@ -120,6 +122,7 @@ impl Planned {
                 execution.schema_patience.set(interrupt::remaining());
                 interrupt::shielded(|| schema::change(statement, execution))
             }
+            Plan::Roles(statement) => statement.execute(execution, sink),
             Plan::Describe(describe) => describe.describe(execution, sink),
         }
     }
@@ -133,7 +136,11 @@ impl Plan {
 
     /// Whether it changes data or the schema.
     pub fn writes(&self) -> bool {
-        !matches!(self, Self::Select(_) | Self::Use(_) | Self::Describe(_))
+        match self {
+            Self::Select(_) | Self::Use(_) | Self::Describe(_) => false,
+            Self::Roles(statement) => statement.writes(),
+            Self::Modification(_) | Self::Batch(_) | Self::Truncate(_) | Self::Schema(_) => true,
+        }
     }
 
     /// Returns the kind of its time limit.
@@ -144,7 +151,7 @@ impl Plan {
             Self::Modification(modification) => Limited::write(modification.write_type(), options),
             Self::Batch(batch) => Limited::write(batch.write_type(), options),
             Self::Truncate(_) => Limited::Truncate,
-            Self::Use(_) | Self::Schema(_) | Self::Describe(_) => Limited::Other,
+            Self::Use(_) | Self::Schema(_) | Self::Roles(_) | Self::Describe(_) => Limited::Other,
         }
     }
 
@@ -155,7 +162,7 @@ impl Plan {
             Self::Modification(modification) if modification.has_conditions() => Some(RequestKind::CasWrite),
             Self::Batch(batch) if batch.has_conditions() => Some(RequestKind::CasWrite),
             Self::Modification(_) | Self::Batch(_) => Some(RequestKind::Write),
-            Self::Use(_) | Self::Truncate(_) | Self::Schema(_) | Self::Describe(_) => None,
+            Self::Use(_) | Self::Truncate(_) | Self::Schema(_) | Self::Roles(_) | Self::Describe(_) => None,
         }
     }
 }
@@ -185,7 +192,13 @@ fn plan(statement: &Statement, cx: &mut PlanContext<'_>) -> Result<(Plan, Option
         Statement::CreateView(_) if !cx.markers.is_empty() => {
             bail_invalid!("Cannot use query parameters in CREATE MATERIALIZED VIEW statements")
         }
-        other => Ok((Plan::Schema(SchemaStatement::new(other, cx)?), None)),
+        other => Ok((
+            match RoleStatement::new(other, cx)? {
+                Some(statement) => Plan::Roles(statement),
+                None => Plan::Schema(SchemaStatement::new(other, cx)?),
+            },
+            None,
+        )),
     }
 }
 

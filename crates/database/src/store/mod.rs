@@ -4,6 +4,7 @@
 //! [`data`].
 
 pub(crate) mod admission;
+pub(crate) mod authorization;
 pub(crate) mod build_notes;
 pub(crate) mod build_state;
 mod data;
@@ -39,6 +40,7 @@ use crate::schema::guardrails::{DiskUsage, Guardrails};
 use crate::schema::indexes::Index;
 use crate::schema::system::local::Node;
 use crate::schema::views::View;
+use crate::store::authorization::{AuthSettings, Authorization};
 use crate::store::build_state::BuildStates;
 use crate::store::opening::open;
 use crate::store::views::LargeWrites;
@@ -55,6 +57,7 @@ pub(crate) struct Store {
     writers: ShardedLock<()>,
     large_view_writes: LargeWrites,
     build_states: BuildStates,
+    authorization: Authorization,
     /// Held by a batch with many plans in memory.
     pub(crate) large_batches: LargeWrites,
     /// Stops running builds of indexes and views.
@@ -95,6 +98,8 @@ pub(crate) struct StoreSettings {
     /// `auto_snapshot`
     pub auto_snapshot: bool,
     pub guardrails: Arc<Guardrails>,
+    /// Authentication and authorization.
+    pub auth: AuthSettings,
     /// The configuration, by cassandra.yaml's names.
     pub shown: BTreeMap<String, String>,
     /// Returns the metrics of prepared statements.
@@ -126,6 +131,7 @@ impl Store {
             writers: ShardedLock::new(()),
             large_view_writes: LargeWrites::default(),
             build_states,
+            authorization: Authorization::new(settings.auth),
             large_batches: LargeWrites::default(),
             builds_are_stopped: AtomicBool::new(false),
             settings,
@@ -281,6 +287,11 @@ impl Store {
     /// Returns the default options of new tables.
     pub fn default_params(&self) -> &TableParams {
         &self.settings.default_params
+    }
+
+    /// Returns the state of authentication and authorization.
+    pub fn authorization(&self) -> &Authorization {
+        &self.authorization
     }
 
     /// Returns the key that authenticates paging states.

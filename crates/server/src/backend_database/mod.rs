@@ -2,14 +2,14 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use cassette_database::{
-    self as db, BatchKind, BatchSource, BoundValue, Database, DatabaseError, Executed, Outcome, Prepared,
-    ResolvedStatement, StatementOptions, without_waiting,
+    self as db, BatchKind, BatchSource, BoundValue, Caller, Database, DatabaseError, Executed, Outcome,
+    Prepared, ResolvedStatement, StatementOptions, without_waiting,
 };
 use cassette_protocol::{
     Prelude, QueryParameters, Request, ResultMessage, Value, Values, Version,
@@ -49,6 +49,14 @@ pub struct ClientSession {
     /// The keyspace of USE.
     keyspace: ArcSwapOption<String>,
     peer: Option<IpAddr>,
+    /// The role that has logged in; none without authentication.
+    role: OnceLock<Arc<str>>,
+}
+
+impl ClientSession {
+    fn caller(&self) -> Caller {
+        self.role.get().map_or(Caller::Anonymous, |role| Caller::Role(role.clone()))
+    }
 }
 
 impl Backend for Database {
@@ -57,6 +65,11 @@ impl Backend for Database {
 
     fn open_session(&self, peer: SocketAddr) -> ClientSession {
         ClientSession { peer: Some(peer.ip()), ..ClientSession::default() }
+    }
+
+    fn logged_in(session: &ClientSession, role: &str) {
+        // A connection logs in once.
+        let _ = session.role.set(role.into());
     }
 
     fn new_trace(&self) -> Uuid {
@@ -175,7 +188,7 @@ impl RequestHandler<'_> {
             keyspace.as_deref().map(String::as_str),
             &query.query,
             bound.values(),
-            &options(&query.parameters),
+            &self.options(&query.parameters),
             &mut sink,
         )?;
         Ok(self.finish(executed, sink))
@@ -194,7 +207,7 @@ impl RequestHandler<'_> {
             keyspace.as_deref().map(String::as_str),
             statement,
             bound.values(),
-            &options(&execute.parameters),
+            &self.options(&execute.parameters),
             &mut sink,
         )?;
         Ok(self.finish(executed, sink))
@@ -238,7 +251,7 @@ impl RequestHandler<'_> {
             keyspace.as_deref().map(String::as_str),
             kind,
             &statements,
-            &options(&batch.parameters),
+            &self.options(&batch.parameters),
             &mut sink,
         )?;
         Ok(self.finish(executed, sink))
@@ -260,6 +273,10 @@ impl RequestHandler<'_> {
         };
         ResultMessage::Prepared(message).encode(self.version, body.buffer);
         Ok(Prelude { warnings: description.warnings().to_vec(), ..Prelude::default() })
+    }
+
+    fn options(&self, parameters: &QueryParameters) -> StatementOptions {
+        options(parameters, self.session.caller())
     }
 
     /// Completes the body with the outcome of the statement.
@@ -347,7 +364,7 @@ fn metadata_wanted<'a>(statement: &ResolvedStatement, execute: &'a Execute) -> M
     }
 }
 
-fn options(parameters: &QueryParameters) -> StatementOptions {
+fn options(parameters: &QueryParameters, caller: Caller) -> StatementOptions {
     StatementOptions {
         consistency: parameters.consistency,
         serial_consistency: parameters.serial_consistency,
@@ -356,6 +373,7 @@ fn options(parameters: &QueryParameters) -> StatementOptions {
         timestamp: parameters.timestamp,
         now_in_seconds: parameters.now_in_seconds,
         keyspace: parameters.keyspace.clone(),
+        caller,
         is_internal: false,
     }
 }

@@ -20,6 +20,7 @@ use crate::execution::virtual_tables::{self, engine_settings};
 use crate::schema::guardrails::Guardrails;
 use crate::schema::system::local::Node;
 use crate::statements::builds::{build_index, build_view};
+use crate::store::authorization::AuthSettings;
 use crate::store::{Store, StoreParts, StoreSettings};
 
 use super::{Database, Inner};
@@ -50,6 +51,8 @@ pub struct Options {
     /// Guardrails that differ from their defaults: texts by the names of cassandra.yaml, empty for
     /// null.
     pub guardrails: BTreeMap<String, String>,
+    /// Which clients of a server are authenticated and authorized. Cassandra's default is none.
+    pub auth: AuthSettings,
     /// Other settings that `system_views.settings` shows besides the engine's options.
     pub settings: BTreeMap<String, String>,
 }
@@ -67,6 +70,7 @@ impl Options {
             default_compaction: CompactionParams::default(),
             timeouts: RequestTimeouts::unlimited(),
             guardrails: BTreeMap::new(),
+            auth: AuthSettings::default(),
             settings: BTreeMap::new(),
         }
     }
@@ -138,6 +142,7 @@ impl Database {
                 },
                 auto_snapshot,
                 guardrails,
+                auth: options.auth,
                 shown: settings,
                 prepared: Box::new(move || counted.metrics()),
             },

@@ -14,6 +14,7 @@ use crate::basics::response::{Executed, RowSink};
 use crate::basics::timeouts::Limited;
 use crate::execution::Execution;
 use crate::statements::plan::{Plan, Planned};
+use crate::statements::required::authorize;
 
 use super::Database;
 
@@ -191,12 +192,18 @@ impl Database {
             Ok(())
         })?;
         let mut executions = Vec::with_capacity(statements.len());
+        let mut authorized: Option<&Arc<Planned>> = None;
         for (statement, planned) in statements.iter().zip(&planned) {
             let Plan::Modification(modification) = &planned.plan else {
                 bail_invalid!(
                     "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed."
                 );
             };
+            // Most batches repeat one statement.
+            if authorized.is_none_or(|other| !Arc::ptr_eq(other, planned)) {
+                authorize(self.store(), &planned.plan, &catalog, options)?;
+                authorized = Some(planned);
+            }
             let values = statement.values;
             if values.len() != planned.markers.len() {
                 bail_invalid!(
@@ -248,6 +255,7 @@ impl Database {
         options: &StatementOptions,
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
+        authorize(self.store(), &planned.plan, &planned.catalog, options)?;
         if planned.plan.writes() {
             self.check_writable()?;
         }

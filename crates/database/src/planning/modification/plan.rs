@@ -132,6 +132,11 @@ impl BatchPlan {
         self.statements.first().map(ModificationPlan::table)
     }
 
+    /// The statements in their order.
+    pub fn statements(&self) -> &[ModificationPlan] {
+        &self.statements
+    }
+
     /// Whether any statement has an IF.
     pub fn has_conditions(&self) -> bool {
         self.statements.iter().any(ModificationPlan::has_conditions)

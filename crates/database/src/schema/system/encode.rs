@@ -192,6 +192,13 @@ pub(crate) fn mutation(table: &Arc<TableMetadata>, key: &str, rows: Vec<Row>) ->
     Mutation { table: table.clone(), update }
 }
 
+/// Returns the deletion of one partition of `table`.
+pub(crate) fn partition_deletion(table: &Arc<TableMetadata>, key: &str, timestamp: i64) -> Mutation {
+    let mut update = PartitionUpdate::new(text_key(key));
+    update.deletion = DeletionTime::new(timestamp, seconds(timestamp));
+    Mutation { table: table.clone(), update }
+}
+
 /// A row that was read, with its table.
 #[derive(Debug)]
 pub(crate) struct StoredRow<'a> {
@@ -234,6 +241,13 @@ impl<'a> StoredRow<'a> {
 
     pub fn uuid(&self, name: &str) -> Option<uuid::Uuid> {
         uuid::Uuid::from_slice(self.bytes(name)?).ok()
+    }
+
+    /// Returns the live elements of a non-frozen set of texts.
+    pub fn text_set(&self, name: &str) -> Vec<&'a str> {
+        let Some(column) = self.table.column(name) else { return Vec::new() };
+        let live = self.row.cells_of(column.id).filter(|cell| cell.is_live(self.now));
+        live.filter_map(|cell| std::str::from_utf8(cell.path?).ok()).collect()
     }
 
     /// Returns a frozen map of texts.

@@ -1,9 +1,9 @@
 //! The database's own keyspaces: their tables, and the storage of the schema in them.
 //!
-//! `system.local`, `system_schema.*` and `system_traces.*` are stored like any other table, with
-//! Cassandra's columns and ids. The other tables of `system`, `system_auth` and
-//! `system_distributed` exist for clients that query them, and are empty: peers, repairs, hints and
-//! roles are not supported.
+//! `system.local`, `system_schema.*`, `system_traces.*` and the roles and permissions of
+//! `system_auth` are stored like any other table, with Cassandra's columns and ids. The other
+//! tables of `system`, `system_auth` and `system_distributed` exist for clients that query them,
+//! and are empty: peers, repairs, hints and identities are not supported.
 
 pub(crate) mod definitions;
 pub(crate) mod encode;
@@ -27,6 +27,21 @@ pub(crate) const SCHEMA: &str = "system_schema";
 pub(crate) const SYSTEM: &str = "system";
 /// The keyspace of traces.
 pub(crate) const SYSTEM_TRACES: &str = "system_traces";
+/// The keyspace of roles and permissions.
+pub(crate) const SYSTEM_AUTH: &str = "system_auth";
+
+/// The table of roles.
+pub(crate) const ROLES: &str = "roles";
+/// The table of the members of roles.
+pub(crate) const ROLE_MEMBERS: &str = "role_members";
+/// The table of permissions by role.
+pub(crate) const ROLE_PERMISSIONS: &str = "role_permissions";
+/// The table of roles by resource; Cassandra spells its name so.
+pub(crate) const RESOURCE_INDEX: &str = "resource_role_permissons_index";
+/// The table of the data centers that roles can use.
+pub(crate) const NETWORK_PERMISSIONS: &str = "network_permissions";
+/// The table of the CIDR groups that roles can connect from.
+pub(crate) const CIDR_PERMISSIONS: &str = "cidr_permissions";
 
 /// The table of completed compactions.
 pub(crate) const COMPACTION_HISTORY: &str = "compaction_history";
@@ -46,7 +61,7 @@ pub(crate) fn is_schema(table: &TableMetadata) -> bool {
 
 /// Whether a keyspace is one of the database's own.
 pub(crate) fn is_system(keyspace: &str) -> bool {
-    [SYSTEM, SCHEMA, SYSTEM_TRACES, "system_auth", "system_distributed"].contains(&keyspace)
+    [SYSTEM, SCHEMA, SYSTEM_TRACES, SYSTEM_AUTH, "system_distributed"].contains(&keyspace)
 }
 
 /// `system` and `system_schema`.
@@ -72,11 +87,12 @@ pub(crate) fn replicated_keyspaces() -> Vec<Keyspace> {
     };
     let mut traces = make(SYSTEM_TRACES, definitions::SYSTEM_TRACES, 2, 0);
     traces.virtual_tables.clear();
-    vec![
-        make("system_auth", definitions::SYSTEM_AUTH, 1, 90 * 24 * 60 * 60),
-        make("system_distributed", definitions::SYSTEM_DISTRIBUTED, 3, 10 * 24 * 60 * 60),
-        traces,
-    ]
+    let mut auth = make(SYSTEM_AUTH, definitions::SYSTEM_AUTH, 1, 90 * 24 * 60 * 60);
+    for name in [ROLES, ROLE_MEMBERS, ROLE_PERMISSIONS, RESOURCE_INDEX, NETWORK_PERMISSIONS, CIDR_PERMISSIONS]
+    {
+        auth.virtual_tables.remove(name);
+    }
+    vec![auth, make("system_distributed", definitions::SYSTEM_DISTRIBUTED, 3, 10 * 24 * 60 * 60), traces]
 }
 
 fn keyspace(

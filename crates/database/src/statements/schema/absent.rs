@@ -1,14 +1,15 @@
-//! Statements on unsupported objects: roles and permissions, which require authentication,
-//! functions, aggregates and triggers. The responses are those of a Cassandra in which none exist.
+//! Statements on unsupported objects: functions, aggregates and triggers, and for clients that have
+//! not logged in also roles and permissions. The responses are those of a Cassandra in which none
+//! exist.
 
 use cassette_cql::ast::{CqlType, DropFunction, DropTrigger, RoleOptions, Statement};
 
 use super::Change;
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 
-/// Returns the error of a statement on roles or permissions; `None` for all other statements.
-pub(crate) fn refuse_roles(statement: &Statement) -> Option<DatabaseError> {
-    let unauthorized = |message: &str| Some(DatabaseError::Unauthorized(message.to_owned()));
+/// Returns the error of a statement on roles or permissions for a client that has not logged in.
+pub(crate) fn refuse_roles(statement: &Statement) -> DatabaseError {
+    let unauthorized = |message: &str| DatabaseError::Unauthorized(message.to_owned());
     let refused = match statement {
         Statement::CreateRole(create) if create.options.superuser == Some(true) => {
             return unauthorized("Only superusers can create a role with superuser status");
@@ -17,26 +18,16 @@ pub(crate) fn refuse_roles(statement: &Statement) -> Option<DatabaseError> {
             return unauthorized("Only superusers are allowed to alter superuser status");
         }
         Statement::CreateRole(create) if create.name.as_str().is_empty() => {
-            return Some(DatabaseError::Invalid("Role name can't be an empty string".to_owned()));
+            return DatabaseError::invalid("Role name can't be an empty string");
         }
         Statement::CreateRole(create) => unsupported_option(&create.options),
         Statement::AlterRole(alter) => unsupported_option(&alter.options),
-        Statement::DropRole(_)
-        | Statement::GrantRole(_)
-        | Statement::RevokeRole(_)
-        | Statement::ListRoles(_)
-        | Statement::ListUsers
-        | Statement::AddIdentity(_)
-        | Statement::DropIdentity(_)
-        | Statement::GrantPermissions(_)
-        | Statement::RevokePermissions(_)
-        | Statement::ListPermissions(_) => None,
-        _ => return None,
+        _ => None,
     };
     match refused {
-        Some(option) => Some(DatabaseError::Invalid(format!(
+        Some(option) => DatabaseError::Invalid(format!(
             "org.apache.cassandra.auth.CassandraRoleManager doesn't support {option}"
-        ))),
+        )),
         None => unauthorized("You have to be logged in and not anonymous to perform this request"),
     }
 }

@@ -18,7 +18,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use cassette_engine::EngineError;
+use cassette_engine::{EngineError, Mutation};
 use cassette_rows::{TableId, TableMetadata};
 
 use super::{Change, KeyspaceChange, SchemaContext, alter_table, events};
@@ -33,10 +33,12 @@ use crate::statements::builds::{build_index, build_view};
 use crate::store::{Store, indexes, opening, views};
 
 /// Calls `decide` with the catalog while other schema changes are locked out, and executes the
-/// change that it returns. Returns the event and the warnings; `None` if nothing changed.
+/// change that it returns, together with the changes of permissions that `permissions` returns for
+/// its event and a timestamp. Returns the event and the warnings; `None` if nothing changed.
 pub(crate) fn change_schema(
     execution: &Execution<'_>,
     decide: impl FnOnce(&SchemaContext<'_>) -> Result<Option<Change>>,
+    permissions: impl FnOnce(&SchemaChange, i64) -> Result<Vec<Mutation>>,
 ) -> Result<Option<(SchemaChange, Vec<String>)>> {
     let store = execution.store;
     let changing = store.lock_schema_within(execution.schema_patience.take())?;
@@ -72,7 +74,15 @@ pub(crate) fn change_schema(
         }
     };
     let after = Arc::new(after);
-    put_into_force(store, &name, &before, &after)?;
+    let changing_roles = store.lock_roles();
+    let permissions = permissions(&event, timestamp)?;
+    let changes_permissions = !permissions.is_empty();
+    let in_force = put_into_force(store, &name, &before, &after, permissions);
+    if changes_permissions {
+        store.authorization().invalidate();
+    }
+    drop(changing_roles);
+    in_force?;
     events::events(&name, &before, &after).iter().for_each(|event| store.events().tell(event));
     drop(changing);
     for index in after.keyspace(&name).into_iter().flat_map(|keyspace| keyspace.indexes.values()) {
@@ -84,7 +94,13 @@ pub(crate) fn change_schema(
     Ok(Some((event, warnings)))
 }
 
-fn put_into_force(store: &Store, keyspace: &str, before: &Catalog, after: &Arc<Catalog>) -> Result<()> {
+fn put_into_force(
+    store: &Store,
+    keyspace: &str,
+    before: &Catalog,
+    after: &Arc<Catalog>,
+    permissions: Vec<Mutation>,
+) -> Result<()> {
     let engine = store.engine();
     let diff = TablesDiff::new(keyspace, before, after);
     let ids = |tables: &[Arc<TableMetadata>]| tables.iter().map(|table| table.id).collect::<Vec<_>>();
@@ -148,6 +164,7 @@ fn put_into_force(store: &Store, keyspace: &str, before: &Catalog, after: &Arc<C
         )
         .chain(changed_indexes.filter_map(|of| indexes::forget(after, keyspace, &of.index, timestamp)))
         .chain(leftovers)
+        .chain(permissions)
         .collect::<Vec<_>>();
     let mut failure = None;
     match engine.apply_schema(&mutations, &system::is_schema) {

@@ -4,13 +4,14 @@
 //! nothing if there is nothing to do. [`commit`] executes it: rows of `system_schema`, the engine's
 //! tables, the new catalog, the event.
 
-mod absent;
+pub(crate) mod absent;
 mod alter_table;
 pub(crate) mod commit;
 mod create_table;
 mod events;
 mod indexes;
 mod keyspaces;
+mod permissions;
 
 #[cfg(test)]
 mod tests;
@@ -84,9 +85,6 @@ pub(crate) enum KeyspaceChange {
 impl SchemaStatement {
     /// Resolves the keyspace; other names are resolved at execution, under the schema lock.
     pub fn new(statement: &Statement, cx: &mut PlanContext<'_>) -> Result<Self> {
-        if let Some(error) = absent::refuse_roles(statement) {
-            return Err(error);
-        }
         let keyspace = match statement {
             Statement::CreateKeyspace(create) => create.name.as_str(),
             Statement::AlterKeyspace(alter) => alter.name.as_str(),
@@ -138,11 +136,14 @@ impl SchemaStatement {
 
 /// Executes a schema change, which is durable when this returns.
 pub(crate) fn change(statement: &SchemaStatement, execution: &Execution<'_>) -> Result<Outcome> {
-    let change = commit::change_schema(execution, |cx| {
+    let decide = |cx: &SchemaContext<'_>| {
         refuse_own_keyspace(statement, cx.catalog)?;
         validate_keyspace_name(&statement.keyspace)?;
         statement.decide(cx)
-    })?;
+    };
+    let permissions =
+        |event: &SchemaChange, timestamp| statement.permission_changes(event, execution, timestamp);
+    let change = commit::change_schema(execution, decide, permissions)?;
     Ok(match change {
         Some((event, warnings)) => {
             warnings.into_iter().for_each(|warning| execution.warn(warning));

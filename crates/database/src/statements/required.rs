@@ -1,0 +1,124 @@
+//! The permissions that a plan needs, and their check before each execution.
+//!
+//! A plan names them and nothing else: what the caller is permitted can change between two
+//! executions, and does so at once.
+
+use std::sync::Arc;
+
+use cassette_cql::ast::Permission;
+use cassette_rows::TableMetadata;
+use smallvec::SmallVec;
+
+use crate::basics::error::{DatabaseError, Result};
+use crate::basics::request::{Caller, StatementOptions};
+use crate::planning::modification::ModificationPlan;
+use crate::schema::authorization::{Resource, is_readable_by_everyone};
+use crate::schema::catalog::Catalog;
+use crate::statements::plan::Plan;
+use crate::statements::roles::Performer;
+use crate::store::Store;
+
+/// What a plan needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Required<'a> {
+    /// A permission on a resource or on one that contains it.
+    Permission(Permission, Resource<'a>),
+    /// A superuser; with the error for others.
+    Superuser(&'static str),
+}
+
+/// The list of what a plan needs: mostly one permission.
+pub(crate) type RequiredList<'a> = SmallVec<[Required<'a>; 2]>;
+
+impl Plan {
+    /// Returns what executing the plan needs, in the order in which Cassandra checks it. Statements
+    /// on roles are not included: they check the roles under their lock.
+    ///
+    /// # Errors
+    /// Unauthorized, for a change of the database's own keyspaces, which no role is permitted.
+    pub fn required<'a>(&'a self, catalog: &'a Catalog) -> Result<RequiredList<'a>> {
+        let mut required = RequiredList::new();
+        match self {
+            Self::Select(select) => {
+                let table = select.table();
+                if !is_readable_by_everyone(&table.keyspace, &table.name) {
+                    required.push(on_table(Permission::Select, shown_table(table, catalog)));
+                }
+            }
+            Self::Modification(modification) => modification_needs(modification, catalog, &mut required),
+            Self::Batch(batch) => {
+                for modification in batch.statements() {
+                    modification_needs(modification, catalog, &mut required);
+                }
+            }
+            Self::Truncate(table) => required.push(on_table(Permission::Modify, table)),
+            Self::Schema(statement) => statement.required(catalog, &mut required)?,
+            Self::Use(_) | Self::Describe(_) | Self::Roles(_) => {}
+        }
+        Ok(required)
+    }
+}
+
+/// Checks that the caller is permitted to execute `plan`.
+///
+/// # Errors
+/// Unauthorized; WouldBlock, if the permissions are not in memory and this thread may not wait.
+pub(crate) fn authorize(
+    store: &Arc<Store>,
+    plan: &Plan,
+    catalog: &Catalog,
+    options: &StatementOptions,
+) -> Result<()> {
+    if !store.authorization().settings().permissions {
+        return Ok(());
+    }
+    let role = match &options.caller {
+        Caller::Program => return Ok(()),
+        Caller::Anonymous => return Err(DatabaseError::Unauthorized("You have not logged in".to_owned())),
+        Caller::Role(role) => role,
+    };
+    let performer = Performer::role(store, role);
+    if store.granted(role)?.is_superuser() {
+        return Ok(());
+    }
+    for required in plan.required(catalog)? {
+        match required {
+            Required::Permission(permission, resource) => performer.require(permission, resource)?,
+            Required::Superuser(message) => return Err(DatabaseError::Unauthorized(message.to_owned())),
+        }
+    }
+    Ok(())
+}
+
+/// Adds what a modification needs. One of a table with views reads it and writes the views.
+fn modification_needs<'a>(
+    modification: &'a ModificationPlan,
+    catalog: &'a Catalog,
+    required: &mut RequiredList<'a>,
+) {
+    let table = modification.table();
+    let before = required.len();
+    required.push(on_table(Permission::Modify, table));
+    let views = catalog.views_of(table.id);
+    if modification.has_conditions() || !views.is_empty() {
+        required.push(on_table(Permission::Select, table));
+    }
+    required.extend(views.iter().map(|view| on_table(Permission::Modify, &view.table)));
+    // A batch of one table needs its permissions once.
+    if before > 0 && required.get(..before).is_some_and(|first| first.ends_with(&required[before..])) {
+        required.truncate(before);
+    }
+}
+
+/// Returns the table itself, or the base table of a view: permissions on a view are those on it.
+fn shown_table<'a>(table: &'a TableMetadata, catalog: &'a Catalog) -> &'a TableMetadata {
+    let keyspace = catalog.keyspace(&table.keyspace);
+    match keyspace.and_then(|keyspace| keyspace.views.get(&table.name)) {
+        Some(view) => &view.base,
+        None => table,
+    }
+}
+
+fn on_table(permission: Permission, table: &TableMetadata) -> Required<'_> {
+    Required::Permission(permission, Resource::Table(&table.keyspace, &table.name))
+}
