@@ -81,6 +81,10 @@ report! {
         client_history: Vec<SeenClientReport>,
         connections_refused: u64 =
             Counter("cassette_connections_refused_total", "Connections closed because of a limit."),
+        logins_failed: u64 =
+            Counter("cassette_logins_failed_total", "Logins with a wrong name or password."),
+        logins_refused: u64 = Counter("cassette_logins_refused_total",
+            "Logins refused without a check, because too many had failed."),
         start_time_seconds: f64 =
             Gauge("process_start_time_seconds", "Start of the process, in seconds since 1970."),
         cpu_seconds: f64 = Counter("process_cpu_seconds_total", "Processor time of all threads."),

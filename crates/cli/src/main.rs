@@ -8,6 +8,7 @@ mod logging;
 mod memory;
 mod parent;
 mod serve;
+mod superuser;
 mod timelock;
 mod transactions;
 

@@ -17,6 +17,7 @@ use cassette_admin_api::ADDRESS_DEFAULT;
 use cassette_database::Database;
 use cassette_engine::commitlog::ReplayPolicy;
 use cassette_server::admin::{Admin, LogLevels};
+use cassette_server::authentication::PasswordAuthenticator;
 use cassette_server::{Server, ServerConfig, descriptors};
 use clap::Args;
 use tokio::net::TcpListener;
@@ -26,7 +27,7 @@ use tokio::sync::watch;
 use crate::address::listen_address;
 use crate::config::{AdminAddress, Config, duration};
 use crate::listening::cannot_listen;
-use crate::{logging, memory, parent};
+use crate::{logging, memory, parent, superuser};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -71,6 +72,25 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<AdminAddress>,
 
+    /// How clients are authenticated: AllowAllAuthenticator or PasswordAuthenticator; overrides
+    /// `authenticator` of the configuration file [default: AllowAllAuthenticator]
+    #[arg(long, value_name = "CLASS")]
+    authenticator: Option<String>,
+
+    /// Whether permissions of roles are checked: AllowAllAuthorizer or CassandraAuthorizer;
+    /// overrides `authorizer` of the configuration file [default: AllowAllAuthorizer]
+    #[arg(long, value_name = "CLASS")]
+    authorizer: Option<String>,
+
+    /// A file with the password that the superuser `cassandra` gets at the first start, or as long
+    /// as it has the default password
+    #[arg(long, value_name = "FILE")]
+    superuser_password_file: Option<PathBuf>,
+
+    /// Listen beyond loopback although the superuser `cassandra` has the default password
+    #[arg(long)]
+    allow_default_password: bool,
+
     /// How long requests may continue after SIGTERM before they are interrupted, such as 10s or
     /// 500ms
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
@@ -98,10 +118,11 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
         parent::stop_with(parent)?;
     }
     let logging = logging::init();
-    let config = match &arguments.config {
+    let mut config = match &arguments.config {
         Some(path) => Config::read(path)?,
         None => Config::default(),
     };
+    config.choose_auth(arguments.authenticator.as_deref(), arguments.authorizer.as_deref());
     memory::return_periodically()?;
     let mut server = config.server()?;
     if let Some(address) = arguments.listen {
@@ -151,7 +172,7 @@ fn close(database: Database, deadline: Instant) -> anyhow::Result<()> {
 async fn serve(
     arguments: &ServeArguments,
     config: &Config,
-    server: ServerConfig,
+    mut server: ServerConfig,
     logging: Arc<dyn LogLevels>,
 ) -> anyhow::Result<Served> {
     let (wanted, stop_timeout) = (server.listen_address, server.stop_timeout);
@@ -163,8 +184,6 @@ async fn serve(
     })?;
     let address = listener.local_addr()?;
     let admin_listener = listen_for_admin(arguments.admin.or(config.admin()?)).await?;
-    warn_of_exposure("CQL", address);
-
     config.file_access()?.set();
     let mut options = config.database(&arguments.data)?;
     if arguments.skip_damaged_log {
@@ -174,6 +193,18 @@ async fn serve(
     options.node.port = address.port();
     let database = Database::open(options)
         .with_context(|| format!("cannot open the data directory {}", arguments.data.display()))?;
+    superuser::set_up(
+        &database,
+        arguments.superuser_password_file.as_deref(),
+        address,
+        arguments.allow_default_password,
+    )?;
+    if database.auth_settings().passwords {
+        warn_of_plain_text(address);
+        server.authenticator = Some(Arc::new(PasswordAuthenticator::new(database.clone())));
+    } else {
+        warn_of_exposure("CQL", address);
+    }
     let server = Server::with_listener(listener, server, Arc::new(database.clone()));
     if let Some(max) = connections_max {
         tracing::info!("at most {max} connections: the other file descriptors are for storage");
@@ -242,6 +273,13 @@ pub(crate) fn warn_of_exposure(what: &str, address: SocketAddr) {
         tracing::warn!(
             "{what} listens on {address} without authentication: every client that can connect has full access"
         );
+    }
+}
+
+/// Warns if other machines can reach the listener: passwords and data are not encrypted.
+fn warn_of_plain_text(address: SocketAddr) {
+    if !address.ip().is_loopback() {
+        tracing::warn!("CQL listens on {address} without TLS: passwords and data can be read on the network");
     }
 }
 

@@ -31,7 +31,8 @@ targets!(
     data_directory,
     paging_state,
     http,
-    experiments
+    experiments,
+    sasl
 );
 
 #[test]

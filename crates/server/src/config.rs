@@ -31,6 +31,9 @@ pub struct ServerConfig {
     /// The same for one connection, so that a client which does not read its answers cannot
     /// accumulate them.
     pub max_threads_per_connection: usize,
+    /// The maximum number of logins that are verified concurrently
+    /// (`native_transport_max_auth_threads`).
+    pub max_auth_threads: usize,
     /// Bytes of requests in memory above which reading pauses
     /// (`native_transport_max_request_data_in_flight`).
     pub max_request_data_in_flight: usize,
@@ -67,6 +70,7 @@ impl Default for ServerConfig {
             max_concurrent_connections_per_ip: None,
             max_threads: default_max_threads(),
             max_threads_per_connection: 16,
+            max_auth_threads: default_max_auth_threads(),
             max_request_data_in_flight: 64 << 20,
             max_request_data_in_flight_per_ip: 32 << 20,
             max_response_size: 128 << 20,
@@ -88,8 +92,14 @@ impl ServerConfig {
     pub fn blocking_threads(&self) -> usize {
         const ADMIN: usize = 8;
         let max = self.max_threads.max(1);
-        max + threads::reserved(max) + ADMIN
+        let auth = self.max_auth_threads.max(1);
+        max + threads::reserved(max) + auth + threads::reserved(auth) + ADMIN
     }
+}
+
+/// Half of the processors, so that requests keep the others while many clients log in.
+fn default_max_auth_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).clamp(1, 4))
 }
 
 /// Four for each processor: enough to keep a disk busy, and few enough that their stacks and caches

@@ -23,6 +23,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Limits {
     pub threads: Arc<Threads>,
+    /// Threads that verify identities.
+    pub auth_threads: Arc<Threads>,
     requests: Arc<Budget>,
     responses: Arc<Budget>,
     connections_max: usize,
@@ -72,6 +74,7 @@ impl Limits {
     pub fn new(config: &ServerConfig) -> Arc<Self> {
         Arc::new(Self {
             threads: Threads::new(config.max_threads),
+            auth_threads: Threads::new(config.max_auth_threads),
             requests: Budget::new(config.max_request_data_in_flight),
             responses: Budget::new(config.max_response_data_in_flight),
             connections_max: config.max_concurrent_connections.unwrap_or(usize::MAX),

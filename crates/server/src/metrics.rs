@@ -32,6 +32,8 @@ pub(crate) struct Metrics {
     waited: AtomicU64,
     pub overloaded: AtomicU64,
     pub connections_refused: AtomicU64,
+    pub logins_failed: AtomicU64,
+    pub logins_refused: AtomicU64,
     panics: AtomicU64,
     pub running: Arc<Running>,
 }
@@ -76,6 +78,8 @@ impl Metrics {
             waited: AtomicU64::new(0),
             overloaded: AtomicU64::new(0),
             connections_refused: AtomicU64::new(0),
+            logins_failed: AtomicU64::new(0),
+            logins_refused: AtomicU64::new(0),
             panics: AtomicU64::new(0),
             running: Arc::default(),
         })
@@ -207,6 +211,14 @@ impl ServerMetrics for Metrics {
 
     fn connections_refused(&self) -> u64 {
         self.connections_refused.load(Ordering::Relaxed)
+    }
+
+    fn logins_failed(&self) -> u64 {
+        self.logins_failed.load(Ordering::Relaxed)
+    }
+
+    fn logins_refused(&self) -> u64 {
+        self.logins_refused.load(Ordering::Relaxed)
     }
 
     fn panics(&self) -> u64 {

@@ -20,6 +20,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     Backend, ServerConfig,
+    authentication::login_limit::LoginLimit,
     connection::Connection,
     limits::{ConnectionRefused, Limits},
     metrics::Metrics,
@@ -70,7 +71,8 @@ impl<B: Backend> Server<B> {
         }));
         let limits = Limits::new(&config);
         let metrics = Metrics::new(Arc::clone(&limits.threads));
-        let shared = Arc::new(Shared { config, backend, limits, metrics, events });
+        let (logins, started) = (LoginLimit::default(), Instant::now());
+        let shared = Arc::new(Shared { config, backend, limits, metrics, events, logins, started });
         Self { listener, shared, _subscription: subscription }
     }
 

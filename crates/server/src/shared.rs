@@ -3,12 +3,15 @@
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
+    time::Instant,
 };
 
 use cassette_protocol::response::Event;
 use tokio::{sync::broadcast, task::JoinError};
 
-use crate::{Backend, ServerConfig, limits::Limits, metrics::Metrics};
+use crate::{
+    Backend, ServerConfig, authentication::login_limit::LoginLimit, limits::Limits, metrics::Metrics,
+};
 
 /// Settings, backend, limits and metrics of a server, and the events for its connections.
 #[derive(Debug)]
@@ -18,6 +21,9 @@ pub(crate) struct Shared<B: Backend> {
     pub limits: Arc<Limits>,
     pub metrics: Arc<Metrics>,
     pub events: broadcast::Sender<Arc<Event>>,
+    pub logins: LoginLimit,
+    /// When the server was created: the start of the time of [`LoginLimit`].
+    pub started: Instant,
 }
 
 impl<B: Backend> Shared<B> {

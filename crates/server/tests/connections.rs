@@ -7,7 +7,10 @@ mod support;
 use std::{
     collections::BTreeSet,
     net::{SocketAddr, TcpStream},
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -474,4 +477,48 @@ fn requests_are_served_only_after_authentication() {
         assert!(matches!(client.ask(&token(b"password")), Response::AuthSuccess(_)));
         assert_eq!(client.ask_query("ok"), VOID);
     }
+}
+
+/// Refuses every client, and counts the tokens that it saw.
+#[derive(Debug, Default, Clone)]
+struct Closed(Arc<AtomicUsize>);
+
+impl Authenticator for Closed {
+    fn class_name(&self) -> &str {
+        "org.example.Closed"
+    }
+
+    fn negotiate(&self, _peer: SocketAddr) -> Box<dyn Negotiation> {
+        Box::new(self.clone())
+    }
+}
+
+impl Negotiation for Closed {
+    fn evaluate(&mut self, token: &[u8]) -> Verdict {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        assert_ne!(token, b"panic", "injected");
+        Verdict::Refused("no".into())
+    }
+}
+
+#[test]
+fn after_many_failed_logins_tokens_are_refused_without_a_check() {
+    let closed = Closed::default();
+    let config = ServerConfig { authenticator: Some(Arc::new(closed.clone())), ..ServerConfig::default() };
+    let server = TestServer::start_with(config);
+    let mut client = server.connect_raw(Version::V5);
+    client.start_up(None, &[]);
+    let mut log_in = |token: &'static [u8]| {
+        let request = Request::AuthResponse(AuthResponse { token: Some(token.into()) });
+        error_of(client.ask(&request)).detail
+    };
+    assert_eq!(log_in(b"panic"), ErrorDetail::ServerError);
+    let mut tokens = 1;
+    while log_in(b"guess") == ErrorDetail::BadCredentials {
+        tokens += 1;
+        assert!(tokens < 1000, "logins are not limited");
+    }
+    assert_eq!(closed.0.load(Ordering::SeqCst), tokens);
+    let metrics = server.metrics.clone();
+    assert_eq!((metrics.logins_failed() + 1, metrics.logins_refused()), (tokens as u64, 1));
 }

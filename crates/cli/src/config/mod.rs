@@ -1,5 +1,6 @@
 //! The configuration file: the keys of cassandra.yaml that have an effect here.
 
+mod authentication;
 #[cfg(test)]
 mod fuzz;
 mod old_names;
@@ -34,8 +35,7 @@ const WITHOUT_EFFECT: &str = include_str!("without_effect.txt");
 /// Keys without effect, with the only values that match the behaviour of this database. A user who
 /// sets another value relies on it.
 const REQUIRED_VALUES: &[(&str, &[&str])] = &[
-    ("authenticator", &["AllowAllAuthenticator"]),
-    ("authorizer", &["AllowAllAuthorizer"]),
+    ("role_manager", &["CassandraRoleManager"]),
     ("network_authorizer", &["AllowAllNetworkAuthorizer"]),
     ("cidr_authorizer", &["AllowAllCIDRAuthorizer"]),
     ("partitioner", &["Murmur3Partitioner"]),
@@ -83,6 +83,7 @@ pub struct Config {
     native_transport_max_concurrent_connections: Option<i64>,
     native_transport_max_concurrent_connections_per_ip: Option<i64>,
     native_transport_max_threads: Option<usize>,
+    native_transport_max_auth_threads: Option<usize>,
     native_transport_max_request_data_in_flight: Option<String>,
     native_transport_max_request_data_in_flight_per_ip: Option<String>,
     native_transport_idle_timeout: Option<String>,
@@ -135,6 +136,8 @@ pub struct Config {
     guardrails: BTreeMap<String, String>,
     #[serde(flatten)]
     timeouts: timeouts::TimeoutKeys,
+    #[serde(flatten)]
+    auth: authentication::AuthKeys,
     #[serde(flatten)]
     others: BTreeMap<String, serde_json::Value>,
 }
@@ -203,6 +206,11 @@ impl Config {
         Guardrails::configured(&self.guardrails)
             .map_err(|why| anyhow::anyhow!("invalid guardrails: {why}"))?;
         Ok(())
+    }
+
+    /// Replaces the authenticator and the authorizer by those of the command line.
+    pub fn choose_auth(&mut self, authenticator: Option<&str>, authorizer: Option<&str>) {
+        self.auth.choose(authenticator, authorizer);
     }
 
     /// Returns the permissions of new files.
@@ -278,6 +286,10 @@ impl Config {
             Some(0) => bail!("native_transport_max_threads must be positive, but was 0"),
             threads => threads.unwrap_or(server.max_threads),
         };
+        server.max_auth_threads = match self.native_transport_max_auth_threads {
+            Some(0) => bail!("native_transport_max_auth_threads must be positive, but was 0"),
+            threads => threads.unwrap_or(server.max_auth_threads),
+        };
         Ok(server)
     }
 
@@ -294,6 +306,9 @@ impl Config {
         )?;
         options.timeouts = self.timeouts.timeouts()?;
         options.guardrails.clone_from(&self.guardrails);
+        options.auth = self.auth.settings()?;
+        let classes = self.auth.classes()?;
+        options.settings.extend(classes.map(|(key, class)| (key.to_owned(), class.to_owned())));
         options.materialized_views_enabled = self.materialized_views_enabled.unwrap_or(false);
         if let Some(default) = &self.default_compaction {
             options.default_compaction = default.compaction()?;
@@ -534,12 +549,12 @@ mod tests {
     fn what_would_not_be_kept_is_refused_and_what_does_not_matter_is_not() {
         for (text, expected) in [
             (
-                "authenticator: PasswordAuthenticator\n",
-                "authenticator: PasswordAuthenticator is not supported",
+                "network_authorizer: CassandraNetworkAuthorizer\n",
+                "CassandraNetworkAuthorizer is not supported",
             ),
             (
-                "authenticator:\n  class_name: org.apache.cassandra.auth.PasswordAuthenticator\n",
-                "PasswordAuth",
+                "role_manager:\n  class_name: org.example.LdapRoleManager\n",
+                "role_manager: org.example.LdapRoleManager is not supported",
             ),
             (
                 "client_encryption_options:\n  enabled: true\n  keystore: k\n",
@@ -554,7 +569,7 @@ mod tests {
         let file = "authenticator:\n  class_name: AllowAllAuthenticator\npartitioner: org.apache.cassandra.dht.Murmur3Partitioner\n\
                     client_encryption_options:\n  enabled: false\ncdc_enabled: false\ntrickle_fsync: false\n\
                     trickle_fsync_interval: 10240KiB\nsstable_preemptive_open_interval: 50MiB\ncommit_failure_policy: stop\n";
-        assert_eq!(Config::parse(file).unwrap().others.len(), 8);
+        assert_eq!(Config::parse(file).unwrap().others.len(), 7);
     }
 
     #[test]

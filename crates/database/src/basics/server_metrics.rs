@@ -30,6 +30,12 @@ pub trait ServerMetrics: Send + Sync {
     /// Returns the number of connections that were rejected because there were too many.
     fn connections_refused(&self) -> u64;
 
+    /// Returns the number of logins with a wrong name or password.
+    fn logins_failed(&self) -> u64;
+
+    /// Returns the number of logins that were refused without a check, because too many had failed.
+    fn logins_refused(&self) -> u64;
+
     /// Returns the number of requests, connections and periodic tasks that ended in a panic.
     fn panics(&self) -> u64;
 }

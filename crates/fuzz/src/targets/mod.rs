@@ -10,6 +10,7 @@ mod http;
 mod json;
 mod mutations;
 mod paging_state;
+mod sasl;
 mod sstable;
 mod values;
 
@@ -29,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     paging_state::TARGET,
     http::TARGET,
     experiments::TARGET,
+    sasl::TARGET,
 ];
 
 /// The first byte, which most targets use to choose what the rest is for; 0 for no input.

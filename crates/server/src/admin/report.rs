@@ -99,6 +99,8 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
         clients: server.clients().into_iter().map(client).collect(),
         client_history: server.seen_clients().into_iter().map(seen_client).collect(),
         connections_refused: server.connections_refused(),
+        logins_failed: server.logins_failed(),
+        logins_refused: server.logins_refused(),
         start_time_seconds: process::start_time().unwrap_or(0.0),
         cpu_seconds: process::cpu_seconds(),
         descriptors: process::descriptors(),

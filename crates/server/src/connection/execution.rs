@@ -209,6 +209,7 @@ impl<B: Backend> Connection<B> {
         match granted {
             Granted::Memory(charge, input) => self.receive_message(charge, input),
             Granted::Thread(charge, thread, job) => self.run_job(charge, thread, *job),
+            Granted::Authentication(judged) => self.authenticated(judged),
         }
     }
 

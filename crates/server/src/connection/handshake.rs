@@ -2,7 +2,7 @@
 
 use cassette_protocol::{
     Compression, ProtocolError, Request, Response, Version,
-    request::{AuthResponse, Register, Startup},
+    request::{Register, Startup},
     response::{AuthChallenge, AuthSuccess, Authenticate, Error, ErrorDetail, Supported},
 };
 use tracing::debug;
@@ -18,8 +18,8 @@ use crate::{
 pub(super) enum Stage {
     /// Waits for STARTUP.
     Established,
-    /// Waits for the client's authentication.
-    Authenticating(Box<dyn Negotiation>),
+    /// Waits for the client's authentication; `None` while its token is evaluated.
+    Authenticating(Option<Box<dyn Negotiation>>),
     /// Serves requests.
     Ready,
 }
@@ -36,10 +36,6 @@ impl<B: Backend> Connection<B> {
                 "Unexpected message {}, expecting STARTUP or OPTIONS",
                 request.opcode()
             ))),
-            (Stage::Authenticating(negotiation), Request::AuthResponse(AuthResponse { token })) => {
-                let verdict = negotiation.evaluate(token.as_deref().unwrap_or_default());
-                self.judge(verdict)
-            }
             (Stage::Authenticating(_), request) => Err(protocol_error(format!(
                 "Unexpected message {}, expecting AUTH_RESPONSE",
                 request.opcode()
@@ -61,7 +57,7 @@ impl<B: Backend> Connection<B> {
                 Response::Ready => Stage::Ready,
                 Response::Authenticate(_) => {
                     let Some(authenticator) = &self.shared.config.authenticator else { return };
-                    Stage::Authenticating(authenticator.negotiate(self.peer))
+                    Stage::Authenticating(Some(authenticator.negotiate(self.peer)))
                 }
                 _ => return,
             };
@@ -105,7 +101,7 @@ impl<B: Backend> Connection<B> {
         })
     }
 
-    fn judge(&mut self, verdict: Verdict) -> Result<Response, Error> {
+    pub(super) fn judge(&mut self, verdict: Verdict) -> Result<Response, Error> {
         match verdict {
             Verdict::Challenge(token) => {
                 Ok(Response::AuthChallenge(AuthChallenge { token: Some(token.into()) }))
@@ -113,9 +109,11 @@ impl<B: Backend> Connection<B> {
             Verdict::Authenticated { role } => {
                 debug!("{} is {role}", self.peer);
                 self.registered.logged_in(&role);
+                B::logged_in(&self.session, &role);
                 Ok(Response::AuthSuccess(AuthSuccess { token: None }))
             }
             Verdict::Refused(reason) => Err(Error::new(ErrorDetail::BadCredentials, reason)),
+            Verdict::Failed(reason) => Err(Error::new(ErrorDetail::ServerError, reason)),
         }
     }
 

@@ -12,6 +12,7 @@
 //! they are received or decompressed, and release it after the answer; see
 //! [`Budget`](crate::budget::Budget).
 
+mod authenticating;
 mod execution;
 mod handshake;
 mod sending;
@@ -390,7 +391,8 @@ impl<B: Backend> Connection<B> {
                 self.execute(stream, decoded, length, charge);
             }
             _ => {
-                let response = self.handshake(decoded.request, version);
+                let Some(request) = self.authenticate(stream, version, decoded.request) else { return };
+                let response = self.handshake(request, version);
                 self.respond(stream, &response);
                 self.after_handshake(&response, version);
             }

@@ -9,7 +9,7 @@ use tokio::{
 };
 use tracing::trace;
 
-use super::execution::Job;
+use super::{authenticating::Judged, execution::Job};
 use crate::{ServerConfig, limits::Charge, threads::ThreadPermit};
 
 /// How often a connection that is not read from checks whether its client has disconnected.
@@ -24,12 +24,15 @@ pub(super) enum Waiting {
     Memory(BoxFuture<Charge>, usize),
     /// Memory and a thread for a job.
     Thread(BoxFuture<(Charge, ThreadPermit)>, Option<Box<Job>>),
+    /// The evaluation of a token.
+    Authentication(BoxFuture<Judged>),
 }
 
 /// A granted resource.
 pub(super) enum Granted {
     Memory(Charge, usize),
     Thread(Charge, ThreadPermit, Box<Job>),
+    Authentication(Judged),
 }
 
 impl Waiting {
@@ -42,6 +45,10 @@ impl Waiting {
         job: Box<Job>,
     ) -> Self {
         Self::Thread(Box::pin(granted), Some(job))
+    }
+
+    pub fn authentication(judged: impl Future<Output = Judged> + Send + 'static) -> Self {
+        Self::Authentication(Box::pin(judged))
     }
 }
 
@@ -56,6 +63,7 @@ pub(super) async fn granted(waiting: &mut Option<Waiting>) -> Granted {
             let Some(job) = job.take() else { return std::future::pending().await };
             Granted::Thread(charge, thread, job)
         }
+        Some(Waiting::Authentication(judged)) => Granted::Authentication(judged.await),
     };
     *waiting = None;
     granted

@@ -114,6 +114,8 @@ fn node() -> NodeReport {
         clients: Vec::new(),
         client_history: Vec::new(),
         connections_refused: 0,
+        logins_failed: 0,
+        logins_refused: 0,
         ..NodeReport::default()
     }
 }
