@@ -102,7 +102,26 @@ pub fn report(
     if parts.len() < info.parts.len() {
         let _ = writeln!(out, "**Not finished: {} of {} parts are done.**\n", parts.len(), info.parts.len());
     }
-    let _ = writeln!(out, "## Verdict\n");
+    out.push_str(&verdict(info, analysis, parts));
+    out.push_str(&compared(analysis, parts));
+    let _ = writeln!(
+        out,
+        "\n## Results in tables\n\nMeans over repeats with 95 % intervals; latencies in microseconds."
+    );
+    for phase in &analysis.phases {
+        let _ = writeln!(out, "\n### {}\n", phase.name);
+        out.push_str(&phase_table(analysis, phase));
+    }
+    out.push_str(&published(analysis));
+    out.push_str(&counters(analysis, parts));
+    out.push_str(&settings(parts));
+    out.push_str(&environment(info));
+    out
+}
+
+/// Formats what the comparisons show, and why.
+fn verdict(info: &RunInfo, analysis: &Analysis, parts: &[PartResult]) -> String {
+    let mut out = String::from("## Verdict\n\n");
     for verdict in &analysis.verdicts {
         let _ = writeln!(out, "- {verdict}");
     }
@@ -116,42 +135,43 @@ pub fn report(
             let _ = writeln!(out, "- {reason}");
         }
     }
-    out.push_str(&compared(analysis, parts));
+    out
+}
+
+/// Formats published results beside those of this run, if the experiment has any.
+fn published(analysis: &Analysis) -> String {
+    let mut out = String::new();
+    if analysis.published.is_empty() {
+        return out;
+    }
     let _ = writeln!(
         out,
-        "\n## Results in tables\n\nMeans over repeats with 95 % intervals; latencies in microseconds."
+        "\n## Published results beside ours\n\n\
+         | phase | configuration | metric | published | ours | note |\n\
+         |---|---|---|--:|---|---|"
     );
-    for phase in &analysis.phases {
-        let _ = writeln!(out, "\n### {}\n", phase.name);
-        out.push_str(&phase_table(analysis, phase));
-    }
-    if !analysis.published.is_empty() {
-        let _ = writeln!(out, "\n## Published results beside ours\n");
+    for beside in &analysis.published {
+        let published = &beside.published;
+        let ours = beside.ours.iter();
+        let ours: Vec<String> =
+            ours.map(|(engine, estimate)| format!("{engine}: {}", estimated(Some(estimate)))).collect();
+        let ours = if ours.is_empty() { "not measured".to_owned() } else { ours.join("; ") };
         let _ = writeln!(
             out,
-            "| phase | configuration | metric | published | ours | note |\n|---|---|---|--:|---|---|"
+            "| {} | {} | {} | {} | {ours} | {} |",
+            published.phase,
+            published.configuration,
+            published.metric,
+            rounded(published.value),
+            published.note
         );
-        for beside in &analysis.published {
-            let published = &beside.published;
-            let ours: Vec<String> = beside
-                .ours
-                .iter()
-                .map(|(engine, estimate)| format!("{engine}: {}", estimated(Some(estimate))))
-                .collect();
-            let ours = if ours.is_empty() { "not measured".to_owned() } else { ours.join("; ") };
-            let _ = writeln!(
-                out,
-                "| {} | {} | {} | {} | {ours} | {} |",
-                published.phase,
-                published.configuration,
-                published.metric,
-                rounded(published.value),
-                published.note
-            );
-        }
     }
-    out.push_str(&counters(analysis, parts));
-    out.push_str(&settings(parts));
+    out
+}
+
+/// Formats the machine, the versions and the command.
+fn environment(info: &RunInfo) -> String {
+    let mut out = String::new();
     let machine = &info.machine;
     let _ = writeln!(
         out,

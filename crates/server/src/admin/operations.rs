@@ -26,43 +26,18 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
     let engine = database.engine();
     match operation {
         Operation::Flush(tables) => {
-            for table in selected(database, tables, Indexes::All, RefusalKind::Invalid)? {
-                engine.flush(Some(table.id)).map_err(|error| failed("flush", &table, &error))?;
-            }
+            let tables = selected(database, tables, Indexes::All, RefusalKind::Invalid)?;
+            each(&tables, "flush", |table| engine.flush(Some(table)))?;
         }
-        Operation::Compact { tables, split_output: false } => {
-            for table in selected(database, tables, Indexes::Named, RefusalKind::Invalid)? {
-                // As in Cassandra: a major compaction of the data on disk, after a flush.
-                let done = engine.flush(Some(table.id)).and_then(|()| engine.compact(table.id));
-                done.map_err(|error| failed("compact", &table, &error))?;
-            }
-        }
-        Operation::Compact { tables, split_output: true } => {
-            for table in selected(database, tables, Indexes::Named, RefusalKind::Invalid)? {
-                let done = engine.flush(Some(table.id)).and_then(|()| engine.compact_split(table.id));
-                done.map_err(|error| failed("compact", &table, &error))?;
-            }
-        }
+        Operation::Compact { tables, split_output } => compact(database, tables, *split_output)?,
         Operation::CompactRange { tables, start_token, end_token } => {
-            if start_token == end_token {
-                return Err(Refused::invalid("Start and end tokens must be different."));
-            }
-            for table in selected(database, tables, Indexes::Named, RefusalKind::Invalid)? {
-                let done = engine.sstables(table.id).and_then(|sstables| {
-                    let meant = sstables.iter().filter(|s| shares_tokens(s.tokens, *start_token, *end_token));
-                    let meant: Vec<_> = meant.map(|sstable| sstable.id).collect();
-                    if meant.is_empty() { Ok(()) } else { engine.compact_sstables(table.id, &meant) }
-                });
-                done.map_err(|error| failed("compact", &table, &error))?;
-            }
+            compact_range(database, tables, *start_token, *end_token)?;
         }
         Operation::CompactFiles { files } => compact_files(database, files)?,
         Operation::GarbageCollect { tables, cells } => {
             let by = if *cells { OverlappingTombstones::Cell } else { OverlappingTombstones::Row };
-            for table in selected(database, tables, Indexes::None, RefusalKind::Invalid)? {
-                let done = engine.garbage_collect(table.id, by);
-                done.map_err(|error| failed("collect the garbage of", &table, &error))?;
-            }
+            let tables = selected(database, tables, Indexes::None, RefusalKind::Invalid)?;
+            each(&tables, "collect the garbage of", |table| engine.garbage_collect(table, by))?;
         }
         Operation::Scrub { tables, snapshot, skip_corrupted, validate, reinsert_overflowed_ttl } => {
             let options = ScrubOptions {
@@ -74,25 +49,13 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         }
         Operation::Verify { tables, extended, .. } => return verify(database, tables, *extended),
         Operation::UpgradeSstables { tables, all } => {
-            for table in &selected(database, tables, Indexes::All, RefusalKind::Invalid)? {
-                let upgraded = match all {
-                    true => engine.upgrade_sstables(table.id),
-                    false => engine.upgrade_other_versions(table.id),
-                };
-                upgraded.map_err(|error| failed("upgrade", table, &error))?;
-            }
+            let tables = selected(database, tables, Indexes::All, RefusalKind::Invalid)?;
+            each(&tables, "upgrade", |table| {
+                if *all { engine.upgrade_sstables(table) } else { engine.upgrade_other_versions(table) }
+            })?;
         }
         Operation::Snapshot { name, of, skip_flush, ttl_seconds } => {
-            let ttl_seconds = match ttl_seconds {
-                Some(seconds) => {
-                    Some(u32::try_from(*seconds).map_err(|_| Refused::wrong_use("the ttl is too long"))?)
-                }
-                None => None,
-            };
-            let options = SnapshotOptions { name, skip_flush: *skip_flush, ttl_seconds };
-            options.check_ttl().map_err(|error| Refused::wrong_use(error.to_string()))?;
-            database.named_tables(of).map_err(|error| Refused::wrong_use(error.to_string()))?;
-            database.snapshot(of, &options).map_err(of_database)?;
+            snapshot(database, name, of, *skip_flush, *ttl_seconds)?;
         }
         Operation::ClearSnapshot { name, keyspaces, before_millis } => {
             let filter = SnapshotFilter { name: name.as_deref(), keyspaces, before_millis: *before_millis };
@@ -106,54 +69,16 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
                 extended_verify: options.extended_verify,
                 copy_data: options.copy,
             };
-            check_stored(database, keyspace, table)?;
-            let mut messages = Vec::new();
-            for directory in directories {
-                if !Path::new(directory).is_dir() {
-                    return Err(Refused::invalid(format!("Directory {directory} does not exist")));
-                }
-                let imported = database.import(keyspace, table, Path::new(directory), &options);
-                let summary = import_summary(&imported.map_err(of_database)?);
-                messages.push(format!("{directory}: {summary}"));
-            }
-            return Ok(Done { messages });
+            return import(database, keyspace, table, directories, &options);
         }
-        Operation::Refresh { keyspace, table } => {
-            let named = database.named_tables(&[format!("{keyspace}.{table}")]);
-            named.map_err(|error| Refused::wrong_use(error.to_string()))?;
-            let found = database.refresh(keyspace, table).map_err(of_database)?;
-            return Ok(Done { messages: vec![format!("{keyspace}.{table}: {}", import_summary(&found))] });
-        }
-        Operation::AdoptTable { id } => {
-            let id = id.parse().map_err(|_| Refused::wrong_use(format!("Invalid UUID string: {id}")))?;
-            let (name, schema) = database.adopt_table(id).map_err(of_database)?;
-            let from = match schema {
-                AdoptedSchema::Snapshot => "the schema of its newest snapshot",
-                AdoptedSchema::Headers => {
-                    "its SSTables' headers; rename its key columns with ALTER TABLE ... RENAME"
-                }
-            };
-            return Ok(Done { messages: vec![format!("{name}: adopted with {from}")] });
-        }
+        Operation::Refresh { keyspace, table } => return refresh(database, keyspace, table),
+        Operation::AdoptTable { id } => return adopt_table(database, id),
         Operation::RemoveUnknownTable { name } => {
             database.remove_unknown_table(name).map_err(of_database)?;
             return Ok(Done { messages: vec![format!("{name}: removed")] });
         }
-        Operation::SetCompactionThroughput { mebibytes } => {
-            let bytes = mebibytes * f64::from(1 << 20);
-            if !(0.0..=9e15).contains(&bytes) {
-                return Err(Refused::wrong_use(format!("{mebibytes} MiB/s is no throughput")));
-            }
-            engine.set_compaction_throughput(bytes as u64);
-        }
-        Operation::SetConcurrentCompactors { count } => {
-            if !(1..=MOST_COMPACTORS).contains(count) {
-                return Err(Refused::wrong_use(format!(
-                    "{count} concurrent compactors cannot be: 1 to {MOST_COMPACTORS} can"
-                )));
-            }
-            engine.set_concurrent_compactors(*count).map_err(|error| Refused::failed(error.to_string()))?;
-        }
+        Operation::SetCompactionThroughput { mebibytes } => set_compaction_throughput(database, *mebibytes)?,
+        Operation::SetConcurrentCompactors { count } => set_concurrent_compactors(database, *count)?,
         Operation::SetLoggingLevel { target, level } => {
             admin.logging.set(target, level).map_err(Refused::wrong_use)?;
         }
@@ -161,13 +86,7 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
             database.guardrails().set_by_name(name, arguments).map_err(Refused::wrong_use)?;
             tracing::info!("guardrail {name} changed to {}", arguments.join(" "));
         }
-        Operation::SetTimeout { name, milliseconds } => {
-            let Some(timeout) = Timeout::named(name) else {
-                return Err(Refused::wrong_use(format!("{name} is no type of timeout")));
-            };
-            database.timeouts().set(timeout, Some(Duration::from_millis(*milliseconds)));
-            tracing::info!("{} changed to {milliseconds} ms", timeout.key());
-        }
+        Operation::SetTimeout { name, milliseconds } => set_timeout(database, name, *milliseconds)?,
         Operation::SetTraceProbability { probability } => {
             if !(0.0..=1.0).contains(probability) {
                 return Err(Refused::wrong_use("Trace probability must be between 0 and 1"));
@@ -192,44 +111,170 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
             }
         }
         Operation::ClearConnectionHistory => admin.server.forget_seen_clients(),
-        Operation::Drain => {
-            (admin.drain)();
-            admin.drained.store(true, Ordering::Relaxed);
-            engine
-                .flush(None)
-                .and_then(|()| engine.sync_log())
-                .map_err(|error| Refused::failed(format!("cannot drain: {error}")))?;
-            engine.save_caches();
-        }
-        Operation::EnableAutoCompaction(tables) | Operation::DisableAutoCompaction(tables) => {
-            let on = matches!(operation, Operation::EnableAutoCompaction(_));
-            for table in selected(database, tables, Indexes::All, RefusalKind::WrongUse)? {
-                let done = engine.set_autocompaction(table.id, on);
-                done.map_err(|error| failed("set autocompaction of", &table, &error))?;
-            }
-        }
-        Operation::StopCompactions { id: Some(id), .. } => {
-            let id = id.parse().map_err(|_| Refused::wrong_use(format!("Invalid UUID string: {id}")))?;
-            if !engine.stop_compaction(id) {
-                return Err(Refused::invalid(format!("no compaction {id} is running")));
-            }
-        }
-        Operation::StopCompactions { kind, .. } => {
-            let kind = match kind {
-                Some(name) => {
-                    let known = CompactionKind::from_name(name);
-                    Some(known.ok_or_else(|| {
-                        Refused::wrong_use(format!(
-                            "compaction_type: can not convert \"{name}\" to a OperationType"
-                        ))
-                    })?)
-                }
-                None => None,
-            };
-            engine.stop_compactions(kind);
-        }
+        Operation::Drain => drain(admin)?,
+        Operation::EnableAutoCompaction(tables) => set_autocompaction(database, tables, true)?,
+        Operation::DisableAutoCompaction(tables) => set_autocompaction(database, tables, false)?,
+        Operation::StopCompactions { id: Some(id), .. } => stop_compaction(database, id)?,
+        Operation::StopCompactions { kind, .. } => stop_compactions(database, kind.as_deref())?,
     }
     Ok(Done::default())
+}
+
+/// Applies `operation`, whose name is `what` in errors, to each table.
+fn each<T>(
+    tables: &[Selected],
+    what: &str,
+    operation: impl Fn(TableId) -> Result<T, EngineError>,
+) -> Result<(), Refused> {
+    for table in tables {
+        operation(table.id).map_err(|error| failed(what, table, &error))?;
+    }
+    Ok(())
+}
+
+/// As in Cassandra: a major compaction of the data on disk, after a flush.
+fn compact(database: &Database, tables: &Tables, split_output: bool) -> Result<(), Refused> {
+    let engine = database.engine();
+    let tables = selected(database, tables, Indexes::Named, RefusalKind::Invalid)?;
+    each(&tables, "compact", |table| {
+        engine.flush(Some(table))?;
+        if split_output { engine.compact_split(table) } else { engine.compact(table) }
+    })
+}
+
+/// Compacts the SSTables with tokens in a range.
+fn compact_range(database: &Database, tables: &Tables, start: i64, end: i64) -> Result<(), Refused> {
+    if start == end {
+        return Err(Refused::invalid("Start and end tokens must be different."));
+    }
+    let engine = database.engine();
+    let tables = selected(database, tables, Indexes::Named, RefusalKind::Invalid)?;
+    each(&tables, "compact", |table| {
+        let sstables = engine.sstables(table)?;
+        let in_range = sstables.iter().filter(|sstable| shares_tokens(sstable.tokens, start, end));
+        let in_range: Vec<_> = in_range.map(|sstable| sstable.id).collect();
+        if in_range.is_empty() { Ok(()) } else { engine.compact_sstables(table, &in_range) }
+    })
+}
+
+fn snapshot(
+    database: &Database,
+    name: &str,
+    of: &[String],
+    skip_flush: bool,
+    ttl_seconds: Option<u64>,
+) -> Result<(), Refused> {
+    let ttl_seconds = ttl_seconds.map(u32::try_from).transpose();
+    let ttl_seconds = ttl_seconds.map_err(|_| Refused::wrong_use("the ttl is too long"))?;
+    let options = SnapshotOptions { name, skip_flush, ttl_seconds };
+    options.check_ttl().map_err(|error| Refused::wrong_use(error.to_string()))?;
+    database.named_tables(of).map_err(|error| Refused::wrong_use(error.to_string()))?;
+    database.snapshot(of, &options).map_err(of_database)?;
+    Ok(())
+}
+
+/// Imports the SSTables of directories, one after the other; returns a message for each.
+fn import(
+    database: &Database,
+    keyspace: &str,
+    table: &str,
+    directories: &[String],
+    options: &ImportOptions,
+) -> Result<Done, Refused> {
+    check_stored(database, keyspace, table)?;
+    let mut messages = Vec::new();
+    for directory in directories {
+        if !Path::new(directory).is_dir() {
+            return Err(Refused::invalid(format!("Directory {directory} does not exist")));
+        }
+        let imported = database.import(keyspace, table, Path::new(directory), options);
+        let summary = import_summary(&imported.map_err(of_database)?);
+        messages.push(format!("{directory}: {summary}"));
+    }
+    Ok(Done { messages })
+}
+
+fn refresh(database: &Database, keyspace: &str, table: &str) -> Result<Done, Refused> {
+    let named = database.named_tables(&[format!("{keyspace}.{table}")]);
+    named.map_err(|error| Refused::wrong_use(error.to_string()))?;
+    let found = database.refresh(keyspace, table).map_err(of_database)?;
+    Ok(Done { messages: vec![format!("{keyspace}.{table}: {}", import_summary(&found))] })
+}
+
+fn adopt_table(database: &Database, id: &str) -> Result<Done, Refused> {
+    let id = id.parse().map_err(|_| Refused::wrong_use(format!("Invalid UUID string: {id}")))?;
+    let (name, schema) = database.adopt_table(id).map_err(of_database)?;
+    let from = match schema {
+        AdoptedSchema::Snapshot => "the schema of its newest snapshot",
+        AdoptedSchema::Headers => "its SSTables' headers; rename its key columns with ALTER TABLE ... RENAME",
+    };
+    Ok(Done { messages: vec![format!("{name}: adopted with {from}")] })
+}
+
+fn set_compaction_throughput(database: &Database, mebibytes: f64) -> Result<(), Refused> {
+    let bytes = mebibytes * f64::from(1 << 20);
+    if !(0.0..=9e15).contains(&bytes) {
+        return Err(Refused::wrong_use(format!("{mebibytes} MiB/s is no throughput")));
+    }
+    database.engine().set_compaction_throughput(bytes as u64);
+    Ok(())
+}
+
+fn set_concurrent_compactors(database: &Database, count: usize) -> Result<(), Refused> {
+    if !(1..=MOST_COMPACTORS).contains(&count) {
+        return Err(Refused::wrong_use(format!(
+            "{count} concurrent compactors cannot be: 1 to {MOST_COMPACTORS} can"
+        )));
+    }
+    database.engine().set_concurrent_compactors(count).map_err(|error| Refused::failed(error.to_string()))
+}
+
+fn set_timeout(database: &Database, name: &str, milliseconds: u64) -> Result<(), Refused> {
+    let Some(timeout) = Timeout::named(name) else {
+        return Err(Refused::wrong_use(format!("{name} is no type of timeout")));
+    };
+    database.timeouts().set(timeout, Some(Duration::from_millis(milliseconds)));
+    tracing::info!("{} changed to {milliseconds} ms", timeout.key());
+    Ok(())
+}
+
+fn set_autocompaction(database: &Database, tables: &Tables, on: bool) -> Result<(), Refused> {
+    let engine = database.engine();
+    let tables = selected(database, tables, Indexes::All, RefusalKind::WrongUse)?;
+    each(&tables, "set autocompaction of", |table| engine.set_autocompaction(table, on))
+}
+
+fn stop_compaction(database: &Database, id: &str) -> Result<(), Refused> {
+    let id = id.parse().map_err(|_| Refused::wrong_use(format!("Invalid UUID string: {id}")))?;
+    if database.engine().stop_compaction(id) {
+        Ok(())
+    } else {
+        Err(Refused::invalid(format!("no compaction {id} is running")))
+    }
+}
+
+/// Stops the compactions of one kind, or all.
+fn stop_compactions(database: &Database, kind: Option<&str>) -> Result<(), Refused> {
+    let known = |name: &str| {
+        CompactionKind::from_name(name).ok_or_else(|| {
+            Refused::wrong_use(format!("compaction_type: can not convert \"{name}\" to a OperationType"))
+        })
+    };
+    database.engine().stop_compactions(kind.map(known).transpose()?);
+    Ok(())
+}
+
+/// Ends all connections, and writes everything that is in memory.
+fn drain(admin: &Admin) -> Result<(), Refused> {
+    (admin.drain)();
+    admin.drained.store(true, Ordering::Relaxed);
+    let engine = admin.database.engine();
+    engine
+        .flush(None)
+        .and_then(|()| engine.sync_log())
+        .map_err(|error| Refused::failed(format!("cannot drain: {error}")))?;
+    engine.save_caches();
+    Ok(())
 }
 
 /// Checks that a table exists whose files can be imported.

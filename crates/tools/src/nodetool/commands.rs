@@ -302,20 +302,7 @@ impl Command<'_> {
             "flush" => silently(Operation::Flush(self.tables())),
             "drain" => silently(Operation::Drain),
             "compact" => silently(self.compact()?),
-            "garbagecollect" => {
-                let cells = match invocation.option("--granularity").unwrap_or("ROW") {
-                    "ROW" => false,
-                    "CELL" => true,
-                    other => {
-                        let message = format!(
-                            "Value for option 'granularity' was given as '{other}' which \
-                            is not in the list of allowed values: [ROW, CELL]"
-                        );
-                        return Err(Failure::usage(message));
-                    }
-                };
-                silently(Operation::GarbageCollect { tables: self.tables(), cells })
-            }
+            "garbagecollect" => silently(self.garbage_collect()?),
             "scrub" => silently(Operation::Scrub {
                 tables: self.tables(),
                 snapshot: !invocation.has("--no-snapshot"),
@@ -340,28 +327,8 @@ impl Command<'_> {
             "snapshot" => self.snapshot(),
             "clearsnapshot" => self.clear_snapshot(),
             "import" => self.import(),
-            "adopttable" => {
-                let [id] = &invocation.arguments[..] else {
-                    return Err(Failure::usage(
-                        "adopttable requires a table id, as unknowntables lists them",
-                    ));
-                };
-                silently(Operation::AdoptTable { id: id.clone() })
-            }
-            "removeunknowntable" => {
-                let [name] = &invocation.arguments[..] else {
-                    let expected =
-                        "removeunknowntable requires a table id or a directory, as unknowntables lists them";
-                    return Err(Failure::usage(expected));
-                };
-                if !invocation.has("--yes") {
-                    let advice = format!(
-                        "{name} and its rows would be removed for good: repeat with --yes to confirm"
-                    );
-                    return Err(Failure::usage(advice));
-                }
-                silently(Operation::RemoveUnknownTable { name: name.clone() })
-            }
+            "adopttable" => silently(self.adopt_table()?),
+            "removeunknowntable" => silently(self.remove_unknown_table()?),
             "refresh" => {
                 let [keyspace, table] = &invocation.arguments[..] else {
                     return Err(Failure::usage("refresh requires ks and cf args"));
@@ -369,20 +336,8 @@ impl Command<'_> {
                 let operation = Operation::Refresh { keyspace: keyspace.clone(), table: table.clone() };
                 Ok(("nodetool refresh is deprecated, use nodetool import instead\n".to_owned(), operation))
             }
-            "setcompactionthroughput" => {
-                let mebibytes = self.required::<i32>("compaction_throughput", "Integer")?;
-                if mebibytes < 0 {
-                    return Err(Failure::usage("Invalid data rate: value must be non-negative"));
-                }
-                silently(Operation::SetCompactionThroughput { mebibytes: mebibytes.into() })
-            }
-            "setconcurrentcompactors" => {
-                let count = self.required::<i32>("concurrent_compactors", "int")?;
-                let Some(count) = usize::try_from(count).ok().filter(|count| *count > 0) else {
-                    return Err(Failure::usage("concurrent_compactors should be great than 0."));
-                };
-                silently(Operation::SetConcurrentCompactors { count })
-            }
+            "setcompactionthroughput" => silently(self.set_compaction_throughput()?),
+            "setconcurrentcompactors" => silently(self.set_concurrent_compactors()?),
             "settraceprobability" => {
                 let probability = self.required::<f64>("trace_probability", "Double")?;
                 if !(0.0..=1.0).contains(&probability) {
@@ -425,6 +380,58 @@ impl Command<'_> {
             }),
             other => Err(Failure::Error(format!("Cassette does not have {other} yet"))),
         }
+    }
+
+    fn garbage_collect(&self) -> Result<Operation> {
+        let cells = match self.invocation.option("--granularity").unwrap_or("ROW") {
+            "ROW" => false,
+            "CELL" => true,
+            other => {
+                let message = format!(
+                    "Value for option 'granularity' was given as '{other}' which \
+                    is not in the list of allowed values: [ROW, CELL]"
+                );
+                return Err(Failure::usage(message));
+            }
+        };
+        Ok(Operation::GarbageCollect { tables: self.tables(), cells })
+    }
+
+    fn adopt_table(&self) -> Result<Operation> {
+        let [id] = &self.invocation.arguments[..] else {
+            return Err(Failure::usage("adopttable requires a table id, as unknowntables lists them"));
+        };
+        Ok(Operation::AdoptTable { id: id.clone() })
+    }
+
+    fn remove_unknown_table(&self) -> Result<Operation> {
+        let [name] = &self.invocation.arguments[..] else {
+            let expected =
+                "removeunknowntable requires a table id or a directory, as unknowntables lists them";
+            return Err(Failure::usage(expected));
+        };
+        if !self.invocation.has("--yes") {
+            let advice =
+                format!("{name} and its rows would be removed for good: repeat with --yes to confirm");
+            return Err(Failure::usage(advice));
+        }
+        Ok(Operation::RemoveUnknownTable { name: name.clone() })
+    }
+
+    fn set_compaction_throughput(&self) -> Result<Operation> {
+        let mebibytes = self.required::<i32>("compaction_throughput", "Integer")?;
+        if mebibytes < 0 {
+            return Err(Failure::usage("Invalid data rate: value must be non-negative"));
+        }
+        Ok(Operation::SetCompactionThroughput { mebibytes: mebibytes.into() })
+    }
+
+    fn set_concurrent_compactors(&self) -> Result<Operation> {
+        let count = self.required::<i32>("concurrent_compactors", "int")?;
+        let Some(count) = usize::try_from(count).ok().filter(|count| *count > 0) else {
+            return Err(Failure::usage("concurrent_compactors should be great than 0."));
+        };
+        Ok(Operation::SetConcurrentCompactors { count })
     }
 
     /// `[<keyspace> <tables>...]`
