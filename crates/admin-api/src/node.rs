@@ -85,6 +85,8 @@ report! {
             Counter("cassette_logins_failed_total", "Logins with a wrong name or password."),
         logins_refused: u64 = Counter("cassette_logins_refused_total",
             "Logins refused without a check, because too many had failed."),
+        tls_handshakes_failed: u64 = Counter("cassette_tls_handshakes_failed_total",
+            "Connections that ended in the TLS handshake."),
         start_time_seconds: f64 =
             Gauge("process_start_time_seconds", "Start of the process, in seconds since 1970."),
         cpu_seconds: f64 = Counter("process_cpu_seconds_total", "Processor time of all threads."),
@@ -201,6 +203,12 @@ pub struct ClientReport {
     pub requests: u64,
     /// The keyspace in use.
     pub keyspace: Option<String>,
+    /// The version of TLS, such as `TLSv1.3`; `None` without TLS.
+    #[serde(default)]
+    pub tls_protocol: Option<String>,
+    /// The cipher suite of TLS.
+    #[serde(default)]
+    pub tls_cipher_suite: Option<String>,
 }
 
 /// An address from which clients connected.

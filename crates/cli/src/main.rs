@@ -1,6 +1,7 @@
 //! The `cassette` command.
 
 mod address;
+mod certificates;
 mod config;
 mod demo;
 mod listening;
@@ -47,6 +48,8 @@ enum Command {
     /// Provide timestamps and locks for transactions on a cluster
     #[command(subcommand, name = "timelock")]
     TimeLock(timelock::TimeLockCommand),
+    /// Create a certificate authority for development, and certificates of a server and a client
+    Certificates(certificates::CertificatesArguments),
     /// Benchmark databases: workloads, engines, results with their uncertainty
     #[command(subcommand, after_help = cassette_lab::cli::LAB_EXAMPLES)]
     Lab(cassette_lab::cli::LabCommand),
@@ -60,6 +63,7 @@ fn main() -> std::process::ExitCode {
         Command::SSTable(command) => command.run(),
         Command::Transactions(command) => command.run(),
         Command::TimeLock(command) => command.run(),
+        Command::Certificates(arguments) => certificates::run(&arguments).map(|()| true),
         Command::Lab(command) => command.run().map_err(anyhow::Error::from),
     };
     match done {

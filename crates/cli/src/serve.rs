@@ -18,6 +18,7 @@ use cassette_database::Database;
 use cassette_engine::commitlog::ReplayPolicy;
 use cassette_server::admin::{Admin, LogLevels};
 use cassette_server::authentication::PasswordAuthenticator;
+use cassette_server::tls::Tls;
 use cassette_server::{Server, ServerConfig, descriptors};
 use clap::Args;
 use tokio::net::TcpListener;
@@ -47,6 +48,9 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 
 /// The time for interrupted requests to end before the database is closed.
 const INTERRUPTED_MAX: Duration = Duration::from_millis(800);
+
+/// How often the files of certificates are checked for new versions.
+const CERTIFICATES_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Arguments of `cassette serve`.
 #[derive(Debug, Args)]
@@ -129,6 +133,7 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
         server.listen_address = address;
     }
     server.stop_timeout = arguments.stop_timeout;
+    server.tls = config.tls()?;
     if let Some(files) = descriptors::raise_limit() {
         let max = descriptors::connections_max(files);
         server.max_concurrent_connections =
@@ -193,6 +198,10 @@ async fn serve(
     options.node.port = address.port();
     let database = Database::open(options)
         .with_context(|| format!("cannot open the data directory {}", arguments.data.display()))?;
+    let server_tls = server.tls.clone();
+    if let Some(tls) = server_tls.clone() {
+        tokio::spawn(reload_certificates(tls));
+    }
     superuser::set_up(
         &database,
         arguments.superuser_password_file.as_deref(),
@@ -200,7 +209,9 @@ async fn serve(
         arguments.allow_default_password,
     )?;
     if database.auth_settings().passwords {
-        warn_of_plain_text(address);
+        if server_tls.as_ref().is_none_or(Tls::is_optional) {
+            warn_of_plain_text(address);
+        }
         server.authenticator = Some(Arc::new(PasswordAuthenticator::new(database.clone())));
     } else {
         warn_of_exposure("CQL", address);
@@ -224,7 +235,13 @@ async fn serve(
     let mut cut = signalled.clone();
     let metrics = server.metrics();
     database.set_server(&metrics);
-    let mut ready = format!("cassette {} listens for CQL on {address}\n", env!("CARGO_PKG_VERSION"));
+    let encrypted = match &server_tls {
+        None => "",
+        Some(tls) if tls.is_optional() => ", with and without TLS",
+        Some(_) => ", with TLS",
+    };
+    let mut ready =
+        format!("cassette {} listens for CQL on {address}{encrypted}\n", env!("CARGO_PKG_VERSION"));
     let (drain, mut drained) = watch::channel(false);
     let (stop_admin, mut admin_stopped) = watch::channel(false);
     if let Some(listener) = admin_listener {
@@ -265,6 +282,23 @@ async fn serve(
     }
     let _ = stop_admin.send(true);
     Ok(Served { database, deadline: deadline.unwrap_or_else(|| Instant::now() + stop_timeout + CLOSE_MAX) })
+}
+
+/// Uses certificates that replace those in use, until the server ends.
+async fn reload_certificates(tls: Tls) {
+    let mut ticks = tokio::time::interval(CERTIFICATES_INTERVAL);
+    loop {
+        ticks.tick().await;
+        let checked = tls.clone();
+        match tokio::task::spawn_blocking(move || checked.reload_if_changed()).await {
+            Ok(Ok(false)) => {}
+            Ok(Ok(true)) => tracing::info!("certificates were replaced; new connections use them"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "cannot read certificates; the previous ones stay in use");
+            }
+            Err(_) => return,
+        }
+    }
 }
 
 /// Warns if other machines can reach `what`: there are no passwords.

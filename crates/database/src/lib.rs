@@ -35,7 +35,9 @@ pub use basics::response::{
     ColumnSpec, Executed, Outcome, ResultMetadata, RowSink, SchemaChange, SchemaChangeKind,
     SchemaChangeTarget,
 };
-pub use basics::server_metrics::{Client, Pool, PreparedMetrics, RunningRequest, SeenClient, ServerMetrics};
+pub use basics::server_metrics::{
+    Client, Encryption, Pool, PreparedMetrics, RunningRequest, SeenClient, ServerMetrics,
+};
 pub use basics::timeouts::{RequestTimeouts, Timeout};
 pub use cassette_cql::ast::BatchKind;
 pub use cassette_engine::without_waiting;

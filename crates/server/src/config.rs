@@ -9,7 +9,7 @@ use std::{
 
 use cassette_protocol::MESSAGE_LENGTH_MAX_DEFAULT;
 
-use crate::{authentication::Authenticator, threads};
+use crate::{authentication::Authenticator, threads, tls::Tls};
 
 /// The server's settings.
 #[derive(Debug, Clone)]
@@ -54,6 +54,8 @@ pub struct ServerConfig {
     /// Verifies the identity of clients (`authenticator`). `None` accepts every client, as
     /// `AllowAllAuthenticator` does.
     pub authenticator: Option<Arc<dyn Authenticator>>,
+    /// Encrypts connections (`client_encryption_options`). `None` accepts clients without TLS only.
+    pub tls: Option<Tls>,
     /// The CQL version in SUPPORTED.
     pub cql_version: String,
     /// How long a stopping server waits for requests in flight and for clients to receive their
@@ -79,6 +81,7 @@ impl Default for ServerConfig {
             idle_timeout: None,
             handshake_timeout: Duration::from_secs(30),
             authenticator: None,
+            tls: None,
             cql_version: "3.4.7".to_owned(),
             stop_timeout: Duration::from_secs(10),
         }

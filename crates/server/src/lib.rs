@@ -20,6 +20,7 @@ mod running;
 mod server;
 mod shared;
 mod threads;
+pub mod tls;
 
 pub use backend::{Answer, Backend, Effort};
 pub use backend_database::ClientSession;

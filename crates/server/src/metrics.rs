@@ -11,7 +11,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use cassette_database::{Client, Pool, RunningRequest, SeenClient, ServerMetrics};
+use cassette_database::{Client, Encryption, Pool, RunningRequest, SeenClient, ServerMetrics};
 use parking_lot::Mutex;
 use tracing::error;
 
@@ -34,6 +34,7 @@ pub(crate) struct Metrics {
     pub connections_refused: AtomicU64,
     pub logins_failed: AtomicU64,
     pub logins_refused: AtomicU64,
+    pub tls_handshakes_failed: AtomicU64,
     panics: AtomicU64,
     pub running: Arc<Running>,
 }
@@ -47,6 +48,7 @@ pub(crate) struct Connected {
     username: Mutex<Option<String>>,
     requests: AtomicU64,
     keyspace: Box<dyn Fn() -> Option<String> + Send + Sync>,
+    encryption: Option<Encryption>,
 }
 
 /// A connection's entry, removed on drop.
@@ -80,6 +82,7 @@ impl Metrics {
             connections_refused: AtomicU64::new(0),
             logins_failed: AtomicU64::new(0),
             logins_refused: AtomicU64::new(0),
+            tls_handshakes_failed: AtomicU64::new(0),
             panics: AtomicU64::new(0),
             running: Arc::default(),
         })
@@ -89,6 +92,7 @@ impl Metrics {
     pub fn register(
         self: &Arc<Self>,
         address: SocketAddr,
+        encryption: Option<Encryption>,
         keyspace: impl Fn() -> Option<String> + Send + Sync + 'static,
     ) -> Registered {
         let connected = Arc::new(Connected {
@@ -99,6 +103,7 @@ impl Metrics {
             username: Mutex::default(),
             requests: AtomicU64::new(0),
             keyspace: Box::new(keyspace),
+            encryption,
         });
         let id = self.next_client.fetch_add(1, Ordering::Relaxed);
         self.clients.lock().insert(id, Arc::clone(&connected));
@@ -221,6 +226,10 @@ impl ServerMetrics for Metrics {
         self.logins_refused.load(Ordering::Relaxed)
     }
 
+    fn tls_handshakes_failed(&self) -> u64 {
+        self.tls_handshakes_failed.load(Ordering::Relaxed)
+    }
+
     fn panics(&self) -> u64 {
         self.panics.load(Ordering::Relaxed)
     }
@@ -240,6 +249,7 @@ impl Connected {
             options: self.options.lock().clone(),
             requests: self.requests.load(Ordering::Relaxed),
             keyspace: (self.keyspace)(),
+            encryption: self.encryption.clone(),
         }
     }
 }
@@ -255,8 +265,8 @@ mod tests {
         let client = ThreadClient { address: "127.0.0.1".parse().unwrap(), connection: 0 };
         let _running = threads.try_acquire(client);
         let metrics = Metrics::new(threads);
-        let here = metrics.register("127.0.0.1:1000".parse().unwrap(), || Some("ks".to_owned()));
-        let gone = metrics.register("127.0.0.1:999".parse().unwrap(), || None);
+        let here = metrics.register("127.0.0.1:1000".parse().unwrap(), None, || Some("ks".to_owned()));
+        let gone = metrics.register("127.0.0.1:999".parse().unwrap(), None, || None);
         here.stage(StageSeen::Ready);
         here.started(5, BTreeMap::from([("DRIVER_NAME".to_owned(), "d".to_owned())]));
         for registered in [&here, &gone, &gone] {
@@ -264,7 +274,7 @@ mod tests {
         }
         assert_eq!(metrics.clients().len(), 2);
         drop(gone);
-        drop(metrics.register("127.0.0.1:998".parse().unwrap(), || None));
+        drop(metrics.register("127.0.0.1:998".parse().unwrap(), None, || None));
         let clients = metrics.clients();
         assert_eq!((clients.len(), clients[0].requests, clients[0].stage), (1, 1, "ready"));
         assert_eq!(clients[0].keyspace.as_deref(), Some("ks"));

@@ -184,6 +184,7 @@ fn accept<B: Backend>(
             debug!("connection from {peer}: cannot set TCP_NODELAY: {error}");
         }
         debug!("connection from {peer}");
+        let Some(stream) = shared.encrypt(stream, peer, stopped.clone()).await else { return };
         match Connection::new(shared, stream, peer, permit, stopped).run().await {
             Ok(()) => debug!("connection from {peer} ended"),
             Err(error) => debug!("connection from {peer} broke: {error}"),

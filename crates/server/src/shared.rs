@@ -1,16 +1,23 @@
 //! State that all connections share.
 
 use std::{
+    net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::Instant,
 };
 
 use cassette_protocol::response::Event;
-use tokio::{sync::broadcast, task::JoinError};
+use tokio::{
+    net::TcpStream,
+    sync::{broadcast, watch},
+    task::JoinError,
+};
+use tracing::debug;
 
 use crate::{
     Backend, ServerConfig, authentication::login_limit::LoginLimit, limits::Limits, metrics::Metrics,
+    tls::Socket,
 };
 
 /// Settings, backend, limits and metrics of a server, and the events for its connections.
@@ -27,6 +34,30 @@ pub(crate) struct Shared<B: Backend> {
 }
 
 impl<B: Backend> Shared<B> {
+    /// Carries out the TLS handshake, if TLS is configured. `None` if it failed, or the server
+    /// stops.
+    pub async fn encrypt(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        mut stopped: watch::Receiver<bool>,
+    ) -> Option<Socket> {
+        let Some(tls) = &self.config.tls else { return Some(Socket::Plain(stream)) };
+        let accepted = tokio::select! {
+            accepted = tokio::time::timeout(self.config.handshake_timeout, tls.accept(stream)) => accepted,
+            // An error means that the server was dropped.
+            _ = stopped.wait_for(|stopped| *stopped) => return None,
+        };
+        let error = match accepted {
+            Ok(Ok(socket)) => return Some(socket),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("not finished within {:?}", self.config.handshake_timeout),
+        };
+        self.metrics.tls_handshakes_failed.fetch_add(1, Ordering::Relaxed);
+        debug!("connection from {peer}: TLS handshake: {error}");
+        None
+    }
+
     /// Lets the backend update its metrics. A panic must not end the server.
     pub fn tick(&self) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.backend.tick())) {

@@ -1,6 +1,7 @@
 //! The configuration file: the keys of cassandra.yaml that have an effect here.
 
 mod authentication;
+mod encryption;
 #[cfg(test)]
 mod fuzz;
 mod old_names;
@@ -20,12 +21,14 @@ use cassette_engine::{
 };
 use cassette_rows::schema::CompactionParams;
 use cassette_server::ServerConfig;
+use cassette_server::tls::Tls;
 use cassette_vfs::FileAccess;
 use serde::Deserialize;
 
 use crate::address::listen_address;
 pub use cassette_tools::units::duration;
 use cassette_tools::units::{bytes, bytes_per_second};
+pub(crate) use encryption::options_of as encryption_options;
 
 /// Keys of cassandra.yaml without a use here, one per line: accepted with a warning, so that a file
 /// for Cassandra can be used unchanged. Those whose protection would be missing are in
@@ -39,7 +42,6 @@ const REQUIRED_VALUES: &[(&str, &[&str])] = &[
     ("network_authorizer", &["AllowAllNetworkAuthorizer"]),
     ("cidr_authorizer", &["AllowAllCIDRAuthorizer"]),
     ("partitioner", &["Murmur3Partitioner"]),
-    ("client_encryption_options", &["false"]),
     ("transparent_data_encryption_options", &["false"]),
     ("audit_logging_options", &["false"]),
     ("cdc_enabled", &["false"]),
@@ -91,6 +93,7 @@ pub struct Config {
     native_transport_max_response_size: Option<String>,
     native_transport_max_response_data_in_flight: Option<String>,
     native_transport_max_response_data_in_flight_per_ip: Option<String>,
+    client_encryption_options: Option<encryption::ClientEncryption>,
     commitlog_sync: Option<String>,
     commitlog_sync_period: Option<String>,
     commitlog_sync_group_window: Option<String>,
@@ -291,6 +294,12 @@ impl Config {
             threads => threads.unwrap_or(server.max_auth_threads),
         };
         Ok(server)
+    }
+
+    /// Reads the private key and the certificates for connections of clients. `None` if these are
+    /// not encrypted.
+    pub fn tls(&self) -> anyhow::Result<Option<Tls>> {
+        encryption::tls(self.client_encryption_options.as_ref())
     }
 
     /// Returns the database's settings, in directory `data`.
@@ -555,10 +564,6 @@ mod tests {
             (
                 "role_manager:\n  class_name: org.example.LdapRoleManager\n",
                 "role_manager: org.example.LdapRoleManager is not supported",
-            ),
-            (
-                "client_encryption_options:\n  enabled: true\n  keystore: k\n",
-                "client_encryption_options: true",
             ),
             ("partitioner: org.apache.cassandra.dht.RandomPartitioner\n", "RandomPartitioner"),
             ("incremental_backups: true\n", "incremental_backups: true"),

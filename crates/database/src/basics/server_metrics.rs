@@ -36,6 +36,9 @@ pub trait ServerMetrics: Send + Sync {
     /// Returns the number of logins that were refused without a check, because too many had failed.
     fn logins_refused(&self) -> u64;
 
+    /// Returns the number of connections that ended in the TLS handshake.
+    fn tls_handshakes_failed(&self) -> u64;
+
     /// Returns the number of requests, connections and periodic tasks that ended in a panic.
     fn panics(&self) -> u64;
 }
@@ -57,6 +60,17 @@ pub struct Client {
     pub requests: u64,
     /// The current keyspace.
     pub keyspace: Option<String>,
+    /// How the connection is encrypted; `None` without TLS.
+    pub encryption: Option<Encryption>,
+}
+
+/// How a connection is encrypted, in Java's names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Encryption {
+    /// The version of TLS, such as `TLSv1.3`.
+    pub protocol: String,
+    /// The cipher suite, such as `TLS_AES_256_GCM_SHA384`.
+    pub cipher_suite: String,
 }
 
 /// An address from which clients have connected.

@@ -101,6 +101,7 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
         connections_refused: server.connections_refused(),
         logins_failed: server.logins_failed(),
         logins_refused: server.logins_refused(),
+        tls_handshakes_failed: server.tls_handshakes_failed(),
         start_time_seconds: process::start_time().unwrap_or(0.0),
         cpu_seconds: process::cpu_seconds(),
         descriptors: process::descriptors(),
@@ -181,6 +182,8 @@ fn pool(pool: Pool) -> PoolReport {
 }
 
 fn client(client: cassette_database::Client) -> ClientReport {
+    let (tls_protocol, tls_cipher_suite) =
+        client.encryption.map(|encryption| (encryption.protocol, encryption.cipher_suite)).unzip();
     ClientReport {
         address: client.address.to_string(),
         username: client.username,
@@ -189,6 +192,8 @@ fn client(client: cassette_database::Client) -> ClientReport {
         options: client.options,
         requests: client.requests,
         keyspace: client.keyspace,
+        tls_protocol,
+        tls_cipher_suite,
     }
 }
 

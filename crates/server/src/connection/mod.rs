@@ -27,7 +27,6 @@ use cassette_protocol::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
     sync::{broadcast, watch},
 };
 use tracing::{debug, warn};
@@ -37,6 +36,7 @@ use crate::{
     limits::{Charge, ConnectionPermit},
     metrics::Registered,
     shared::Shared,
+    tls::Socket,
 };
 use execution::{Done, Jobs};
 use handshake::Stage;
@@ -82,7 +82,7 @@ pub(crate) struct Connection<B: Backend> {
     /// Whether the client prefers an Overloaded error to waiting.
     throw_on_overload: bool,
 
-    stream: TcpStream,
+    stream: Socket,
     input: BytesMut,
     /// The maximum length of the input.
     input_max: usize,
@@ -152,7 +152,7 @@ impl Events {
 impl<B: Backend> Connection<B> {
     pub fn new(
         shared: Arc<Shared<B>>,
-        stream: TcpStream,
+        stream: Socket,
         peer: SocketAddr,
         permit: ConnectionPermit,
         stopped: watch::Receiver<bool>,
@@ -161,7 +161,7 @@ impl<B: Backend> Connection<B> {
         let session = Arc::new(shared.backend.open_session(peer));
         let seen = Arc::clone(&session);
         Self {
-            registered: shared.metrics.register(peer, move || B::keyspace(&seen)),
+            registered: shared.metrics.register(peer, stream.encryption(), move || B::keyspace(&seen)),
             session,
             stage: Stage::Established,
             agreed_compression: None,
@@ -222,7 +222,7 @@ impl<B: Backend> Connection<B> {
         let Self { stream, input, jobs, waiting, watchdog, events, stopped, permit, .. } = self;
         let read = async {
             if !may_read {
-                waiting::closed_by_peer(stream).await;
+                waiting::closed_by_peer(stream.tcp()).await;
                 return Ok(0);
             }
             if must_wait {

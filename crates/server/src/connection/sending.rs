@@ -39,15 +39,28 @@ impl<B: Backend> Connection<B> {
             let write = self.stream.write(rest);
             match tokio::time::timeout(SEND_STALL_MAX, write).await {
                 Ok(written) => rest = &rest[written?..],
-                Err(_) if !matches!(self.stage, Stage::Ready) || self.permit.responses().is_exceeded() => {
-                    warn!("{} reads none of its answers while memory for them is short; closing", self.peer);
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                Err(_) => {}
+                Err(_) => self.check_stalled()?,
+            }
+        }
+        // Encryption keeps some of what was written.
+        loop {
+            match tokio::time::timeout(SEND_STALL_MAX, self.stream.flush()).await {
+                Ok(flushed) => break flushed?,
+                Err(_) => self.check_stalled()?,
             }
         }
         self.encoder.clear(OUTPUT_LENGTH);
         Ok(())
+    }
+
+    /// Fails if memory is short, or the client not yet accepted, so that a client that receives
+    /// nothing cannot stay.
+    fn check_stalled(&self) -> io::Result<()> {
+        if matches!(self.stage, Stage::Ready) && !self.permit.responses().is_exceeded() {
+            return Ok(());
+        }
+        warn!("{} reads none of its answers while memory for them is short; closing", self.peer);
+        Err(io::ErrorKind::TimedOut.into())
     }
 
     /// Encodes the response of a job. A long one is sent at once, piece by piece.

@@ -75,9 +75,9 @@ fn connection(client: &ClientReport) -> [String; COLUMNS.len()] {
     let option = |name: &str| client.options.get(name).map_or("undefined", String::as_str).to_owned();
     [
         format!("/{}", client.address),
-        "false".to_owned(),
-        "undefined".to_owned(),
-        "undefined".to_owned(),
+        client.tls_protocol.is_some().to_string(),
+        client.tls_cipher_suite.clone().unwrap_or_else(|| "undefined".to_owned()),
+        client.tls_protocol.clone().unwrap_or_else(|| "undefined".to_owned()),
         client.protocol_version.to_string(),
         user(client).to_owned(),
         client.keyspace.clone().unwrap_or_default(),
@@ -115,6 +115,8 @@ mod tests {
             options: options.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
             requests,
             keyspace: keyspace.map(str::to_owned),
+            tls_protocol: None,
+            tls_cipher_suite: None,
         }
     }
 

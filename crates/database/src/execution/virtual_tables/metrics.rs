@@ -297,13 +297,15 @@ fn clients(store: &Store, rows: &mut Rows<'_>) {
             ("hostname", (&*client.address.ip().to_string()).into()),
             ("protocol_version", i32::from(client.protocol_version).into()),
             ("request_count", long(client.requests)),
-            ("ssl_enabled", false.into()),
+            ("ssl_enabled", client.encryption.is_some().into()),
             ("username", client.username.as_deref().unwrap_or("anonymous").into()),
         ];
         let named = [
             ("driver_name", client.options.get("DRIVER_NAME")),
             ("driver_version", client.options.get("DRIVER_VERSION")),
             ("keyspace_name", client.keyspace.as_ref()),
+            ("ssl_cipher_suite", client.encryption.as_ref().map(|encryption| &encryption.cipher_suite)),
+            ("ssl_protocol", client.encryption.as_ref().map(|encryption| &encryption.protocol)),
         ];
         for (column, value) in named {
             values.extend(value.map(|value| (column, Value::from(&**value))));

@@ -1,0 +1,132 @@
+//! `client_encryption_options`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use cassette_server::tls::{ClientCertificates, Tls, TlsOptions};
+use serde::Deserialize;
+
+/// The factories of Cassandra whose files are supported or recognized. That of PEM takes inline
+/// keys as well, which are not supported: a configuration file is no place for a key.
+const FACTORIES: [&str; 2] = ["DefaultSslContextFactory", "PEMBasedSslContextFactory"];
+
+/// How connections of clients are encrypted.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClientEncryption {
+    #[serde(default)]
+    enabled: bool,
+    #[serde(default)]
+    optional: bool,
+    keystore: Option<PathBuf>,
+    truststore: Option<PathBuf>,
+    require_client_auth: Option<serde_json::Value>,
+    accepted_protocols: Option<Vec<String>>,
+    cipher_suites: Option<Vec<String>>,
+    store_type: Option<String>,
+    ssl_context_factory: Option<Factory>,
+    /// In Cassandra, the name of the implementation; the versions are in `accepted_protocols`.
+    protocol: Option<String>,
+    /// Files of PEM have no password: ignored with a warning.
+    keystore_password: Option<String>,
+    keystore_password_file: Option<PathBuf>,
+    truststore_password: Option<String>,
+    truststore_password_file: Option<PathBuf>,
+    /// The algorithm of Java's key managers, of which there are none.
+    algorithm: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Factory {
+    class_name: String,
+    parameters: Option<serde_json::Value>,
+}
+
+impl ClientEncryption {
+    /// Reads the files. `None` if encryption is disabled.
+    pub fn tls(&self) -> anyhow::Result<Option<Tls>> {
+        if !self.enabled {
+            return Ok(None);
+        }
+        self.check_format()?;
+        let Some(keystore) = &self.keystore else {
+            bail!(
+                "keystore: expected a file with private key and certificates in PEM, as `cassette \
+                 certificates` creates it"
+            );
+        };
+        let options = TlsOptions {
+            keystore: keystore.clone(),
+            truststore: self.truststore.clone(),
+            is_optional: self.optional,
+            client_certificates: self.client_certificates()?,
+            protocols: self.accepted_protocols.clone().unwrap_or_default(),
+            cipher_suites: self.cipher_suites.clone().unwrap_or_default(),
+        };
+        Ok(Some(Tls::new(options)?))
+    }
+
+    /// Refuses other formats by name, and reports keys without effect.
+    fn check_format(&self) -> anyhow::Result<()> {
+        if let Some(store) = self.store_type.as_deref().filter(|store| !store.eq_ignore_ascii_case("PEM")) {
+            bail!("store_type: expected PEM, found {store}; convert it: openssl pkcs12 -in FILE -nodes");
+        }
+        if let Some(factory) = &self.ssl_context_factory {
+            let name = factory.class_name.rsplit('.').next().unwrap_or_default();
+            if !FACTORIES.contains(&name) {
+                bail!("ssl_context_factory: expected {}, found {name}", FACTORIES.join(" or "));
+            }
+            if factory.parameters.as_ref().is_some_and(|parameters| !parameters.is_null()) {
+                bail!(
+                    "ssl_context_factory: expected no parameters; set keystore and truststore to files of PEM"
+                );
+            }
+        }
+        if let Some(protocol) = self.protocol.as_deref().filter(|protocol| *protocol != "TLS") {
+            bail!("protocol: expected TLS, found {protocol}; set the versions in accepted_protocols");
+        }
+        let unused = [
+            ("keystore_password", self.keystore_password.is_some()),
+            ("keystore_password_file", self.keystore_password_file.is_some()),
+            ("truststore_password", self.truststore_password.is_some()),
+            ("truststore_password_file", self.truststore_password_file.is_some()),
+            ("algorithm", self.algorithm.is_some()),
+        ];
+        for (key, _) in unused.iter().filter(|(_, is_set)| *is_set) {
+            tracing::warn!("client_encryption_options: {key} has no effect: files of PEM have no password");
+        }
+        Ok(())
+    }
+
+    fn client_certificates(&self) -> anyhow::Result<ClientCertificates> {
+        match &self.require_client_auth {
+            None | Some(serde_json::Value::Bool(false) | serde_json::Value::Null) => {
+                Ok(ClientCertificates::Ignored)
+            }
+            Some(serde_json::Value::Bool(true)) => Ok(ClientCertificates::Required),
+            Some(serde_json::Value::String(text)) => match text.as_str() {
+                "true" => Ok(ClientCertificates::Required),
+                "optional" => Ok(ClientCertificates::Optional),
+                "false" => Ok(ClientCertificates::Ignored),
+                other => bail!("require_client_auth: expected true, false or optional, found {other}"),
+            },
+            Some(other) => bail!("require_client_auth: expected true, false or optional, found {other}"),
+        }
+    }
+}
+
+/// Reads the files of the options, whose errors name the key.
+pub(super) fn tls(options: Option<&ClientEncryption>) -> anyhow::Result<Option<Tls>> {
+    let Some(options) = options else { return Ok(None) };
+    options.tls().context("client_encryption_options")
+}
+
+/// Returns the options for the files that `cassette certificates` creates in a directory.
+pub(crate) fn options_of(directory: &Path) -> String {
+    let directory = directory.display();
+    format!(
+        "client_encryption_options:\n  enabled: true\n  keystore: {directory}/server.pem\n  \
+         truststore: {directory}/ca.pem\n  require_client_auth: false\n"
+    )
+}

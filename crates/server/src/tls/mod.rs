@@ -1,0 +1,177 @@
+//! TLS for connections of clients, with certificates from files that can be replaced while the
+//! server runs.
+
+mod options;
+mod pem;
+mod socket;
+
+use std::io;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use thiserror::Error;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
+
+pub use options::{ClientCertificates, TlsOptions};
+use pem::{FileVersion, Identity};
+pub(crate) use socket::Socket;
+
+/// The first byte of a TLS handshake: the type of its record. That of a CQL message is a version
+/// of the protocol, which is far from it.
+const HANDSHAKE_RECORD: u8 = 22;
+
+/// Why connections cannot be encrypted with these options.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file could not be read.
+    #[error("cannot read {path}: {source}")]
+    Io {
+        /// The path of the file.
+        path: String,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A file does not contain what it is specified for.
+    #[error("{path}: {detail}")]
+    Invalid {
+        /// The path of the file.
+        path: String,
+        /// What was expected, and what was found.
+        detail: String,
+    },
+    /// An option has an unsupported value.
+    #[error("{0}")]
+    Option(String),
+    /// Key, certificates and options do not work together.
+    #[error("{path}: {source}")]
+    Rejected {
+        /// The path of the file with the key or the trusted certificates.
+        path: String,
+        /// The cause.
+        source: rustls::Error,
+    },
+}
+
+/// Encrypts connections of clients. Clones share their certificates.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: TlsOptions,
+    config: ArcSwap<ServerConfig>,
+    /// The versions of the files that `config` was made of.
+    loaded: Mutex<Vec<FileVersion>>,
+}
+
+impl Tls {
+    /// Reads the files of `options`.
+    ///
+    /// # Errors
+    /// If a file is unreadable or contains something else, or the options contradict each other.
+    pub fn new(options: TlsOptions) -> Result<Self, TlsError> {
+        // Before the files are read: a file that is replaced meanwhile has another version later.
+        let loaded = options.file_versions();
+        let config = ArcSwap::from_pointee(server_config(&options)?);
+        Ok(Self { shared: Arc::new(Shared { options, config, loaded: Mutex::new(loaded) }) })
+    }
+
+    /// Returns whether clients may also connect without TLS.
+    pub fn is_optional(&self) -> bool {
+        self.shared.options.is_optional
+    }
+
+    /// Reads the files again if one has changed, and uses them for connections that are accepted
+    /// from then on. Returns whether it did.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); the previous certificates stay in use.
+    pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
+        let mut loaded = self.shared.loaded.lock();
+        let current = self.shared.options.file_versions();
+        if *loaded == current {
+            return Ok(false);
+        }
+        self.shared.config.store(Arc::new(server_config(&self.shared.options)?));
+        *loaded = current;
+        Ok(true)
+    }
+
+    /// Carries out the handshake with a client; without TLS, if that is optional and the client
+    /// begins without.
+    ///
+    /// # Errors
+    /// If the connection fails, or the client is not accepted.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<Socket> {
+        if self.is_optional() {
+            let mut first = [0];
+            let length = stream.peek(&mut first).await?;
+            if length == 0 || first[0] != HANDSHAKE_RECORD {
+                return Ok(Socket::Plain(stream));
+            }
+        }
+        let acceptor = TlsAcceptor::from(self.shared.config.load_full());
+        Ok(Socket::Encrypted(Box::new(acceptor.accept(stream).await?)))
+    }
+}
+
+fn server_config(options: &TlsOptions) -> Result<ServerConfig, TlsError> {
+    let provider = Arc::new(options.provider()?);
+    let rejected = |path: &str| {
+        let path = path.to_owned();
+        move |source| TlsError::Rejected { path, source }
+    };
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_protocol_versions(&options.protocol_versions()?)
+        .map_err(rejected("accepted_protocols, cipher_suites"))?;
+    let roots = match options.client_certificates {
+        ClientCertificates::Ignored => None,
+        ClientCertificates::Optional | ClientCertificates::Required => Some(trusted(options)?),
+    };
+    let builder = match roots {
+        None => builder.with_no_client_auth(),
+        Some((path, roots)) => {
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = if options.client_certificates == ClientCertificates::Optional {
+                verifier.allow_unauthenticated()
+            } else {
+                verifier
+            };
+            let verifier = verifier.build().map_err(|error| TlsError::Invalid {
+                path,
+                detail: format!("cannot verify certificates of clients: {error}"),
+            })?;
+            builder.with_client_cert_verifier(verifier)
+        }
+    };
+    let Identity { key, certificates } = Identity::read(&options.keystore)?;
+    builder.with_single_cert(certificates, key).map_err(rejected(&options.keystore.display().to_string()))
+}
+
+/// Returns the certificates that sign those of clients, with the path of their file.
+fn trusted(options: &TlsOptions) -> Result<(String, RootCertStore), TlsError> {
+    let Some(path) = &options.truststore else {
+        return Err(TlsError::Option(
+            "truststore: expected a file with the certificates that sign those of clients, because \
+             require_client_auth is set"
+                .to_owned(),
+        ));
+    };
+    let name = path.display().to_string();
+    let mut roots = RootCertStore::empty();
+    for certificate in pem::certificates(path)? {
+        let added = roots.add(certificate);
+        added.map_err(|source| TlsError::Rejected { path: name.clone(), source })?;
+    }
+    Ok((name, roots))
+}
+
+#[cfg(test)]
+mod tests;
