@@ -6,6 +6,9 @@ mod hello;
 #[path = "../examples/in_memory_tests.rs"]
 #[expect(dead_code, reason = "its main is not called")]
 mod in_memory_tests;
+#[path = "../examples/outbox.rs"]
+#[expect(dead_code, reason = "its main is not called")]
+mod outbox;
 #[path = "../examples/queue.rs"]
 #[expect(dead_code, reason = "its main is not called")]
 mod queue;
@@ -48,6 +51,11 @@ fn each_job_is_claimed_by_one_worker() {
 #[test]
 fn a_transfer_keeps_the_sum() {
     transactions::run(Database::in_memory().unwrap()).unwrap();
+}
+
+#[test]
+fn messages_are_sent_with_the_transaction_or_not_at_all() {
+    outbox::run(Database::in_memory().unwrap()).unwrap();
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod store;
 pub use api::authentication::{DEFAULT_SUPERUSER, Login, Superuser};
 pub use api::compaction_history::CompactionRecord;
 pub use api::database::{BatchSource, BatchStatement, Database, Options, pools};
+pub use api::deferred::{DeferError, DeferredWrite, NotApplied, Undeferrable};
 pub use api::embedded;
 pub use api::embedded::{
     Applied, Batch, ErrorKind, MaybeUnset, OpenOptions, OwnedRow, Query, Row, RowIter, Rows, Session,

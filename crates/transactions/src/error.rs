@@ -1,5 +1,7 @@
 //! Errors of transactions, and what is known about a failed transaction.
 
+use cassette_database::DatabaseError;
+
 use crate::encoding::DecodeError;
 use crate::service::ServiceError;
 use crate::store::{Cell, NameError, StoreError};
@@ -291,6 +293,36 @@ pub enum Error {
     /// The definitions of indexes, or the progress of a build, are malformed.
     #[error("indexes: {0}")]
     Indexes(DecodeError),
+    /// A CQL statement in a transaction of a store that is not embedded.
+    #[error(
+        "CQL statements in a transaction: expected a store in an embedded database, found another one. \
+         Write to CQL tables after the commit, with statements that may be repeated"
+    )]
+    NoCqlTables,
+    /// A CQL statement that cannot be part of a transaction.
+    #[error(
+        "{what} cannot be part of a transaction: expected INSERT, UPDATE, DELETE or a batch of them, \
+         without conditions, counters and USING TIMESTAMP, on ordinary durable tables"
+    )]
+    CqlRefused {
+        /// What it is.
+        what: String,
+    },
+    /// A CQL statement is invalid, or would fail.
+    #[error(transparent)]
+    Cql(DatabaseError),
+    /// The CQL statements of a transaction write too much.
+    #[error(
+        "CQL writes too large: expected at most {max} bytes of keys and values in a transaction, found \
+         {bytes}. The last statement was not added: use several transactions, or raise \
+         commitlog_segment_size"
+    )]
+    CqlTooLarge {
+        /// Bytes with the last statement.
+        bytes: usize,
+        /// Maximum bytes.
+        max: usize,
+    },
     /// The sweep queue contains a malformed entry.
     #[error("sweep queue: {0}")]
     SweepQueue(DecodeError),
@@ -416,6 +448,10 @@ impl Error {
             Self::UniqueViolation { .. } => "use another key, or delete the one that exists first",
             Self::IndexBusy { .. } => "end the transactions that are open, then repeat the call",
             Self::Indexes(_) => "use the program that wrote the definitions of the indexes",
+            Self::NoCqlTables => "write to CQL tables after the commit, with statements that may be repeated",
+            Self::CqlRefused { .. } => "execute the statement outside of the transaction",
+            Self::Cql(_) => "correct the statement or its values",
+            Self::CqlTooLarge { .. } => "use several transactions, or raise commitlog_segment_size",
             Self::NoSnapshot { .. } => {
                 "keep a read-only transaction open from before the first timestamp to read at"
             }
@@ -481,6 +517,10 @@ impl Error {
             | Self::Name { .. }
             | Self::TooLong { .. }
             | Self::OtherSweep { .. }
+            | Self::NoCqlTables
+            | Self::CqlRefused { .. }
+            | Self::Cql(_)
+            | Self::CqlTooLarge { .. }
             | Self::IndexNotDeclared { .. }
             | Self::IndexIncomplete { .. }
             | Self::OtherIndex { .. }

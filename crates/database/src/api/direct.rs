@@ -91,7 +91,11 @@ impl Database {
     }
 
     /// Executes an operation without a statement, and records its metrics.
-    fn directly<T>(&self, kind: RequestKind, execute: impl FnOnce(&Execution<'_>) -> Result<T>) -> Result<T> {
+    pub(super) fn directly<T>(
+        &self,
+        kind: RequestKind,
+        execute: impl FnOnce(&Execution<'_>) -> Result<T>,
+    ) -> Result<T> {
         let (catalog, options) = (self.present_catalog(), StatementOptions::default());
         let execution = Execution::new(self.store(), &catalog, &[], &options, None);
         let request = match kind {
@@ -108,7 +112,7 @@ impl Database {
         outcome
     }
 
-    fn first_row_of(
+    pub(super) fn first_row_of(
         &self,
         execution: &Execution<'_>,
         table: &TableMetadata,

@@ -5,6 +5,7 @@ pub(crate) mod authentication;
 pub(crate) mod compaction_history;
 pub(crate) mod data_files;
 pub(crate) mod database;
+pub(crate) mod deferred;
 pub(crate) mod direct;
 pub mod embedded;
 pub(crate) mod prepared;

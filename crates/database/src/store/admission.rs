@@ -30,6 +30,8 @@ pub(crate) struct Admission<'s> {
     pub view_rows: Option<MutexGuard<'s, ()>>,
     /// The permit to be written.
     pub permit: Option<WritePermit<'s>>,
+    /// Set before the mutations are written: what fails later may have had an effect.
+    pub is_written: bool,
 }
 
 /// The permit that an attempt has to wait for.

@@ -2,19 +2,36 @@
 
 use std::sync::{Arc, PoisonError, TryLockError};
 
-use cassette_engine::{Durability, EngineError, KeyRange, Mutation, may_wait};
+use cassette_engine::{Durability, EngineError, KeyRange, Mutation, PartitionLock, may_wait};
 use cassette_rows::interrupt;
-use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableMetadata};
+use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableId, TableMetadata};
 use crossbeam_utils::sync::ShardedLockReadGuard;
 
 use crate::basics::error::{DatabaseError, Result, WriteType};
 use crate::basics::metrics::RequestKind;
 use crate::planning::context::BindContext;
+use crate::schema::catalog::Catalog;
 use crate::schema::indexes::{Index, Wanted};
 use crate::store::admission::{Admission, Need, Unapplied};
 use crate::store::indexes::{self, Hits, Within};
 use crate::store::views::{self, EntryBudget};
 use crate::store::{Store, mutation_size};
+
+/// What is to be done with a partition whose state is known.
+pub(crate) enum Decision<T> {
+    /// A mutation of it is applied.
+    Apply(Mutation),
+    /// Nothing is applied.
+    Refuse(T),
+}
+
+/// A write that has begun: its partitions are locked, and changes of the schema wait for it. Fields
+/// are dropped in order.
+struct Writing<'s> {
+    catalog: arc_swap::Guard<Arc<Catalog>>,
+    _guard: ShardedLockReadGuard<'s, ()>,
+    _locked: Vec<PartitionLock<'s>>,
+}
 
 impl Store {
     /// Reads one partition of a stored table, under `selection`.
@@ -122,46 +139,107 @@ impl Store {
         durability: Durability,
         admission: &mut Admission<'s>,
     ) -> Result<(), Unapplied> {
-        let options = self.engine.options();
-        if let Err(message) = mutation_size::check(mutations, options.mutation_size_max()) {
-            let consistency = cx.options.consistency;
-            return Err(DatabaseError::WriteFailure { consistency, write_type, message, cause: None }.into());
-        }
+        self.check_sizes(cx, write_type, mutations)?;
         // The caller of a conditional write has locked its partition.
-        let locks_itself = write_type != WriteType::Cas;
-        let (_locked, _writing, catalog) = loop {
+        let writing = self.begin_to_write_locked(mutations, write_type != WriteType::Cas, None)?;
+        self.apply_begun(cx, write_type, mutations, durability, admission, &writing.catalog)
+    }
+
+    /// Attempts to apply mutations together with one that `decide` returns for a partition: with
+    /// that partition and those of tables with views locked, all of them in one order. If `decide`
+    /// returns a value instead, nothing is written. On failure the mutations are as they were.
+    ///
+    /// # Errors
+    /// Those of [`try_apply`](Self::try_apply); those of `decide`.
+    pub fn try_apply_if<'s, T>(
+        &'s self,
+        cx: &BindContext<'_>,
+        mutations: &mut Vec<Mutation>,
+        partition: (TableId, &DecoratedKey),
+        decide: impl FnOnce() -> Result<Decision<T>>,
+        admission: &mut Admission<'s>,
+    ) -> Result<Option<T>, Unapplied> {
+        self.check_sizes(cx, WriteType::Cas, mutations)?;
+        let of_tables = mutations.len();
+        let writing = self.begin_to_write_locked(mutations, true, Some(partition))?;
+        match decide()? {
+            Decision::Refuse(standing) => return Ok(Some(standing)),
+            Decision::Apply(mutation) => mutations.push(mutation),
+        }
+        let durability = Durability::Configured;
+        let applied =
+            self.apply_begun(cx, WriteType::Cas, mutations, durability, admission, &writing.catalog);
+        mutations.truncate(of_tables);
+        applied.map(|()| None)
+    }
+
+    fn check_sizes(
+        &self,
+        cx: &BindContext<'_>,
+        write_type: WriteType,
+        mutations: &[Mutation],
+    ) -> Result<(), DatabaseError> {
+        mutation_size::check(mutations, self.engine.options().mutation_size_max()).map_err(|message| {
+            let consistency = cx.options.consistency;
+            DatabaseError::WriteFailure { consistency, write_type, message, cause: None }
+        })
+    }
+
+    /// Lets a write begin with the partitions locked that it needs: those of tables with views if
+    /// `locks_views`, and `also` another one.
+    fn begin_to_write_locked(
+        &self,
+        mutations: &[Mutation],
+        locks_views: bool,
+        also: Option<(TableId, &DecoratedKey)>,
+    ) -> Result<Writing<'_>> {
+        loop {
             let catalog = self.catalog.load();
-            let has_views = locks_itself && catalog.has_views();
+            let has_views = locks_views && catalog.has_views();
             // Partitions are locked before everything else, so writers that wait for them hold no
             // other lock.
-            let locked = if has_views {
-                views::lock_partitions(&self.engine, &catalog, mutations)?
+            let locked = if has_views || also.is_some() {
+                views::lock_partitions(&self.engine, &catalog, mutations, also)?
             } else {
                 Vec::new()
             };
-            let writing = self.begin_to_write()?;
+            let guard = self.begin_to_write()?;
             let now = self.catalog.load();
-            if has_views || !locks_itself || !now.has_views() {
+            if has_views || !locks_views || !now.has_views() {
                 let same = !has_views || Arc::ptr_eq(&catalog, &now);
                 if same {
-                    break (locked, writing, now);
+                    return Ok(Writing { _guard: guard, _locked: locked, catalog: now });
                 }
             }
-        };
+        }
+    }
+
+    /// Applies the mutations of a write that has begun, with those of the `catalog`'s views and
+    /// indexes, which are added to them.
+    fn apply_begun<'s>(
+        &'s self,
+        cx: &BindContext<'_>,
+        write_type: WriteType,
+        mutations: &mut Vec<Mutation>,
+        durability: Durability,
+        admission: &mut Admission<'s>,
+        catalog: &Arc<Catalog>,
+    ) -> Result<(), Unapplied> {
         let mut writes_views_since = None;
         if catalog.has_views() {
             let (began, of_tables) = (self.clock.monotonic(), mutations.len());
             let mut budget = self.entry_budget(admission, cx, write_type);
-            views::add_view_mutations(&self.engine, &catalog, mutations, cx, &mut budget)?;
+            views::add_view_mutations(&self.engine, catalog, mutations, cx, &mut budget)?;
             writes_views_since = (mutations.len() > of_tables).then_some(began);
         }
-        indexes::add_index_mutations(&self.engine, &catalog, mutations, cx)?;
+        indexes::add_index_mutations(&self.engine, catalog, mutations, cx)?;
         if !may_wait() && self.engine.apply_would_wait() {
             return Err(DatabaseError::WouldBlock.into());
         }
         interrupt::charge(u32::try_from(mutations.len()).unwrap_or(u32::MAX))?;
         let permit = self.engine.try_admit(mutations, admission.permit.take());
         let permit = permit.map_err(|demand| Unapplied::must_wait(Need::Permit(demand)))?;
+        admission.is_written = true;
         // From here on the write must not be interrupted halfway.
         let applied = interrupt::shielded(|| self.engine.apply_admitted(mutations, durability, permit));
         let applied = applied.map_err(|error| match error {

@@ -34,7 +34,8 @@ pub(crate) fn check(mutations: &[Mutation], limit: u32) -> Result<(), String> {
     }
 }
 
-fn size(update: &PartitionUpdate) -> usize {
+/// Returns the bytes of the keys and values of an update.
+pub(crate) fn size(update: &PartitionUpdate) -> usize {
     let rows = update.static_row.iter().chain(&update.rows);
     update.key.key().len() + rows.map(Row::data_size).sum::<usize>()
 }

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use cassette_database::DeferredWrite;
 use parking_lot::{Condvar, Mutex};
 
 use super::{Recorded, ServiceError, ServiceResult, TransactionService};
@@ -93,5 +94,14 @@ impl<T: TransactionService> TransactionService for Batching<T> {
         drop(state);
         let missing = || ServiceError::Broken { start: Timestamp::ATOMIC, what: "no result".to_owned() };
         slots.iter().map(|slot| slot.0.lock().take().unwrap_or_else(|| Err(missing()))).collect()
+    }
+
+    fn put_with(
+        &self,
+        start: Timestamp,
+        status: TransactionStatus,
+        writes: &[DeferredWrite],
+    ) -> ServiceResult<Recorded> {
+        self.below.put_with(start, status, writes)
     }
 }

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, OnceLock};
 
+use cassette_database::DeferredWrite;
+
 use super::coordination::{Coordination, known};
 use super::{CommitRecords, Recorded, ServiceError, ServiceResult, TransactionService};
 use crate::store::Store;
@@ -137,5 +139,19 @@ impl TransactionService for ByVersion {
         let version = self.coordination.version(start).map_err(|error| not_put(start, error))?;
         let layout = self.layout(version).map_err(|error| not_put(start, error))?;
         layout.put_unless_exists(start, status)
+    }
+
+    fn put_with(
+        &self,
+        start: Timestamp,
+        status: TransactionStatus,
+        writes: &[DeferredWrite],
+    ) -> ServiceResult<Recorded> {
+        if start < Timestamp::FIRST {
+            return Err(not_put(start, ServiceError::BeforeTime(start)));
+        }
+        let version = self.coordination.version(start).map_err(|error| not_put(start, error))?;
+        let layout = self.layout(version).map_err(|error| not_put(start, error))?;
+        layout.put_with(start, status, writes)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use cassette_database::DeferredWrite;
 use quick_cache::sync::Cache;
 
 use super::{Recorded, ServiceResult, TransactionService};
@@ -73,6 +74,17 @@ impl<T: TransactionService> TransactionService for Caching<T> {
 
     fn put_unless_exists(&self, start: Timestamp, status: TransactionStatus) -> ServiceResult<Recorded> {
         let result = self.below.put_unless_exists(start, status);
+        self.remember(start, status, &result);
+        result
+    }
+
+    fn put_with(
+        &self,
+        start: Timestamp,
+        status: TransactionStatus,
+        writes: &[DeferredWrite],
+    ) -> ServiceResult<Recorded> {
+        let result = self.below.put_with(start, status, writes);
         self.remember(start, status, &result);
         result
     }

@@ -5,13 +5,16 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
 
 use bytes::Bytes;
+use cassette_database::DeferredWrite;
 use parking_lot::Mutex;
 
 use super::{Recorded, ServiceError, ServiceResult, TransactionService};
 use crate::encoding::tickets::{self, Tickets};
 use crate::encoding::two_stage::{self, Stage};
 use crate::encoding::{DecodeError, plain};
-use crate::store::{Cell, CheckOutcome, ColumnRange, Put, PutOutcome, PutRow, Store, StoreResult, TableKind};
+use crate::store::{
+    Cell, CheckOutcome, ColumnRange, Effect, Put, PutOutcome, PutRow, Store, StoreResult, TableKind,
+};
 use crate::timestamp::{Timestamp, TransactionStatus};
 
 /// Write time of committed values in layout 3: above that of every conditional write, with room for
@@ -264,6 +267,33 @@ impl<S: Store> CommitRecords<S> {
         }
     }
 
+    /// Returns the result of W1 for one start timestamp, after W2.
+    fn recorded(
+        &self,
+        start: Timestamp,
+        status: TransactionStatus,
+        column: &Bytes,
+        outcome: PutOutcome,
+    ) -> ServiceResult<Recorded> {
+        match outcome {
+            PutOutcome::Applied => {
+                // W2.
+                if matches!(self.layout, Layout::TwoStage(_)) {
+                    self.put_final(&[(start, status)]);
+                }
+                Ok(Recorded::Recorded)
+            }
+            PutOutcome::Exists(existing) => {
+                let standing = existing.into_iter().find(|(existing, _)| existing == column);
+                let (_, value) = standing.ok_or_else(|| ServiceError::Broken {
+                    start,
+                    what: "a put was refused because of columns that it does not have".to_owned(),
+                })?;
+                Ok(against(self.answer(start, value)?, status))
+            }
+        }
+    }
+
     /// Puts the statuses of distinct start timestamps, all at least 1.
     ///
     /// Each round puts at most one batch per partition. What a refused batch leaves open is put
@@ -399,23 +429,29 @@ impl<S: Store> TransactionService for CommitRecords<S> {
         }
         let Cell { row, column } = self.layout.cell(start);
         let put = PutRow { row, columns: vec![(column, self.layout.value(start, status))] };
-        let broken = |what: &str| ServiceError::Broken { start, what: what.to_owned() };
         // W1.
         let mut outcomes = self.store.put_unless_exists(self.layout.table(), std::slice::from_ref(&put));
-        match outcomes.pop().ok_or_else(|| broken("a put had no result"))?? {
-            PutOutcome::Applied => {
-                // W2.
-                if matches!(self.layout, Layout::TwoStage(_)) {
-                    self.put_final(&[(start, status)]);
-                }
-                Ok(Recorded::Recorded)
+        let outcome = outcomes
+            .pop()
+            .ok_or_else(|| ServiceError::Broken { start, what: "a put had no result".to_owned() })?;
+        self.recorded(start, status, &put.columns[0].0, outcome?)
+    }
+
+    fn put_with(
+        &self,
+        start: Timestamp,
+        status: TransactionStatus,
+        writes: &[DeferredWrite],
+    ) -> ServiceResult<Recorded> {
+        let Cell { row, column } = self.layout.cell(start);
+        let put = (column, self.layout.value(start, status));
+        // W1, which decides: a staging value is always completed, never replaced.
+        match self.store.put_unless_exists_with(self.layout.table(), &row, &put, writes) {
+            Ok(outcome) => self.recorded(start, status, &put.0, outcome),
+            Err(error) if error.effect == Effect::None => {
+                Err(ServiceError::NotPut { start, cause: Box::new(error.into()) })
             }
-            PutOutcome::Exists(existing) => {
-                let standing = existing.into_iter().find(|(column, _)| *column == put.columns[0].0);
-                let (_, value) = standing
-                    .ok_or_else(|| broken("a put was refused because of columns that it does not have"))?;
-                Ok(against(self.answer(start, value)?, status))
-            }
+            Err(error) => Err(error.into()),
         }
     }
 }

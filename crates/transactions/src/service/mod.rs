@@ -9,6 +9,8 @@ mod layouts;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use cassette_database::DeferredWrite;
+
 use crate::encoding::DecodeError;
 use crate::store::StoreError;
 use crate::timelock::TimeLockError;
@@ -184,6 +186,22 @@ pub trait TransactionService: Send + Sync {
             .pop()
             .unwrap_or_else(|| Err(ServiceError::Broken { start, what: "a put had no result".to_owned() }))
     }
+
+    /// Gives a start timestamp a status unless it has one, together with writes to CQL tables of
+    /// the store: all of it or nothing.
+    ///
+    /// # Errors
+    /// `NotPut` if nothing was written, as of a service that has no CQL tables.
+    fn put_with(
+        &self,
+        start: Timestamp,
+        status: TransactionStatus,
+        writes: &[DeferredWrite],
+    ) -> ServiceResult<Recorded> {
+        let _ = (status, writes);
+        let cause = StoreError::refused("put CQL writes", "the commit records have no CQL tables");
+        Err(ServiceError::NotPut { start, cause: Box::new(cause.into()) })
+    }
 }
 
 impl<T: TransactionService + ?Sized> TransactionService for Arc<T> {
@@ -204,5 +222,13 @@ impl<T: TransactionService + ?Sized> TransactionService for Arc<T> {
 
     fn put_unless_exists(&self, start: Timestamp, status: TransactionStatus) -> ServiceResult<Recorded> {
         (**self).put_unless_exists(start, status)
+    }
+    fn put_with(
+        &self,
+        start: Timestamp,
+        status: TransactionStatus,
+        writes: &[DeferredWrite],
+    ) -> ServiceResult<Recorded> {
+        (**self).put_with(start, status, writes)
     }
 }

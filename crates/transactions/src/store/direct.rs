@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cassette_database::{Catalog, Database, DatabaseError};
+use cassette_database::{Catalog, Database, DatabaseError, DeferredWrite, NotApplied};
 use cassette_rows::{
     Bound, Clustering, ColumnId, DecoratedKey, LivenessInfo, NO_TTL, PartitionUpdate, Row, RowBuilder, Slice,
     TableMetadata, key,
@@ -77,6 +77,26 @@ impl<'c> DirectTable<'c> {
         let make = |clustering, write_time| self.row(clustering, value, write_time);
         let at = clustering(column, Timestamp::ATOMIC);
         match database.put_row_unless_exists(self.table, decorated(row)?, at, make) {
+            Ok(None) => Some(Ok(PutOutcome::Applied)),
+            Ok(Some((standing, now))) => {
+                let version = self.version(&standing, now)?;
+                Some(Ok(PutOutcome::Exists(vec![(column.clone(), version.value)])))
+            }
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    /// Puts an atomic cell unless there is one, and with it writes to CQL tables.
+    pub fn put_unless_exists_with(
+        &self,
+        database: &Database,
+        row: &Bytes,
+        (column, value): &(Bytes, Bytes),
+        writes: &[DeferredWrite],
+    ) -> Option<Result<PutOutcome, NotApplied>> {
+        let make = |clustering, write_time| self.row(clustering, value, write_time);
+        let (key, at) = (decorated(row)?, clustering(column, Timestamp::ATOMIC));
+        match database.put_row_with(self.table, &key, &at, make, writes) {
             Ok(None) => Some(Ok(PutOutcome::Applied)),
             Ok(Some((standing, now))) => {
                 let version = self.version(&standing, now)?;

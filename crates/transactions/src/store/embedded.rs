@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cassette_database::{
-    BatchKind, BatchSource, BatchStatement, BoundValue, Database, DatabaseError, Durability, Prepared,
-    ResultMetadata, RowSink, StatementOptions, Values as BoundValues,
+    BatchKind, BatchSource, BatchStatement, BoundValue, Database, DatabaseError, DeferredWrite, Durability,
+    NotApplied, Prepared, ResultMetadata, RowSink, StatementOptions, Values as BoundValues,
 };
 
 use super::cql::{Attempted, Cql, CqlStore, NamedRows, Row, StatementKind, Values, WriteGroup};
 use super::direct::{self, DirectTable};
-use super::{Cell, Put, PutOutcome, StoreError, StoreResult, Version, layout};
+use super::{Cell, Effect, Put, PutOutcome, StoreError, StoreResult, Version, layout};
 use crate::timestamp::Timestamp;
 
 /// Maximum bytes of values in one write to the database, unless it is a single version.
@@ -264,6 +264,34 @@ impl Cql for Embedded {
         let table = DirectTable::of(&catalog, &self.keyspace, table)?;
         let outcome = table.put_unless_exists(&self.database, row, column)?;
         Some(outcome.map_err(|e| error(attempted, e)))
+    }
+
+    fn put_unless_exists_with(
+        &self,
+        attempted: Attempted<'_>,
+        table: &str,
+        row: &Bytes,
+        column: &(Bytes, Bytes),
+        writes: &[DeferredWrite],
+    ) -> Option<StoreResult<PutOutcome>> {
+        let catalog = self.database.catalog();
+        let table = DirectTable::of(&catalog, &self.keyspace, table)?;
+        let outcome = table.put_unless_exists_with(&self.database, row, column, writes)?;
+        Some(outcome.map_err(|NotApplied { error: cause, may_be_applied }| {
+            let failed = error(attempted, cause.clone());
+            match cause {
+                _ if may_be_applied => StoreError { effect: Effect::Unknown, ..failed },
+                // They may pass, and nothing was written.
+                DatabaseError::WriteTimeout { .. } | DatabaseError::Interrupted(_) => {
+                    StoreError::unavailable(attempted, cause)
+                }
+                _ => StoreError { effect: Effect::None, ..failed },
+            }
+        }))
+    }
+
+    fn embedded_database(&self) -> Option<&Database> {
+        Some(&self.database)
     }
 
     fn database(&self) -> Option<usize> {

@@ -2,7 +2,7 @@
 //! its store.
 
 use bytes::Bytes;
-use cassette_database::Durability;
+use cassette_database::{Database, DeferredWrite, Durability};
 use parking_lot::Mutex;
 
 use super::{
@@ -275,6 +275,21 @@ impl<S: Store> Store for FailingStore<S> {
             },
         );
         result.unwrap_or_else(|error| rows.iter().map(|_| Err(error.clone())).collect())
+    }
+
+    fn put_unless_exists_with(
+        &self,
+        table: &str,
+        row: &Bytes,
+        column: &(Bytes, Bytes),
+        writes: &[DeferredWrite],
+    ) -> StoreResult<PutOutcome> {
+        // Atomic: there is no half of it.
+        self.write(|below| below.put_unless_exists_with(table, row, column, writes), |_| Ok(()), || None)
+    }
+
+    fn database(&self) -> Option<&Database> {
+        self.below.database()
     }
 
     fn check_and_set(

@@ -7,6 +7,8 @@
 //! The complement sorts newer versions first: the newest one below S is the first with `column2 >
 //! !S`. Sentinels (timestamp -1, `column2` 0) follow all versions.
 
+use cassette_rows::TableMetadata;
+
 use super::{StoreError, StoreResult};
 use crate::timestamp::Timestamp;
 
@@ -41,6 +43,12 @@ impl TableKind {
             index.0, index.1
         )
     }
+}
+
+/// Returns whether a table has the columns of a store's tables.
+pub fn is_table_of_versions(table: &TableMetadata) -> bool {
+    let names = ["key", "column1", "column2", "value"];
+    table.all_columns().count() == names.len() && names.iter().all(|name| table.column(name).is_some())
 }
 
 /// Returns the `column2` of a timestamp.

@@ -18,6 +18,7 @@ mod node_settings;
 use std::fmt;
 
 use bytes::Bytes;
+use cassette_database::{Database, DeferredWrite};
 
 use crate::timestamp::Timestamp;
 
@@ -28,6 +29,7 @@ pub use cql::CqlStore;
 pub use embedded::{Embedded, EmbeddedStore};
 pub use failing::{FailingStore, Fault};
 pub use layout::TableKind;
+pub(crate) use layout::is_table_of_versions;
 pub use memory::MemoryStore;
 
 /// Address of a cell within a table.
@@ -331,6 +333,28 @@ pub trait Store: Send + Sync {
     /// Removes everything in these rows that was written before `write_time`.
     fn delete_rows(&self, table: &str, rows: &[Bytes], write_time: i64) -> StoreResult<()>;
 
+    /// Puts a column as [`put_unless_exists`](Self::put_unless_exists), together with writes to CQL
+    /// tables: all of it atomically and durably, or nothing if the column has a value.
+    ///
+    /// # Errors
+    /// Refused by stores without a [`database`](Self::database).
+    fn put_unless_exists_with(
+        &self,
+        table: &str,
+        row: &Bytes,
+        column: &(Bytes, Bytes),
+        writes: &[DeferredWrite],
+    ) -> StoreResult<PutOutcome> {
+        let _ = (row, column, writes);
+        Err(StoreError::refused(format_args!("put unless exists in {table}"), "the store has no CQL tables"))
+    }
+
+    /// Returns the database of the store if it is embedded, so that commits can include writes to
+    /// its CQL tables.
+    fn database(&self) -> Option<&Database> {
+        None
+    }
+
     /// Returns the identity of the store if it belongs to this process, in which only one source
     /// may give it timestamps. `None` if other processes may use it too, or if no other instance
     /// can.
@@ -419,6 +443,20 @@ impl<S: Store + ?Sized> Store for std::sync::Arc<S> {
 
     fn delete_rows(&self, table: &str, rows: &[Bytes], write_time: i64) -> StoreResult<()> {
         (**self).delete_rows(table, rows, write_time)
+    }
+
+    fn put_unless_exists_with(
+        &self,
+        table: &str,
+        row: &Bytes,
+        column: &(Bytes, Bytes),
+        writes: &[DeferredWrite],
+    ) -> StoreResult<PutOutcome> {
+        (**self).put_unless_exists_with(table, row, column, writes)
+    }
+
+    fn database(&self) -> Option<&Database> {
+        (**self).database()
     }
 
     fn id(&self) -> Option<StoreId> {

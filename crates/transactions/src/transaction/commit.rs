@@ -98,7 +98,13 @@ fn with_locks(
         }
     };
     // C10.
-    match inner.service.put_unless_exists(start, TransactionStatus::Committed(commit)) {
+    let (status, cql) = (TransactionStatus::Committed(commit), transaction.writes.cql());
+    let put = if cql.is_empty() {
+        inner.service.put_unless_exists(start, status)
+    } else {
+        inner.service.put_with(start, status, cql)
+    };
+    match put {
         Ok(Recorded::Recorded) => Ok(commit),
         Ok(Recorded::Exists(TransactionStatus::Aborted)) => Err(Error::RolledBack { start }),
         Ok(Recorded::Exists(found)) => Err(Error::TwoCommits { start, commit, found }),

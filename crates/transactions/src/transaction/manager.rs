@@ -1,10 +1,11 @@
 //! The entry point of transactions: store, commit records, timestamps and locks together.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
+use cassette_database::Session;
 use parking_lot::Mutex;
 use rand::RngExt;
 
@@ -111,6 +112,8 @@ pub(super) struct Inner {
     sweeper: Arc<Sweeper>,
     /// Secondary indexes.
     pub indexes: Indexes,
+    /// Plans the CQL texts of transactions; created on first use.
+    session: OnceLock<Session>,
     tables: Mutex<HashMap<String, (ConflictHandler, SweepStrategy)>>,
 }
 
@@ -133,6 +136,12 @@ fn sweep_in_background(sweeper: &Arc<Sweeper>, pause: Duration) -> Result<Arc<Ba
 }
 
 impl Inner {
+    /// Returns a session of an embedded store's database.
+    pub fn session(&self) -> Option<&Session> {
+        let database = self.store.database()?;
+        Some(self.session.get_or_init(|| database.session()))
+    }
+
     /// Begins a transaction: B1 to B4.
     fn started(&self) -> Result<Started> {
         Ok(match self.residue {
@@ -274,6 +283,7 @@ impl Transactions {
             residue,
             sweeper,
             indexes,
+            session: OnceLock::new(),
             tables: Mutex::default(),
         };
         Ok(Self(Arc::new(inner), background))

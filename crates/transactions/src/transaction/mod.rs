@@ -1,6 +1,7 @@
 //! Transactions: writes buffered over a snapshot, and the commit.
 
 mod commit;
+mod cql;
 mod indexes;
 mod manager;
 mod opened;
@@ -464,7 +465,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Commits. Returns the commit timestamp, or `None` if the transaction wrote nothing.
+    /// Commits. Returns the commit timestamp, or `None` if the transaction wrote nothing, neither
+    /// cells nor rows of CQL tables.
     ///
     /// Committing consumes the transaction, so nothing can be written afterwards:
     ///

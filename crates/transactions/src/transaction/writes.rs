@@ -6,6 +6,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use cassette_database::DeferredWrite;
 
 use super::scans::Span;
 use super::table::Table;
@@ -16,14 +17,17 @@ use crate::store::Cell;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Savepoint(u64);
 
-/// Writes by table and cell; the last write of a cell counts. Empty values are deletions.
+/// Writes by table and cell; the last write of a cell counts. Empty values are deletions. And
+/// writes to CQL tables.
 #[derive(Default)]
 pub(super) struct Writes {
     tables: Vec<(Table, BTreeMap<Cell, Bytes>)>,
     /// What the writes since the oldest savepoint replaced, oldest first.
     undo: Vec<Undo>,
-    /// Savepoints, and the length of `undo` at each.
-    savepoints: Vec<(Savepoint, usize)>,
+    /// Writes to CQL tables, in order.
+    cql: Vec<DeferredWrite>,
+    /// Savepoints, and the lengths of `undo` and `cql` at each.
+    savepoints: Vec<(Savepoint, usize, usize)>,
 }
 
 struct Undo {
@@ -53,7 +57,7 @@ impl Writes {
         // Unique in the process, so that a savepoint of another transaction is detected.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let savepoint = Savepoint(NEXT.fetch_add(1, Ordering::Relaxed));
-        self.savepoints.push((savepoint, self.undo.len()));
+        self.savepoints.push((savepoint, self.undo.len(), self.cql.len()));
         savepoint
     }
 
@@ -61,8 +65,9 @@ impl Writes {
     /// if there is no such savepoint.
     pub fn roll_back_to(&mut self, savepoint: Savepoint) -> bool {
         let Some(index) = self.position(savepoint) else { return false };
-        let length = self.savepoints[index].1;
+        let (_, length, cql) = self.savepoints[index];
         self.savepoints.truncate(index + 1);
+        self.cql.truncate(cql);
         for Undo { table, cell, before } in self.undo.drain(length..).rev() {
             match (self.tables[table].1.entry(cell), before) {
                 (Entry::Occupied(mut entry), Some(before)) => drop(entry.insert(before)),
@@ -86,11 +91,26 @@ impl Writes {
     }
 
     fn position(&self, savepoint: Savepoint) -> Option<usize> {
-        self.savepoints.iter().position(|(known, _)| *known == savepoint)
+        self.savepoints.iter().position(|(known, ..)| *known == savepoint)
     }
 
     pub fn is_empty(&self) -> bool {
-        self.tables.iter().all(|(_, cells)| cells.is_empty())
+        self.cql.is_empty() && self.tables.iter().all(|(_, cells)| cells.is_empty())
+    }
+
+    /// Adds a write to CQL tables.
+    pub fn execute(&mut self, write: DeferredWrite) {
+        self.cql.push(write);
+    }
+
+    /// Returns the writes to CQL tables, in order.
+    pub fn cql(&self) -> &[DeferredWrite] {
+        &self.cql
+    }
+
+    /// Returns the bytes that they write.
+    pub fn cql_bytes(&self) -> usize {
+        self.cql.iter().map(DeferredWrite::bytes).sum()
     }
 
     fn of(&self, table: &Table) -> Option<&BTreeMap<Cell, Bytes>> {

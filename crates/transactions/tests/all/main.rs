@@ -3,6 +3,7 @@
 mod backup;
 mod checker;
 mod conformance;
+mod cql_writes;
 mod crashes;
 mod examples;
 mod for_update;

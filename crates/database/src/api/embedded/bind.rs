@@ -51,6 +51,11 @@ impl Encoded {
         self.bytes.len()
     }
 
+    /// Returns the number of values.
+    pub(super) fn count(&self) -> usize {
+        self.parts.len()
+    }
+
     /// Returns the values of a statement.
     pub(crate) fn values(&self) -> Vec<BoundValue<'_>> {
         let value = |part: &Part| match part {

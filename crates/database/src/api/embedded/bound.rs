@@ -1,12 +1,16 @@
 //! Statements that own their values, for callers that execute them on another thread.
 
+use std::sync::Arc;
+
 use cassette_engine::without_waiting;
 
 use super::bind::Encoded;
-use super::query::{Resolved, Source};
+use super::query::{Resolved, ResolvedPlan, Source, same_markers};
 use super::{BindValues, Query, RowIter, Rows, Session};
-use crate::basics::error::{DatabaseError, Result};
+use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::basics::request::StatementOptions;
+use crate::schema::catalog::Catalog;
+use crate::statements::plan::Planned;
 
 /// The maximum bytes of values of a statement that is executed on the polling thread: larger values
 /// take long to check and copy.
@@ -19,6 +23,44 @@ pub struct BoundStatement {
     cql: Option<Box<str>>,
     values: Encoded,
     options: StatementOptions,
+}
+
+impl BoundStatement {
+    /// Returns the plan against `catalog`, made again if it was made against another one.
+    ///
+    /// # Errors
+    /// Those of planning; Invalid if the markers have other types than when the values were
+    /// written.
+    pub(crate) fn planned(&self, catalog: &Arc<Catalog>) -> Result<Arc<Planned>> {
+        let planned = match (&self.statement.plan, &self.cql) {
+            (ResolvedPlan::Prepared(prepared), _) => prepared.planned(catalog)?,
+            (ResolvedPlan::Text(planned), Some(cql)) if !Arc::ptr_eq(&planned.catalog, catalog) => {
+                let planned_again = Arc::new(Planned::new(cql, catalog, self.keyspace())?);
+                if !same_markers(&planned.markers, &planned_again.markers) {
+                    bail_invalid!("the schema has changed since the values were bound: bind them again");
+                }
+                planned_again
+            }
+            (ResolvedPlan::Text(planned), _) => planned.clone(),
+        };
+        if planned.markers.len() != self.values.count() {
+            bail_invalid!("the schema has changed since the values were bound: bind them again");
+        }
+        Ok(planned)
+    }
+
+    pub(crate) fn values(&self) -> &Encoded {
+        &self.values
+    }
+
+    pub(crate) fn options(&self) -> &StatementOptions {
+        &self.options
+    }
+
+    /// Returns the keyspace of names without one.
+    pub(crate) fn keyspace(&self) -> Option<&str> {
+        self.options.keyspace.as_deref().or(self.statement.keyspace())
+    }
 }
 
 impl Session {

@@ -18,4 +18,5 @@ mod rows;
 mod tests;
 
 pub(crate) use batch::apply_batch;
+pub(crate) use execute::guard_disk_usage;
 pub(crate) use mutations::Mutations;

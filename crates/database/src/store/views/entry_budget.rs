@@ -153,7 +153,7 @@ mod tests {
     fn one_large_write_stalls_other_large_ones_only() {
         let large = LargeWrites::default();
         let [mut of_first, mut of_second, mut of_third] =
-            [const { Admission { view_rows: None, permit: None } }; 3];
+            [const { Admission { view_rows: None, permit: None, is_written: false } }; 3];
         charge(&large, &mut of_first, SHARE).unwrap();
         charge(&large, &mut of_second, SHARE / 2).unwrap();
         let stalled = charge(&large, &mut of_second, SHARE);

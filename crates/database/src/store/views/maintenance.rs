@@ -8,8 +8,8 @@ use std::sync::Arc;
 use cassette_engine::{Engine, Mutation, PartitionLock, may_wait};
 use cassette_rows::merge::merge_rows;
 use cassette_rows::{
-    DeletionTime, PartitionHeader, PartitionStream, PartitionUpdate, Row, RowBuilder, Selection, Slice,
-    Slices, TableMetadata, Unfiltered, interrupt, key,
+    DecoratedKey, DeletionTime, PartitionHeader, PartitionStream, PartitionUpdate, Row, RowBuilder,
+    Selection, Slice, Slices, TableId, TableMetadata, Unfiltered, interrupt, key,
 };
 
 use super::updates::Change;
@@ -24,7 +24,7 @@ use crate::store::admission::Unapplied;
 /// The cost of an old row, in steps of [`interrupt`].
 const ROW_STEPS: u32 = 8;
 
-/// Locks the partitions of tables with views.
+/// Locks the partitions of tables with views, and `also` another one.
 ///
 /// # Errors
 /// WouldBlock, if one of them is locked and this thread must not wait.
@@ -32,9 +32,10 @@ pub(crate) fn lock_partitions<'e>(
     engine: &'e Engine,
     catalog: &Catalog,
     mutations: &[Mutation],
+    also: Option<(TableId, &DecoratedKey)>,
 ) -> Result<Vec<PartitionLock<'e>>> {
     let has_views = |mutation: &&Mutation| !catalog.views_of(mutation.table.id).is_empty();
-    let partitions = mutations.iter().filter(has_views).map(|m| (m.table.id, &m.update.key));
+    let partitions = mutations.iter().filter(has_views).map(|m| (m.table.id, &m.update.key)).chain(also);
     if may_wait() {
         Ok(engine.lock_partitions(partitions)?)
     } else {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use cassette_database::Durability;
+use cassette_database::{Database, DeferredWrite, Durability};
 
 #[cfg(doc)]
 use crate::store::Store;
@@ -111,6 +111,25 @@ pub trait Cql: Send + Sync {
         column: &(Bytes, Bytes),
     ) -> Option<StoreResult<PutOutcome>> {
         let _ = (attempted, table, row, column);
+        None
+    }
+
+    /// As [`put_unless_exists_directly`](Self::put_unless_exists_directly), together with writes to
+    /// CQL tables. `None` if the executor has none, or cannot put the column directly.
+    fn put_unless_exists_with(
+        &self,
+        attempted: Attempted<'_>,
+        table: &str,
+        row: &Bytes,
+        column: &(Bytes, Bytes),
+        writes: &[DeferredWrite],
+    ) -> Option<StoreResult<PutOutcome>> {
+        let _ = (attempted, table, row, column, writes);
+        None
+    }
+
+    /// See [`Store::database`].
+    fn embedded_database(&self) -> Option<&Database> {
         None
     }
 

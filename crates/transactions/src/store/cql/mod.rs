@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use cassette_database::Durability;
+use cassette_database::{Database, DeferredWrite, Durability};
 use cassette_rows::DecoratedKey;
 
 use super::cell_loader::CellLoader;
@@ -349,6 +349,23 @@ impl<C: Cql> Store for CqlStore<C> {
         }
         let results = self.cql.conditional(attempted, groups).into_iter();
         results.map(|result| result.and_then(|(names, rows)| put_outcome(attempted, &names, rows))).collect()
+    }
+
+    fn put_unless_exists_with(
+        &self,
+        table: &str,
+        row: &Bytes,
+        column: &(Bytes, Bytes),
+        writes: &[DeferredWrite],
+    ) -> StoreResult<PutOutcome> {
+        let attempted = format_args!("put unless exists in {table}, with {} CQL writes", writes.len());
+        self.statements(table)?;
+        let done = self.cql.put_unless_exists_with(attempted, table, row, column, writes);
+        done.unwrap_or_else(|| Err(StoreError::refused(attempted, "the store has no CQL tables")))
+    }
+
+    fn database(&self) -> Option<&Database> {
+        self.cql.embedded_database()
     }
 
     fn check_and_set(
