@@ -25,6 +25,7 @@ Examples:
     cassette certificates certificates --name db.example.com --name 192.0.2.7
 
 The files are for development and tests: everyone who can read ca-key.pem can sign certificates.
+
 For production, use those of your own authority in the same form.";
 
 /// The validity of the certificates, from the start of this year.

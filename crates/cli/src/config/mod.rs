@@ -574,7 +574,7 @@ mod tests {
         let file = "authenticator:\n  class_name: AllowAllAuthenticator\npartitioner: org.apache.cassandra.dht.Murmur3Partitioner\n\
                     client_encryption_options:\n  enabled: false\ncdc_enabled: false\ntrickle_fsync: false\n\
                     trickle_fsync_interval: 10240KiB\nsstable_preemptive_open_interval: 50MiB\ncommit_failure_policy: stop\n";
-        assert_eq!(Config::parse(file).unwrap().others.len(), 7);
+        assert_eq!(Config::parse(file).unwrap().others.len(), 6);
     }
 
     #[test]
