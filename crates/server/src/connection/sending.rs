@@ -42,10 +42,13 @@ impl<B: Backend> Connection<B> {
                 Err(_) => self.check_stalled()?,
             }
         }
-        // Encryption keeps some of what was written.
-        loop {
+        // Encryption keeps some of what was written. TCP does not, and a timeout takes time.
+        while self.stream.is_encrypted() {
             match tokio::time::timeout(SEND_STALL_MAX, self.stream.flush()).await {
-                Ok(flushed) => break flushed?,
+                Ok(flushed) => {
+                    flushed?;
+                    break;
+                }
                 Err(_) => self.check_stalled()?,
             }
         }

@@ -27,6 +27,11 @@ impl Socket {
         }
     }
 
+    /// Returns whether what is written has to be flushed.
+    pub fn is_encrypted(&self) -> bool {
+        matches!(self, Self::Encrypted(_))
+    }
+
     /// Returns how the connection is encrypted, if it is.
     pub fn encryption(&self) -> Option<Encryption> {
         let Self::Encrypted(stream) = self else { return None };
