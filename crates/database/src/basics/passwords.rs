@@ -9,9 +9,12 @@ use crate::basics::error::{DatabaseError, Result};
 /// The binary logarithm of the rounds of a new hash: Cassandra's `auth_bcrypt_gensalt_log2_rounds`.
 const COST: u32 = 10;
 
-/// The greatest cost of a hash that a statement can set. Checking a password against it takes 64
-/// times as long as against a new hash.
+/// The greatest accepted cost of a hash. Checking a password against it takes 64 times as long as
+/// against a new hash.
 const COST_MAX: u32 = 16;
+
+/// The least cost of bcrypt.
+const COST_MIN: u32 = 4;
 
 /// A hash of no known password: what a login as an unknown role is checked against, so that its
 /// answer takes as long as another.
@@ -24,10 +27,11 @@ pub(crate) fn hash(password: &str) -> Result<String> {
     Ok(hashed.format_for_version(Version::TwoA))
 }
 
-/// Returns whether `password` has the hash `hashed`. Without a hash, or with an invalid one, takes
-/// as long and returns `false`.
+/// Returns whether `password` has the hash `hashed`. Without a hash, or with one that
+/// [`check_hash`] rejects, takes as long and returns `false`: stored hashes can come from files of
+/// other programs, and the greatest cost of bcrypt takes days.
 pub(crate) fn verify(password: &str, hashed: Option<&str>) -> bool {
-    let known = hashed.filter(|hashed| HashParts::from_str(hashed).is_ok());
+    let known = hashed.filter(|hashed| check_hash(hashed).is_ok());
     let matches = bcrypt::verify(password, known.unwrap_or(OF_NO_PASSWORD)).unwrap_or(false);
     matches && known.is_some()
 }
@@ -36,10 +40,12 @@ pub(crate) fn verify(password: &str, hashed: Option<&str>) -> bool {
 pub(crate) fn check_hash(hashed: &str) -> Result<()> {
     match HashParts::from_str(hashed) {
         Err(_) => Err(DatabaseError::invalid("Invalid hashed password value. Please use jBcrypt.")),
-        Ok(parts) if !(4..=COST_MAX).contains(&parts.get_cost()) => Err(DatabaseError::Invalid(format!(
-            "invalid cost of a hashed password: expected 4 to {COST_MAX}, found {}",
-            parts.get_cost()
-        ))),
+        Ok(parts) if !(COST_MIN..=COST_MAX).contains(&parts.get_cost()) => {
+            Err(DatabaseError::Invalid(format!(
+                "invalid cost of a hashed password: expected {COST_MIN} to {COST_MAX}, found {}",
+                parts.get_cost()
+            )))
+        }
         Ok(_) => Ok(()),
     }
 }
@@ -50,6 +56,13 @@ mod tests {
 
     /// Made by Cassandra 5.0.8 for its default superuser.
     const OF_CASSANDRA: &str = "$2a$10$zObOFimTY907Fj4jkmC2oe4PFZS.SkLxNdY8lcd95ki2HSgJoSLRa";
+
+    #[test]
+    fn a_stored_hash_of_excessive_cost_is_rejected_without_computing_it() {
+        let costly = OF_CASSANDRA.replacen("$10$", "$31$", 1);
+        check_hash(&costly).unwrap_err();
+        assert!(!verify("cassandra", Some(&costly)));
+    }
 
     #[test]
     fn a_hash_made_by_cassandra_verifies_its_password_alone() {
