@@ -1,5 +1,7 @@
 //! The default superuser of a server with passwords.
 
+use std::fs::File;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -32,7 +34,7 @@ pub fn set_up(
         ),
         Superuser::Changed => {}
         Superuser::PasswordWasSet => {
-            tracing::info!("{DEFAULT_SUPERUSER} has got the password of --superuser-password-file");
+            tracing::info!("{DEFAULT_SUPERUSER} now has the password of --superuser-password-file");
         }
         Superuser::HasDefaultPassword if !address.ip().is_loopback() && !is_allowed => bail!(
             "the superuser {DEFAULT_SUPERUSER} has the default password, and {address} can be reached \
@@ -53,11 +55,12 @@ fn read_password(path: &Path) -> anyhow::Result<String> {
     /// Longer files hold something else. bcrypt uses 72 bytes.
     const LENGTH_MAX: u64 = 1024;
     let read = || -> anyhow::Result<String> {
-        let length = std::fs::metadata(path)?.len();
-        if length > LENGTH_MAX {
-            bail!("expected at most {LENGTH_MAX} bytes, found {length}");
+        let mut text = String::new();
+        // Not by the length of the file: a pipe has none.
+        File::open(path)?.take(LENGTH_MAX + 1).read_to_string(&mut text)?;
+        if text.len() as u64 > LENGTH_MAX {
+            bail!("expected at most {LENGTH_MAX} bytes, found more");
         }
-        let text = std::fs::read_to_string(path)?;
         let password = text.strip_suffix('\n').unwrap_or(&text);
         let password = password.strip_suffix('\r').unwrap_or(password);
         if password.is_empty() || password.contains(['\0', '\n']) {
