@@ -147,7 +147,7 @@ context = ssl.create_default_context(cafile='{path}/ca.pem')
 context.load_cert_chain('{path}/client.pem')
 cluster = Cluster(['127.0.0.1'], ssl_context=context, ssl_options={{'server_hostname': 'localhost'}})
 
-The Java driver needs stores of its own format:
+The Java driver needs keystores:
 
 openssl pkcs12 -export -in {path}/client.pem -out client.p12
 keytool -importcert -noprompt -file {path}/ca.pem -alias ca -keystore trust.p12 -storetype PKCS12

@@ -1,4 +1,4 @@
-//! Evaluates the tokens of AUTH_RESPONSE on threads of their own.
+//! Evaluates the tokens of AUTH_RESPONSE on separate threads.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -108,7 +108,7 @@ fn evaluate(
     token: &Bytes,
     panicked: impl FnOnce(&(dyn std::any::Any + Send)),
 ) -> Verdict {
-    // A negotiation that panicked is only asked again by the client that made it panic.
+    // Only the client that caused a panic can use the negotiation again.
     catch_unwind(AssertUnwindSafe(|| negotiation.evaluate(token))).unwrap_or_else(|panic| {
         panicked(&*panic);
         Verdict::Failed("Unexpected error".to_owned())
