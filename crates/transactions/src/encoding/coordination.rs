@@ -14,8 +14,14 @@ use serde::{Deserialize, Serialize};
 use super::DecodeError;
 use crate::timestamp::Timestamp;
 
+/// Table of the row.
+pub const TABLE: &str = "_coordination";
 /// Key of the row.
 pub const ROW: &[u8] = b"m";
+
+/// How far a new bound lies above a fresh timestamp: the number of timestamps between two reads of
+/// the row. Must never shrink: a bound indicates how far timestamps have advanced.
+pub const ADVANCE: i64 = 5_000_000;
 
 /// Version of the envelope of values.
 const ENVELOPE_VERSION: i32 = 1;
@@ -30,6 +36,11 @@ pub struct SequenceAndBound {
 }
 
 impl SequenceAndBound {
+    /// Returns a timestamp that was given out before the last change of the row.
+    pub fn given_out(&self) -> Timestamp {
+        Timestamp(self.sequence.max(self.bound.saturating_sub(ADVANCE)))
+    }
+
     /// Encodes it. A check-and-set compares bytes, so a writer must compare with the bytes it read.
     pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()

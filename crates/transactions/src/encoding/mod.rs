@@ -3,6 +3,7 @@
 
 pub mod coordination;
 pub mod index_keys;
+pub mod layout;
 pub mod plain;
 pub mod sweep;
 pub mod tickets;

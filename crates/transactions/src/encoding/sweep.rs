@@ -18,10 +18,14 @@
 
 use bytes::{BufMut, Bytes};
 
-use super::DecodeError;
+use super::{DecodeError, var_long};
 use crate::store::Cell;
 use crate::timestamp::Timestamp;
 
+/// Table of the progress.
+pub const PROGRESS: &str = "_sweep_progress";
+/// Column of the progress.
+pub const LAST_DONE: &[u8] = b"p";
 /// Start timestamps per row of entries.
 pub const FINE: i64 = 50_000;
 /// Start timestamps per row of the index: 200 fine partitions.
@@ -96,6 +100,16 @@ pub fn shard_of(table: &str, cell: &Cell) -> u8 {
         }
     }
     ((hash ^ (hash >> 32)) % u64::from(SHARDS)) as u8
+}
+
+/// Encodes the progress of a shard: its last completed start timestamp.
+pub fn encode_progress(last: i64) -> Bytes {
+    var_long::encode(last).into()
+}
+
+/// Decodes the progress of a shard.
+pub fn decode_progress(bytes: &[u8]) -> Result<i64, DecodeError> {
+    var_long::decode_non_negative(bytes)
 }
 
 /// Returns the column of an entry in its fine partition.

@@ -11,16 +11,12 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
 use super::{Layout, ServiceError, ServiceResult};
-use crate::encoding::coordination::{ROW, SequenceAndBound, VersionMap};
+use crate::encoding::coordination::{ADVANCE, ROW, SequenceAndBound, TABLE, VersionMap};
 use crate::encoding::var_long;
 use crate::store::{Cell, CheckOutcome, PutOutcome, PutRow, Store, TableKind};
 use crate::timelock::{TimeLock, TimeLockError};
 use crate::timestamp::Timestamp;
 
-const TABLE: &str = "_coordination";
-/// How far a new bound lies above a fresh timestamp: the number of timestamps between two reads of
-/// the row. Must never shrink: a bound indicates how far timestamps have advanced.
-const ADVANCE: i64 = 5_000_000;
 /// Number of attempts to change the row while other clients change it too.
 const ATTEMPTS_MAX: usize = 50;
 
@@ -38,7 +34,7 @@ pub struct Agreed {
 impl Agreed {
     /// Returns a timestamp that was given out before the last change of the row.
     pub fn given_out(&self) -> Timestamp {
-        Timestamp(self.sequence.0.max(self.bound.0.saturating_sub(ADVANCE)))
+        SequenceAndBound { sequence: self.sequence.0, bound: self.bound.0 }.given_out()
     }
 }
 

@@ -9,12 +9,10 @@ use cassette_database::DeferredWrite;
 use parking_lot::Mutex;
 
 use super::{Recorded, ServiceError, ServiceResult, TransactionService};
-use crate::encoding::tickets::{self, Tickets};
+use crate::encoding::layout::Layout;
 use crate::encoding::two_stage::{self, Stage};
-use crate::encoding::{DecodeError, plain};
-use crate::store::{
-    Cell, CheckOutcome, ColumnRange, Effect, Put, PutOutcome, PutRow, Store, StoreResult, TableKind,
-};
+use crate::encoding::{plain, tickets};
+use crate::store::{Cell, CheckOutcome, ColumnRange, Effect, Put, PutOutcome, PutRow, Store, StoreResult};
 use crate::timestamp::{Timestamp, TransactionStatus};
 
 /// Write time of committed values in layout 3: above that of every conditional write, with room for
@@ -24,92 +22,6 @@ const FINAL_WRITE_TIME: i64 = i64::MAX - 10;
 const PUTS_PER_ROW_MAX: usize = 500;
 /// Page size of an enumeration, in columns and in rows.
 const PAGE: usize = 5_000;
-
-/// Storage layout of commit records; see `docs/transactions.md`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
-    /// Layout 1: a partition per start timestamp.
-    Plain,
-    /// Layout 2: tickets.
-    Tickets(Tickets),
-    /// Layout 3: tickets with two-stage values.
-    TwoStage(Tickets),
-}
-
-impl Layout {
-    /// Returns the layout of a version number; `None` if unknown.
-    pub fn of_version(version: u32) -> Option<Self> {
-        match version {
-            1 => Some(Self::Plain),
-            2 => Some(Self::Tickets(Tickets::STANDARD)),
-            3 => Some(Self::TwoStage(Tickets::STANDARD)),
-            _ => None,
-        }
-    }
-
-    /// Returns its version number in the coordination map.
-    pub fn version(self) -> u32 {
-        match self {
-            Self::Plain => 1,
-            Self::Tickets(_) => 2,
-            Self::TwoStage(_) => 3,
-        }
-    }
-
-    /// Returns the name of its table.
-    pub fn table(self) -> &'static str {
-        match self {
-            Self::Plain => "_transactions",
-            Self::Tickets(_) => "_transactions2",
-            Self::TwoStage(_) => "_transactions3",
-        }
-    }
-
-    pub(crate) fn table_kind(self) -> TableKind {
-        match self {
-            Self::Plain => TableKind::SmallPartitions,
-            Self::Tickets(_) | Self::TwoStage(_) => TableKind::DensePartitions,
-        }
-    }
-
-    fn cell(self, start: Timestamp) -> Cell {
-        match self {
-            Self::Plain => Cell::new(plain::row(start), plain::COLUMN),
-            Self::Tickets(tickets) | Self::TwoStage(tickets) => {
-                let (row, column) = tickets.cell(start);
-                Cell::new(Bytes::copy_from_slice(&row), column)
-            }
-        }
-    }
-
-    fn start(self, row: &[u8], column: &[u8]) -> Result<Timestamp, DecodeError> {
-        match self {
-            Self::Plain => plain::start(row),
-            Self::Tickets(tickets) | Self::TwoStage(tickets) => tickets.start(row, column),
-        }
-    }
-
-    /// Encodes the value that a conditional put writes.
-    fn value(self, start: Timestamp, status: TransactionStatus) -> Bytes {
-        match self {
-            Self::Plain => plain::value(status),
-            Self::Tickets(_) => tickets::value(start, status),
-            Self::TwoStage(_) => two_stage::value(start, status, Stage::Staging),
-        }
-        .into()
-    }
-
-    /// Decodes a value, and whether it is final.
-    fn decode(self, start: Timestamp, value: &[u8]) -> ServiceResult<(TransactionStatus, Stage)> {
-        let certain = |status| (status, Stage::Committed);
-        match self {
-            Self::Plain => plain::status(value).map(certain),
-            Self::Tickets(_) => tickets::status(start, value).map(certain),
-            Self::TwoStage(_) => two_stage::status(start, value),
-        }
-        .map_err(|error| ServiceError::Decode { start, error })
-    }
-}
 
 /// Commit records of one layout in a store.
 pub struct CommitRecords<S> {
@@ -204,9 +116,13 @@ impl<S: Store> CommitRecords<S> {
         }
     }
 
+    fn decode(&self, start: Timestamp, value: &[u8]) -> ServiceResult<(TransactionStatus, Stage)> {
+        self.layout.decode(start, value).map_err(|error| ServiceError::Decode { start, error })
+    }
+
     /// Returns the status of a value that was read, after touching a staging value.
     fn answer(&self, start: Timestamp, value: Bytes) -> ServiceResult<TransactionStatus> {
-        match self.layout.decode(start, &value)? {
+        match self.decode(start, &value)? {
             (status, Stage::Committed) => Ok(status),
             (status, Stage::Staging) => self.finish(start, status, value),
         }
@@ -227,7 +143,7 @@ impl<S: Store> CommitRecords<S> {
         let below = Timestamp(Timestamp::ATOMIC.0 + 1);
         let now = self.store.get(table, &[(&cell, below)])?.pop().flatten();
         if let Some(version) = now
-            && self.layout.decode(start, &version.value)? == (status, Stage::Committed)
+            && self.decode(start, &version.value)? == (status, Stage::Committed)
         {
             return Ok(status);
         }
@@ -237,7 +153,7 @@ impl<S: Store> CommitRecords<S> {
                 Ok(status)
             }
             CheckOutcome::Actual(Some(value))
-                if self.layout.decode(start, &value)? == (status, Stage::Committed) =>
+                if self.decode(start, &value)? == (status, Stage::Committed) =>
             {
                 Ok(status)
             }

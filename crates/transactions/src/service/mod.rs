@@ -12,6 +12,7 @@ use std::sync::Arc;
 use cassette_database::DeferredWrite;
 
 use crate::encoding::DecodeError;
+pub use crate::encoding::layout::Layout;
 use crate::store::StoreError;
 use crate::timelock::TimeLockError;
 use crate::timestamp::{Timestamp, TransactionStatus};
@@ -20,7 +21,7 @@ pub use batching::Batching;
 pub use by_version::ByVersion;
 pub use caching::Caching;
 pub use coordination::{Agreed, Coordination, Migrated};
-pub use layouts::{CommitRecords, Layout};
+pub use layouts::CommitRecords;
 
 /// Result of putting a commit record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

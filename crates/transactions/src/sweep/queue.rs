@@ -7,8 +7,8 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
 use super::SweepStrategy;
-use crate::encoding::sweep::{self, COARSE, Entry, FINE, QueuedWrite, Shard, WriteKind};
-use crate::encoding::{DecodeError, var_long};
+use crate::encoding::DecodeError;
+use crate::encoding::sweep::{self, COARSE, Entry, FINE, LAST_DONE, PROGRESS, QueuedWrite, Shard, WriteKind};
 use crate::error::{Error, Result};
 use crate::store::{
     Cell, CheckOutcome, ColumnRange, Put, PutOutcome, PutRow, Store, StoreResult, TableKind, Version,
@@ -17,9 +17,6 @@ use crate::timestamp::Timestamp;
 
 const QUEUE: &str = "_sweep_queue";
 const INDEX: &str = "_sweep_index";
-const PROGRESS: &str = "_sweep_progress";
-/// Column of the progress.
-const LAST_DONE: &[u8] = b"p";
 /// Maximum number of index rows that one search covers: 2,000,000,000 start timestamps.
 const INDEX_ROWS_MAX: i64 = 200;
 /// Number of writes in dedicated rows that are read at once.
@@ -195,7 +192,7 @@ impl Queue {
     /// further.
     pub(super) fn advance(&self, shard: Shard, last: i64) -> Result<()> {
         let cell = Cell::new(shard.key(), LAST_DONE);
-        let new: Bytes = var_long::encode(last).into();
+        let new = sweep::encode_progress(last);
         let mut raw = self.stored_progress(shard)?;
         loop {
             let standing = match raw {
@@ -338,5 +335,5 @@ impl Queue {
 
 /// Decodes a stored progress.
 pub(super) fn decode_progress(raw: &[u8]) -> Result<i64> {
-    var_long::decode_non_negative(raw).map_err(Error::SweepQueue)
+    sweep::decode_progress(raw).map_err(Error::SweepQueue)
 }

@@ -1,11 +1,11 @@
 //! Timestamps that are known to be given out, for the recovery of a lost bound.
 
-use std::sync::Arc;
+use bytes::Bytes;
 
-use crate::error::Result;
-use crate::service::Coordination;
-use crate::store::Store;
-use crate::sweep;
+use crate::encoding::coordination::{self, SequenceAndBound};
+use crate::encoding::sweep::{self, Shard};
+use crate::encoding::var_long;
+use crate::store::{Store, StoreError, StoreResult};
 use crate::timestamp::Timestamp;
 
 /// Returns the greatest timestamp known to be given out for this store, found without reading its
@@ -14,15 +14,45 @@ use crate::timestamp::Timestamp;
 ///
 /// # Errors
 /// The store's error, or a malformed row.
-pub fn known_timestamp(store: &Arc<dyn Store>) -> Result<Option<Timestamp>> {
-    let agreed = Coordination::peek(&**store)?.map(|agreed| agreed.given_out());
-    let swept = sweep::progress(store.clone(), Timestamp::ATOMIC)?;
-    let swept = swept.and_then(|shards| shards.iter().map(|shard| shard.swept).max());
-    Ok(agreed.max(swept).filter(|known| *known >= Timestamp::FIRST))
+pub fn known_timestamp(store: &dyn Store) -> StoreResult<Option<Timestamp>> {
+    Ok(agreed(store)?.max(swept(store)?).filter(|known| *known >= Timestamp::FIRST))
+}
+
+/// Returns the timestamp that the coordination row proves.
+fn agreed(store: &dyn Store) -> StoreResult<Option<Timestamp>> {
+    if !store.open_table(coordination::TABLE)? {
+        return Ok(None);
+    }
+    let column = Bytes::from(var_long::encode(0));
+    let found = store.get_serial(coordination::TABLE, &Bytes::from_static(coordination::ROW), &[column])?;
+    let Some(raw) = found.into_iter().next().flatten() else { return Ok(None) };
+    let row = SequenceAndBound::decode(&raw)
+        .map_err(|error| StoreError::refused("read the coordination row", error))?;
+    Ok(Some(row.given_out()))
+}
+
+/// Returns the last timestamp that a shard of the sweep queue completed.
+fn swept(store: &dyn Store) -> StoreResult<Option<Timestamp>> {
+    if !store.open_table(sweep::PROGRESS)? {
+        return Ok(None);
+    }
+    let mut last = None;
+    for shard in Shard::all() {
+        let column = Bytes::from_static(sweep::LAST_DONE);
+        let found = store.get_serial(sweep::PROGRESS, &shard.key(), &[column])?;
+        if let Some(raw) = found.into_iter().next().flatten() {
+            let progress = sweep::decode_progress(&raw)
+                .map_err(|error| StoreError::refused("read the progress of sweeping", error))?;
+            last = last.max(Some(Timestamp(progress)));
+        }
+    }
+    Ok(last)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::store::MemoryStore;
     use crate::timelock::{LocalTimeLock, TimeLock};

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::lease::{Record, Stored};
 use super::{FAST_FORWARD_MAX, TimeLockError};
-use crate::service::Layout;
+use crate::encoding::layout::Layout;
 use crate::store::{
     Cell, CheckOutcome, PutOutcome, PutRow, Store, StoreError, StoreId, StoreResult, TableKind,
 };
