@@ -6,7 +6,9 @@
 
 pub mod ast;
 pub mod error;
+pub mod keywords;
 pub mod lexer;
+mod native_type;
 mod obscure;
 pub mod parser;
 mod statements;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::lexer::keywords::Keyword;
+use crate::keywords::Keyword;
 use crate::lexer::{Lexer, TokenKind};
 
 /// Replaces everything after the word `password` of a statement that creates or alters a role, as

@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 pub use cassette_rows::types::quote_identifier;
 
-use crate::lexer::keywords::{is_plain_function_name, is_plain_type_name};
+use crate::keywords::{is_plain_function_name, is_plain_type_name};
 
 /// A name in the form of the schema: lower-cased if it was written bare, verbatim if it was quoted.
 ///

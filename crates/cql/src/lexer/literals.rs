@@ -1,7 +1,7 @@
 //! Words, numbers, strings: the tokens of variable length.
 
-use super::keywords;
 use super::{Symbol, TokenKind};
+use crate::keywords;
 
 // Cassandra's lexer commits early to the kind of a token. `12345678-1` and `abcdef12-x` must be
 // UUIDs, `1a` and `1e5a` too; `-n` must become `-NaN`, `-P` a duration; `1h2` must have another

@@ -2,13 +2,12 @@
 //!
 //! Source of the lexical rules: `Lexer.g` of Apache Cassandra 5.0.8.
 
-pub mod keywords;
 mod literals;
 mod problems;
 
 use std::borrow::Cow;
 
-use keywords::Keyword;
+use crate::keywords::Keyword;
 
 /// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::names::{is_function_name, is_name};
 use super::{Parsed, Parser};
 use crate::ast::{Describe, DescribeTarget, QualifiedName};
-use crate::lexer::keywords::Keyword;
+use crate::keywords::Keyword;
 use crate::lexer::{Symbol, TokenKind};
 
 impl Parser<'_> {

@@ -5,7 +5,7 @@
 //! Source: the decision tables of the parser that ANTLR generated from `Parser.g` of Apache
 //! Cassandra 5.0.8.
 
-use crate::lexer::keywords::Keyword as K;
+use crate::keywords::Keyword as K;
 use crate::lexer::{Symbol as S, TokenKind};
 
 /// After the name of a table.

@@ -4,7 +4,7 @@ use super::names::is_name;
 use super::types::starts_type;
 use super::{Parsed, Parser};
 use crate::ast::{CqlType, CreateAggregate, CreateFunction, DropFunction, Statement};
-use crate::lexer::keywords::Keyword;
+use crate::keywords::Keyword;
 use crate::lexer::{Symbol, TokenKind};
 
 impl Parser<'_> {

@@ -24,7 +24,7 @@ use failure::{Failure, FailureKind};
 
 use crate::ast::{CqlType, Identifier, ParsedStatement, Statement, Term};
 use crate::error::SyntaxError;
-use crate::lexer::keywords::Keyword;
+use crate::keywords::Keyword;
 use crate::lexer::{Lexer, Symbol, Token, TokenKind};
 
 /// The maximum length of a statement, in bytes. The native protocol's frames end at 256 MiB; tokens

@@ -9,7 +9,7 @@ use crate::ast::{
     Assignment, AssignmentOperation, Batch, BatchKind, Delete, DeleteTarget, Identifier, Insert,
     InsertSource, JsonValue, Literal, LiteralKind, Modification, Term, Update, Using,
 };
-use crate::lexer::keywords::Keyword;
+use crate::keywords::Keyword;
 use crate::lexer::{Symbol, TokenKind};
 
 /// The assignments of an UPDATE so far, by column.

@@ -4,7 +4,7 @@ use super::follow::{follows_function_name, follows_index, follows_table};
 use super::terms::starts_term;
 use super::{Parsed, Parser};
 use crate::ast::{Identifier, QualifiedName};
-use crate::lexer::keywords::{Keyword, KeywordClass, RESERVED_TYPE_NAMES};
+use crate::keywords::{Keyword, KeywordClass, RESERVED_TYPE_NAMES};
 use crate::lexer::{Symbol, TokenKind, unquote};
 
 /// Returns whether a token of this kind can be a name: a word, a quoted name, or an unreserved

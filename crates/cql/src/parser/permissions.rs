@@ -6,7 +6,7 @@ use super::{Parsed, Parser};
 use crate::ast::{
     ListPermissions, ListRoles, Permission, PermissionGrant, Permissions, Resource, RoleGrant, Statement,
 };
-use crate::lexer::keywords::Keyword;
+use crate::keywords::Keyword;
 use crate::lexer::{Symbol, TokenKind};
 
 impl Parser<'_> {

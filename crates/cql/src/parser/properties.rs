@@ -6,7 +6,7 @@ use super::names::is_name;
 use super::terms::{literal_kind, starts_term};
 use super::{Parsed, Parser};
 use crate::ast::{Identifier, Literal, LiteralKind, Properties, PropertyValue, Term};
-use crate::lexer::keywords::{Keyword, KeywordClass};
+use crate::keywords::{Keyword, KeywordClass};
 use crate::lexer::{Symbol, TokenKind};
 
 /// The options read so far.

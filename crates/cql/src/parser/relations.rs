@@ -6,7 +6,7 @@ use crate::ast::{
     ColumnPart, Condition, ConditionValue, Conditions, CustomIndexExpression, Identifier, InValues, Operator,
     Relation, TupleInValues, TupleValue, WhereClause,
 };
-use crate::lexer::keywords::Keyword;
+use crate::keywords::Keyword;
 use crate::lexer::{Symbol, TokenKind};
 
 impl Parser<'_> {

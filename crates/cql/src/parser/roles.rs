@@ -4,7 +4,7 @@ use super::{Parsed, Parser};
 use crate::ast::{
     Access, AddIdentity, AlterRole, CreateRole, DropIdentity, DropRole, Identifier, RoleOptions, Statement,
 };
-use crate::lexer::keywords::Keyword;
+use crate::keywords::Keyword;
 use crate::lexer::{Symbol, TokenKind, unquote};
 
 impl Parser<'_> {

@@ -8,7 +8,7 @@ use crate::ast::{
     CreateTrigger, CreateType, DropElement, DropKeyspace, DropTrigger, Identifier, IndexTarget,
     IndexTargetKind, Properties, QualifiedName, Statement,
 };
-use crate::lexer::keywords::Keyword;
+use crate::keywords::Keyword;
 use crate::lexer::{Symbol, TokenKind};
 
 impl Parser<'_> {

@@ -2,8 +2,8 @@
 
 use super::{Parsed, Parser};
 use crate::ast::{Direction, Ordering, Select};
+use crate::keywords::Keyword;
 use crate::lexer::Symbol;
-use crate::lexer::keywords::Keyword;
 
 impl Parser<'_> {
     pub(super) fn select(&mut self) -> Parsed<Select> {

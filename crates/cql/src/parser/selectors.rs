@@ -6,7 +6,7 @@ use super::names::{is_function_name, is_name};
 use super::terms::literal_kind;
 use super::{Parsed, Parser};
 use crate::ast::{ArithmeticOperator, QualifiedName, Selection, Selector};
-use crate::lexer::keywords::Keyword;
+use crate::keywords::Keyword;
 use crate::lexer::{Symbol, TokenKind};
 
 impl Parser<'_> {

@@ -8,7 +8,7 @@ use crate::ast::{
     AlterTable, AlterTableChange, ColumnDefinition, ColumnMask, CreateTable, CreateView, Direction,
     Identifier, PrimaryKey, Properties, QualifiedName, Statement,
 };
-use crate::lexer::keywords::Keyword;
+use crate::keywords::Keyword;
 use crate::lexer::{Symbol, TokenKind};
 
 impl Parser<'_> {

@@ -5,7 +5,7 @@ use super::follow::{follows_simple_term, follows_term};
 use super::names::{is_function_name, is_name, is_user_type_name};
 use super::{Parsed, Parser};
 use crate::ast::{ArithmeticOperator, BindMarker, FunctionCall, Literal, LiteralKind, Term};
-use crate::lexer::keywords::{Keyword, KeywordClass};
+use crate::keywords::{Keyword, KeywordClass};
 use crate::lexer::{Symbol, TokenKind, unquote};
 
 /// Returns the kind of constant of a token.

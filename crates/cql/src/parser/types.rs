@@ -4,7 +4,7 @@ use super::follow::follows_type;
 use super::names::is_name;
 use super::{Parsed, Parser};
 use crate::ast::{CqlType, NativeType};
-use crate::lexer::keywords::{Keyword, KeywordClass};
+use crate::keywords::{Keyword, KeywordClass};
 use crate::lexer::{Symbol, TokenKind};
 
 impl Parser<'_> {

@@ -2,7 +2,7 @@
 //!
 //! Source: `Lexer.g`, `Parser.g` and `reserved_keywords.txt` of Apache Cassandra 5.0.8.
 
-use crate::ast::NativeType;
+use crate::native_type::NativeType;
 
 /// The kinds of names for which a keyword can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
