@@ -5,7 +5,7 @@ use crate::{
     decoder::Rejected,
     frame::PAYLOAD_LENGTH_MAX,
     request::Request,
-    response::{Prelude, Response},
+    response::{self, Prelude, Response},
 };
 
 /// Shorter bodies are not compressed: LZ4 saves less than it costs on a few hundred bytes.
@@ -247,7 +247,7 @@ impl Encoder {
     /// drivers select another one; v1 and v2, whose clients could not parse that, are answered with
     /// their shorter header.
     pub fn reject(&mut self, rejected: &Rejected) {
-        let error = rejected.error.to_response();
+        let error = response::Error::from(rejected.error.clone());
         match rejected.error {
             crate::ProtocolError::UnsupportedVersion { version: version @ (1 | 2) }
                 if self.frames.is_none() =>

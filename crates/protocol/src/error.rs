@@ -1,13 +1,10 @@
 //! Errors that a peer can cause.
 
-use crate::{
-    Direction, Opcode, Version,
-    response::{Error as ErrorResponse, ErrorDetail},
-};
+use crate::{Direction, Opcode, Version};
 
 /// Bytes from the peer that violate the native protocol.
 ///
-/// The text is for the peer: [`ProtocolError::to_response`] sends it. Wordings that drivers search
+/// The text is for the peer: a [`response::Error`](crate::response::Error) is made from it. Wordings that drivers search
 /// for are Cassandra's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields are named in each variant's message")]
@@ -77,19 +74,6 @@ pub enum ProtocolError {
     /// The payload of a v5 frame does not match its CRC32.
     #[error("Corrupt frame: payload CRC32 is {read:#010x}, computed {computed:#010x}")]
     CorruptFramePayload { read: u32, computed: u32 },
-}
-
-impl ProtocolError {
-    /// Returns the ERROR message for this error.
-    pub fn to_response(&self) -> ErrorResponse {
-        let detail = match self {
-            Self::TooLong { .. } => ErrorDetail::Invalid,
-            Self::Overloaded(_) => ErrorDetail::Overloaded,
-            Self::ResponseTooLong { .. } => ErrorDetail::ServerError,
-            _ => ErrorDetail::ProtocolError,
-        };
-        ErrorResponse::new(detail, self.to_string())
-    }
 }
 
 /// The number of bytes of an invalid text in an error.

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use crate::ProtocolError;
-
 /// A supported version of the native protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -23,14 +21,9 @@ impl Version {
     /// The newest version; a request in an unknown version is answered in this one.
     pub const CURRENT: Self = Self::V5;
 
-    /// The version with this number (direction bit already removed).
-    pub fn from_number(number: u8) -> Result<Self, ProtocolError> {
-        match number {
-            3 => Ok(Self::V3),
-            4 => Ok(Self::V4),
-            5 => Ok(Self::V5),
-            version => Err(ProtocolError::UnsupportedVersion { version }),
-        }
+    /// Returns the supported version with this number, from which the direction bit was removed.
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::SUPPORTED.into_iter().find(|version| version.number() == number)
     }
 
     /// The number on the wire, without the direction bit.

@@ -3,8 +3,8 @@
 use bytes::{Bytes, BytesMut};
 use cassette_protocol::{
     ColumnSpec, Compression, Consistency, Decoder, Direction, EncodedRows, Encoder, Flags, FrameFormat,
-    MESSAGE_LENGTH_MAX_DEFAULT, MetadataMode, Opcode, Prelude, ProtocolError, QueryParameters, Request,
-    Response, ResultMessage, ResultMetadata, RowsEncoder, Value, Values, Version,
+    Header, MESSAGE_LENGTH_MAX_DEFAULT, MetadataMode, Opcode, Prelude, ProtocolError, QueryParameters,
+    RejectedHeader, Request, Response, ResultMessage, ResultMetadata, RowsEncoder, Value, Values, Version,
     frame::Frame,
     request::{
         Batch, BatchStatement, BatchType, EventType, Execute, Prepare, Query, Register, Startup,
@@ -536,7 +536,14 @@ fn flags_are_named_bits() {
     assert_eq!(flags.0, 0x09);
     assert!(flags.contains(Flags::WARNING) && !flags.contains(Flags::TRACING));
     assert_eq!(flags.without(Flags::COMPRESSED), Flags::WARNING);
-    assert_eq!(Opcode::from_number(0x04), Err(ProtocolError::UnknownOpcode(4)));
+}
+
+#[test]
+fn an_unknown_opcode_is_rejected_with_its_stream_and_length() {
+    assert_eq!(Opcode::from_number(0x04), None);
+    let rejected = Header::decode(&bytes("04 00 0007 04 00000003"), Direction::Request).unwrap_err();
+    let expected = RejectedHeader { error: ProtocolError::UnknownOpcode(4), stream: 7, length: Some(3) };
+    assert_eq!(rejected, expected);
 }
 
 /// The answers of Cassandra 5.0.8 to STARTUP and OPTIONS, byte by byte.

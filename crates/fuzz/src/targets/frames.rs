@@ -60,7 +60,7 @@ fn run(input: &[u8]) {
         return;
     }
     let [opcode, flags, body @ ..] = rest else { return };
-    let Ok(opcode) = Opcode::from_number(*opcode) else { return };
+    let Some(opcode) = Opcode::from_number(*opcode) else { return };
     if opcode.direction() != direction {
         return;
     }

@@ -9,12 +9,12 @@ mod ycsb;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cassette_protocol::{Consistency, Version};
+use cassette_protocol::Consistency;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::LabError;
 use crate::benchmark::Benchmark;
-use crate::cql::{CqlSettings, parse_consistency, with_port};
+use crate::cql::{CqlSettings, parse_consistency, protocol_version, with_port};
 use crate::engine::EngineKind;
 use crate::ycsb::CoreWorkload;
 use cassandra::CassandraCommand;
@@ -297,8 +297,7 @@ impl ServerArgs {
         Ok(CqlSettings {
             contacts: self.contact.iter().map(|contact| with_port(contact)).collect(),
             connections: self.connections,
-            version: Version::from_number(self.protocol)
-                .map_err(|error| LabError::Usage(error.to_string()))?,
+            version: protocol_version(self.protocol)?,
             credentials: self.user.clone().zip(self.password.clone()),
             keyspace: self.keyspace.clone(),
             replication_factor: self.replication_factor,

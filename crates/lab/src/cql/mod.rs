@@ -17,7 +17,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use cassette_protocol::{Consistency, Version};
+use cassette_protocol::{Consistency, ProtocolError, Version};
 
 use crate::LabError;
 use crate::engine::statements;
@@ -58,6 +58,12 @@ pub(crate) fn parse_consistency(text: &str) -> Result<Consistency, String> {
         let names: Vec<String> = levels.map(|level| level.to_string()).collect();
         format!("expected one of {}", names.join(", "))
     })
+}
+
+/// Returns the version of the native protocol with this number.
+pub(crate) fn protocol_version(number: u8) -> Result<Version, LabError> {
+    Version::from_number(number)
+        .ok_or_else(|| LabError::Usage(ProtocolError::UnsupportedVersion { version: number }.to_string()))
 }
 
 /// Returns the address with CQL's default port unless it has one.

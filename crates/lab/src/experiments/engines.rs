@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cassette_protocol::{Consistency, Version};
+use cassette_protocol::Consistency;
 
 use super::plan::Setup;
 use crate::LabError;
 use crate::cassandra::{CassandraTarget, ClusterSettings};
-use crate::cql::{CqlSettings, CqlTarget, MetricsEndpoint, with_port};
+use crate::cql::{CqlSettings, CqlTarget, MetricsEndpoint, protocol_version, with_port};
 use crate::engine::cells::Cells;
 use crate::engine::embedded::{Embedded, EmbeddedSettings};
 use crate::engine::noop::Noop;
@@ -114,8 +114,7 @@ fn cql_settings(setup: &Setup, contacts: Vec<String>) -> Result<CqlSettings, Lab
     Ok(CqlSettings {
         contacts: contacts.iter().map(|contact| with_port(contact)).collect(),
         connections: engine.connections.unwrap_or(2),
-        version: Version::from_number(engine.protocol.unwrap_or(5))
-            .map_err(|error| LabError::Usage(error.to_string()))?,
+        version: protocol_version(engine.protocol.unwrap_or(5))?,
         credentials: None,
         keyspace: "ycsb".into(),
         replication_factor: engine.replication_factor.unwrap_or(1),

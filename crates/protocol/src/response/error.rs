@@ -413,3 +413,16 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// The ERROR that answers a message with this error.
+impl From<ProtocolError> for Error {
+    fn from(error: ProtocolError) -> Self {
+        let detail = match &error {
+            ProtocolError::TooLong { .. } => ErrorDetail::Invalid,
+            ProtocolError::Overloaded(_) => ErrorDetail::Overloaded,
+            ProtocolError::ResponseTooLong { .. } => ErrorDetail::ServerError,
+            _ => ErrorDetail::ProtocolError,
+        };
+        Self::new(detail, error.to_string())
+    }
+}

@@ -1,7 +1,7 @@
 //! The messages that open a connection, and REGISTER.
 
 use cassette_protocol::{
-    Compression, ProtocolError, Request, Response, Version,
+    Request, Response, Version,
     request::{Register, Startup},
     response::{AuthChallenge, AuthSuccess, Authenticate, Error, ErrorDetail, Supported},
 };
@@ -80,11 +80,8 @@ impl<B: Backend> Connection<B> {
     }
 
     fn start_up(&mut self, startup: &Startup, version: Version) -> Result<Response, Error> {
-        let check = || -> Result<Option<Compression>, ProtocolError> {
-            startup.check_cql_version()?;
-            startup.compression(version)
-        };
-        self.agreed_compression = check().map_err(|error| error.to_response())?;
+        startup.check_cql_version()?;
+        self.agreed_compression = startup.compression(version)?;
         self.throw_on_overload = startup.option(Startup::THROW_ON_OVERLOAD) == Some("1");
         self.registered.started(version as u8, startup.options.iter().cloned().collect());
         debug!(

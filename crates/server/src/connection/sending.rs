@@ -83,7 +83,7 @@ impl<B: Backend> Connection<B> {
             return Ok(());
         }
         if let Err(error) = self.encoder.begin_long(stream, Opcode::Result, prelude, length) {
-            let response = Response::Error(Error::clone(&error.to_response()));
+            let response = Response::Error(Error::from(error));
             self.encoder.response(stream, &response, &Prelude::default());
             return Ok(());
         }
