@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cassandra.cluster import Cluster, NoHostAvailable
 
-from server import BINARY, Server
+from server import BINARY, ROOT, Server
 
 CQLSH = Path(sys.executable).parent / "cqlsh"
 
@@ -106,6 +106,38 @@ def test_client_needs_a_certificate_of_the_authority(mutual, certificates, tmp_p
     foreign.load_cert_chain(tmp_path / "foreign" / "client.pem")
     with pytest.raises(NoHostAvailable):
         connect(mutual, foreign).connect()
+
+
+@pytest.mark.parametrize("store", ["java.p12", "java-legacy.p12", "java.jks", "openssl.p12"])
+def test_keystores_of_java_and_openssl_are_read(store, certificates, tmp_path):
+    stores = ROOT / "crates" / "server" / "testdata" / "keystores"
+    (tmp_path / "password").write_text("changeit\n")
+    server = serve(
+        tmp_path,
+        certificates,
+        keystore=stores / store,
+        keystore_password_file=tmp_path / "password",
+        truststore=stores / "java-trust.jks",
+        truststore_password="changeit",
+        require_client_auth="true",
+    )
+    trusting = ssl.create_default_context(cafile=stores / "ca.pem")
+    trusting.load_cert_chain(stores / "certificate.pem", stores / "key.pem")
+    with connect(server, trusting) as cluster:
+        assert cluster.connect().execute("SELECT key FROM system.local").one().key == "local"
+    server.stop()
+
+
+def test_wrong_password_of_a_keystore_is_an_error_that_names_the_key(tmp_path):
+    keystore = ROOT / "crates" / "server" / "testdata" / "keystores" / "java.p12"
+    (tmp_path / "cassandra.yaml").write_text(
+        f"client_encryption_options:\n  enabled: true\n  keystore: {keystore}\n  keystore_password: changed\n"
+    )
+    command = [BINARY, "serve", "--data", tmp_path / "data", "--listen", "0", "--config", tmp_path / "cassandra.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "the password does not open the keystore; set it with keystore_password" in done.stderr
+    assert "changed" not in done.stderr + done.stdout
 
 
 def test_optional_encryption_serves_both(certificates, tmp_path):

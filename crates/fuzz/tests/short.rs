@@ -32,7 +32,8 @@ targets!(
     paging_state,
     http,
     experiments,
-    sasl
+    sasl,
+    keystores
 );
 
 #[test]

@@ -1,14 +1,18 @@
 //! `client_encryption_options`.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use cassette_server::tls::{ClientCertificates, Tls, TlsOptions};
+use cassette_server::tls::{ClientCertificates, Keystore, KeystorePassword, Tls, TlsOptions};
 use serde::Deserialize;
 
 /// The factories of Cassandra whose files are supported or recognized. That of PEM takes inline
 /// keys as well, which are not supported: a configuration file is no place for a key.
 const FACTORIES: [&str; 2] = ["DefaultSslContextFactory", "PEMBasedSslContextFactory"];
+
+/// The formats of keystores.
+const STORE_TYPES: [&str; 3] = ["PEM", "PKCS12", "JKS"];
 
 /// How connections of clients are encrypted.
 #[derive(Debug, Deserialize)]
@@ -27,10 +31,9 @@ pub(super) struct ClientEncryption {
     ssl_context_factory: Option<Factory>,
     /// In Cassandra, the name of the implementation; the versions are in `accepted_protocols`.
     protocol: Option<String>,
-    /// Files of PEM have no password: ignored with a warning.
-    keystore_password: Option<String>,
+    keystore_password: Option<Secret>,
     keystore_password_file: Option<PathBuf>,
-    truststore_password: Option<String>,
+    truststore_password: Option<Secret>,
     truststore_password_file: Option<PathBuf>,
     /// The algorithm of Java's key managers, of which there are none.
     algorithm: Option<String>,
@@ -43,6 +46,17 @@ struct Factory {
     parameters: Option<serde_json::Value>,
 }
 
+/// A password, which is not shown in messages.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Secret(String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("***")
+    }
+}
+
 impl ClientEncryption {
     /// Reads the files. `None` if encryption is disabled.
     pub fn tls(&self) -> anyhow::Result<Option<Tls>> {
@@ -52,13 +66,17 @@ impl ClientEncryption {
         self.check_format()?;
         let Some(keystore) = &self.keystore else {
             bail!(
-                "keystore: expected a file with private key and certificates in PEM, as `cassette \
-                 certificates` creates it"
+                "keystore: expected a file with private key and certificates, as `cassette certificates` \
+                 creates it"
             );
         };
+        let keystore_password =
+            password("keystore_password", &self.keystore_password, &self.keystore_password_file)?;
+        let truststore_password =
+            password("truststore_password", &self.truststore_password, &self.truststore_password_file)?;
         let options = TlsOptions {
-            keystore: keystore.clone(),
-            truststore: self.truststore.clone(),
+            keystore: Keystore { path: keystore.clone(), password: keystore_password },
+            truststore: self.truststore.clone().map(|path| Keystore { path, password: truststore_password }),
             is_optional: self.optional,
             client_certificates: self.client_certificates()?,
             protocols: self.accepted_protocols.clone().unwrap_or_default(),
@@ -69,8 +87,11 @@ impl ClientEncryption {
 
     /// Refuses other formats by name, and reports keys without effect.
     fn check_format(&self) -> anyhow::Result<()> {
-        if let Some(store) = self.store_type.as_deref().filter(|store| !store.eq_ignore_ascii_case("PEM")) {
-            bail!("store_type: expected PEM, found {store}; convert it: openssl pkcs12 -in FILE -nodes");
+        // The format of a file shows in its content, so the name alone has to be known.
+        if let Some(store) = &self.store_type
+            && !STORE_TYPES.iter().any(|known| known.eq_ignore_ascii_case(store))
+        {
+            bail!("store_type: expected {}, found {store}", STORE_TYPES.join(", "));
         }
         if let Some(factory) = &self.ssl_context_factory {
             let name = factory.class_name.rsplit('.').next().unwrap_or_default();
@@ -86,15 +107,8 @@ impl ClientEncryption {
         if let Some(protocol) = self.protocol.as_deref().filter(|protocol| *protocol != "TLS") {
             bail!("protocol: expected TLS, found {protocol}; set the versions in accepted_protocols");
         }
-        let unused = [
-            ("keystore_password", self.keystore_password.is_some()),
-            ("keystore_password_file", self.keystore_password_file.is_some()),
-            ("truststore_password", self.truststore_password.is_some()),
-            ("truststore_password_file", self.truststore_password_file.is_some()),
-            ("algorithm", self.algorithm.is_some()),
-        ];
-        for (key, _) in unused.iter().filter(|(_, is_set)| *is_set) {
-            tracing::warn!("client_encryption_options: {key} has no effect: files of PEM have no password");
+        if self.algorithm.is_some() {
+            tracing::warn!("client_encryption_options: algorithm has no effect");
         }
         Ok(())
     }
@@ -113,6 +127,16 @@ impl ClientEncryption {
             },
             Some(other) => bail!("require_client_auth: expected true, false or optional, found {other}"),
         }
+    }
+}
+
+/// Returns the password of the keys `key` and `key`_file, of which one can be set.
+fn password(key: &str, text: &Option<Secret>, file: &Option<PathBuf>) -> anyhow::Result<KeystorePassword> {
+    match (text, file) {
+        (None, None) => Ok(KeystorePassword::None),
+        (Some(text), None) => Ok(KeystorePassword::Text(text.0.clone())),
+        (None, Some(file)) => Ok(KeystorePassword::File(file.clone())),
+        (Some(_), Some(_)) => bail!("expected {key} or {key}_file, found both"),
     }
 }
 

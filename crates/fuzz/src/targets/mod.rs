@@ -8,6 +8,7 @@ mod experiments;
 mod frames;
 mod http;
 mod json;
+mod keystores;
 mod mutations;
 mod paging_state;
 mod sasl;
@@ -31,6 +32,7 @@ pub const TARGETS: &[Target] = &[
     http::TARGET,
     experiments::TARGET,
     sasl::TARGET,
+    keystores::TARGET,
 ];
 
 /// The first byte, which most targets use to choose what the rest is for; 0 for no input.

@@ -1,8 +1,9 @@
 //! TLS for connections of clients, with certificates from files that can be replaced while the
 //! server runs.
 
+mod files;
+mod keystore;
 mod options;
-mod pem;
 mod socket;
 
 use std::io;
@@ -16,8 +17,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 
+use files::FileVersion;
+pub use files::{Keystore, KeystorePassword, read_keystore};
+use keystore::Identity;
 pub use options::{ClientCertificates, TlsOptions};
-use pem::{FileVersion, Identity};
 pub(crate) use socket::Socket;
 
 /// The first byte of a TLS handshake: the type of its record. That of a CQL message is a version
@@ -151,22 +154,23 @@ fn server_config(options: &TlsOptions) -> Result<ServerConfig, TlsError> {
             builder.with_client_cert_verifier(verifier)
         }
     };
-    let Identity { key, certificates } = Identity::read(&options.keystore)?;
-    builder.with_single_cert(certificates, key).map_err(rejected(&options.keystore.display().to_string()))
+    let Identity { key, certificates } = options.keystore.identity()?;
+    let rejected = rejected(&options.keystore.path.display().to_string());
+    builder.with_single_cert(certificates, key).map_err(rejected)
 }
 
 /// Returns the certificates that sign those of clients, with the path of their file.
 fn trusted(options: &TlsOptions) -> Result<(String, RootCertStore), TlsError> {
-    let Some(path) = &options.truststore else {
+    let Some(truststore) = &options.truststore else {
         return Err(TlsError::Option(
             "truststore: expected a file with the certificates that sign those of clients, because \
              require_client_auth is set"
                 .to_owned(),
         ));
     };
-    let name = path.display().to_string();
+    let name = truststore.path.display().to_string();
     let mut roots = RootCertStore::empty();
-    for certificate in pem::certificates(path)? {
+    for certificate in truststore.trusted()? {
         let added = roots.add(certificate);
         added.map_err(|source| TlsError::Rejected { path: name.clone(), source })?;
     }

@@ -1,13 +1,11 @@
 //! The options of TLS, under the names of Cassandra's `client_encryption_options`.
 
-use std::path::PathBuf;
-
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
 
 use super::TlsError;
-use super::pem::FileVersion;
+use super::files::{FileVersion, Keystore};
 
 /// The prefix of the names of cipher suites of TLS 1.3 in `rustls`. Java's names have that of
 /// all others.
@@ -28,10 +26,10 @@ pub enum ClientCertificates {
 /// How connections of clients are encrypted.
 #[derive(Debug, Clone, Default)]
 pub struct TlsOptions {
-    /// The file with the private key and the chain of certificates, in PEM (`keystore`).
-    pub keystore: PathBuf,
-    /// The file with the certificates that sign those of clients, in PEM (`truststore`).
-    pub truststore: Option<PathBuf>,
+    /// The private key and the chain of certificates (`keystore`).
+    pub keystore: Keystore,
+    /// The certificates that sign those of clients (`truststore`).
+    pub truststore: Option<Keystore>,
     /// Whether clients may connect without TLS, too (`optional`).
     pub is_optional: bool,
     /// Which clients have to present a certificate (`require_client_auth`).
@@ -47,7 +45,7 @@ impl TlsOptions {
         [Some(&self.keystore), self.truststore.as_ref()]
             .into_iter()
             .flatten()
-            .map(|path| FileVersion::of(path))
+            .flat_map(Keystore::versions)
             .collect()
     }
 

@@ -23,7 +23,7 @@ fn error_of(options: TlsOptions) -> String {
 }
 
 #[test]
-fn files_that_are_not_key_and_certificates_are_errors_that_say_how_to_convert_them() {
+fn files_that_are_not_key_and_certificates_are_errors_that_name_them() {
     let directory = TempDir::new().unwrap();
     let (key, certificate) = identity();
     let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
@@ -31,19 +31,22 @@ fn files_that_are_not_key_and_certificates_are_errors_that_say_how_to_convert_th
         ("empty", Vec::new(), "expected a private key in PEM, found none"),
         ("certificate", certificate.clone().into(), "expected a private key in PEM, found none"),
         ("key", key.clone().into(), "expected certificates in PEM, found none"),
-        ("encrypted", (encrypted.to_owned() + &certificate).into(), "openssl pkey"),
-        ("jks", vec![0xFE, 0xED, 0xFE, 0xED, 0, 0, 0, 2], "keytool -importkeystore"),
-        ("p12", vec![0x30, 0x82, 1, 2], "openssl pkcs12"),
+        ("encrypted", (encrypted.to_owned() + &certificate).into(), "keystore_password"),
+        ("jks", vec![0xFE, 0xED, 0xFE, 0xED, 0, 0, 0, 2], "in JKS, found damaged data"),
+        ("p12", vec![0x30, 0x82, 1, 2], "in PKCS #12, found damaged data"),
         ("other", (key + &identity().1).into(), "KeyMismatch"),
     ];
     for (name, content, expected) in cases {
         let keystore = written(directory.path(), name, content);
-        let error = error_of(TlsOptions { keystore, ..TlsOptions::default() });
+        let error = error_of(TlsOptions { keystore: Keystore::new(keystore), ..TlsOptions::default() });
         assert!(error.contains(expected) && error.contains(name), "{name}: {error}");
     }
     let long = written(directory.path(), "long", vec![b' '; (4 << 20) + 1]);
-    assert!(error_of(TlsOptions { keystore: long, ..TlsOptions::default() }).contains("at most"));
-    let missing = TlsOptions { keystore: directory.path().join("missing"), ..TlsOptions::default() };
+    assert!(
+        error_of(TlsOptions { keystore: Keystore::new(long), ..TlsOptions::default() }).contains("at most")
+    );
+    let missing =
+        TlsOptions { keystore: Keystore::new(directory.path().join("missing")), ..TlsOptions::default() };
     assert!(error_of(missing).starts_with("cannot read"));
 }
 
@@ -52,7 +55,7 @@ fn options_without_a_meaning_are_errors_that_name_them() {
     let directory = TempDir::new().unwrap();
     let (key, certificate) = identity();
     let keystore = written(directory.path(), "server.pem", key + &certificate);
-    let options = TlsOptions { keystore, ..TlsOptions::default() };
+    let options = TlsOptions { keystore: Keystore::new(keystore), ..TlsOptions::default() };
     let suites = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let old = TlsOptions { protocols: suites(&["TLSv1.1"]), ..options.clone() };
     assert!(error_of(old).contains("accepted_protocols: expected TLSv1.2 or TLSv1.3, found TLSv1.1"));
@@ -81,7 +84,7 @@ fn replaced_files_are_read_again_and_damaged_ones_leave_the_previous_in_use() {
     let directory = TempDir::new().unwrap();
     let (key, certificate) = identity();
     let keystore = written(directory.path(), "server.pem", key + &certificate);
-    let tls = Tls::new(TlsOptions { keystore, ..TlsOptions::default() }).unwrap();
+    let tls = Tls::new(TlsOptions { keystore: Keystore::new(keystore), ..TlsOptions::default() }).unwrap();
     assert!(!tls.reload_if_changed().unwrap());
     let first = tls.shared.config.load_full();
     written(directory.path(), "server.pem", "damaged");
