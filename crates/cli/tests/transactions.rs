@@ -65,8 +65,8 @@ fn a_store_is_shown_its_transactions_are_told_and_a_backup_is_restored() {
     assert!(told[0].starts_with(&format!("{committed}  committed at ")), "{told:?}");
     assert!(told[1].starts_with(&format!("{aborted}  aborted")), "{told:?}");
     assert!(told[2].contains("before time") && told[3].contains("not issued"), "{told:?}");
-    let given_out = (bound - 1).to_string();
-    assert!(shows(&["status", "--data", &data, &given_out]).contains("dead: no commit record"));
+    let issued = (bound - 1).to_string();
+    assert!(shows(&["status", "--data", &data, &issued]).contains("dead: no commit record"));
     assert!(shows(&["sweep", "--data", &data]).starts_with("swept what "));
     assert!(shows(&["map", "--data", &data]).contains("2 (_transactions2)"));
     assert!(shows(&["migrate", "--data", &data, "--to", "3"]).contains("layout 3 instead of 2"));

@@ -49,7 +49,7 @@ fn spread(mut rounds: Vec<f64>) -> String {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Ok(cassandra) = std::env::var("CASSANDRA") else {
-        println!("nothing is measured: CASSANDRA=host:port says on which node");
+        println!("nothing is measured: set CASSANDRA=host:port");
         return Ok(());
     };
     let keyspace = format!("commit_records_{}", std::process::id());

@@ -3,9 +3,11 @@
 //! real file system with a periodic commit log.
 //!
 //! ```text
-//! cargo bench -p cassette-transactions --bench transactions -- [--commits 200000] [--reads 200000] [--rounds 3] [--only commits|reads|bytes]
+//! cargo bench -p cassette-transactions --bench transactions -- \
+//!     [--commits 200000] [--reads 200000] [--rounds 3] [--only commits|reads|bytes]
 //!     [--layouts 1,2,3] [--clients 1,2,4,16,17,64] [--residues without,with]
-//! cargo bench … -- --only commits --contact 127.0.0.1:9042 --commits 4000 …     commits on a cluster, in keyspaces bench1, bench2, …
+//! # Commits on a cluster, in keyspaces bench1, bench2, …
+//! cargo bench … -- --only commits --contact 127.0.0.1:9042 --commits 4000 …
 //! ```
 //!
 //! A client is a thread with a separate instance of transactions, hence a separate residue. Each

@@ -53,7 +53,7 @@ pub fn run(transactions: Transactions) -> Result<()> {
     let failed = queue.take("mail", |_, _| Err::<(), _>(cassette_transactions::Error::caller("no stamps")));
     assert_eq!(failed.unwrap_err().to_string(), "no stamps");
     let first = queue.take("mail", |tx, job| done.put(tx, "mail", job, ()).map(|()| job.to_owned()))?;
-    assert_eq!(first.as_deref(), Some("letter 0"), "what could not be done is there again");
+    assert_eq!(first.as_deref(), Some("letter 0"), "a job that failed is available again");
     let work = || -> Result<()> {
         while queue.take("mail", |tx, job| done.put(tx, "mail", job, ()))?.is_some() {}
         Ok(())

@@ -14,7 +14,8 @@ use crate::timestamp::{Timestamp, TransactionStatus};
 pub enum Error {
     /// A concurrent transaction wrote a cell that this one writes.
     #[error(
-        "write-write conflict in table {table} at {cell:02x?}: written by the transaction that began at {other}. This one has not committed: run it again"
+        "write-write conflict in table {table} at {cell:02x?}: written by the transaction that began \
+         at {other}. This one has not committed: run it again"
     )]
     WriteWriteConflict {
         /// Table of the conflict.
@@ -49,7 +50,8 @@ pub enum Error {
     },
     /// Another client found its writes, considered it dead, and rolled it back.
     #[error(
-        "the transaction that began at {start} was rolled back by another one. It has not committed: run it again"
+        "the transaction that began at {start} was rolled back by another one. It has not committed: \
+         run it again"
     )]
     RolledBack {
         /// Start timestamp.
@@ -57,7 +59,8 @@ pub enum Error {
     },
     /// Versions of its snapshot may have been swept.
     #[error(
-        "the snapshot at {start} is too old: a cell of table {table} has been swept since. The transaction has not committed: run it again"
+        "the snapshot at {start} is too old: a cell of table {table} has been swept since. The \
+         transaction has not committed: run it again"
     )]
     SnapshotTooOld {
         /// Start timestamp.
@@ -135,9 +138,10 @@ pub enum Error {
         /// Start timestamp.
         start: Timestamp,
     },
-    /// A sum is outside of the range of its type.
+    /// A sum is outside the range of its type.
     #[error(
-        "number overflow in table {table} at {cell}: the sum is outside of the range of its type. Nothing was written"
+        "number overflow in table {table} at {cell}: the sum is outside the range of its type. Nothing \
+         was written: use a type with a greater range, or smaller numbers"
     )]
     Overflow {
         /// Table of the cell.
@@ -177,7 +181,7 @@ pub enum Error {
         max: usize,
     },
     /// A name or a value does not have the expected type.
-    #[error("table {table}: {error}; it was written with another type than it is read with")]
+    #[error("table {table}: {error}; it was written with a different type than it is read with")]
     OtherType {
         /// Table of the cell.
         table: String,
@@ -187,7 +191,7 @@ pub enum Error {
     /// The table is reserved.
     #[error(
         "reserved table name {0}: names that begin with an underscore are reserved, choose \
-         another. Nothing was done"
+         another. Nothing was changed"
     )]
     ReservedTable(String),
     /// A table keeps its conflict handler permanently.
@@ -239,7 +243,7 @@ pub enum Error {
         /// Name of the index.
         index: String,
     },
-    /// An index is declared in another way than it is stored.
+    /// An index is declared with properties that differ from the stored ones.
     #[error(
         "index {index} of table {table}: {difference}. Nothing was done: declare it as it is \
          stored, or delete it with Transactions::drop_index and build it again"
@@ -272,7 +276,7 @@ pub enum Error {
         index: String,
         /// The encoded key, with escapes.
         key: String,
-        /// The cell that was to have the key: its row, and its column in an index of all columns.
+        /// The cell whose write was rejected: its row, and its column in an index of all columns.
         owner: String,
         /// The cell that has it.
         other: String,
@@ -412,14 +416,14 @@ impl Error {
                 "stop all writers, and fast-forward the timestamps above every one in the store"
             }
             Self::OutcomeUnknown { .. } => {
-                "read what it wrote before doing anything again: it may have committed"
+                "read what it wrote before running it again: it may have committed"
             }
             _ if self.is_unavailable() => {
                 "run the transaction again from its beginning when the store and the timestamps \
                  respond: it had no effect"
             }
             _ if self.is_retriable() => "run the transaction again from its beginning: it had no effect",
-            Self::EmptyValue { .. } => "delete the cell; where presence alone matters, write a byte",
+            Self::EmptyValue { .. } => "delete the cell, or write one byte if only its existence matters",
             Self::ReservedTable(_) => "choose a table name that does not begin with an underscore",
             Self::OtherHandler { .. } => {
                 "open the table with its stored conflict handler in every program; for another \
@@ -435,9 +439,9 @@ impl Error {
             }
             Self::Service(ServiceError::UnsafeLayout { .. }) => "use layout 3",
             Self::Service(ServiceError::LayoutMismatch { .. }) => {
-                "leave the layout out, or run `cassette transactions migrate`"
+                "omit the layout, or run `cassette transactions migrate`"
             }
-            Self::Service(ServiceError::NotGivenOut { .. } | ServiceError::WentBackwards { .. }) => {
+            Self::Service(ServiceError::NotIssued { .. } | ServiceError::WentBackwards { .. }) => {
                 "stop all writers, and fast-forward the timestamps above every one in the store"
             }
             Self::NoConflictChecks { .. } => "create the table with a handler that detects conflicts",

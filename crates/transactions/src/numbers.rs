@@ -1,4 +1,4 @@
-//! Numbers that are changed where they are: sums, maxima and minima.
+//! Updates of numbers in place: sums, maxima and minima.
 //!
 //! Each is a read for update and a write. Two concurrent changes of one number conflict, and
 //! [`Transactions::run`](crate::Transactions::run) repeats one of them, so the results are those of

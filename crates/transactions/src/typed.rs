@@ -22,7 +22,7 @@ use crate::{Table, Transaction};
 /// | `u32`, `u64` | 4, 8 bytes, big-endian |
 /// | `i32`, `i64` | the same of the number with its sign flipped |
 /// | `bool` | 0 or 1 |
-/// | `()` | 1: that something is there is all it says |
+/// | `()` | 1: only its existence matters |
 pub trait Field: Sized {
     /// Argument type: `&str` for text, numbers by value.
     type Ref<'a>: Copy;
@@ -234,7 +234,7 @@ impl<R: Field, V: Field> Column<R, V> {
         values.into_iter().map(|value| decode_option(&self.table, value)).collect()
     }
 
-    /// Returns the value of a row, and lets the commit fail if another transaction changes it:
+    /// Returns the value of a row, and makes the commit fail if another transaction changes it:
     /// [`Transaction::get_for_update`].
     ///
     /// # Errors
@@ -310,7 +310,7 @@ impl<R: Field, C: Field, V: Field> Columns<R, C, V> {
         decode_option(&self.table, tx.get(&self.table, R::encode(row), C::encode(column))?)
     }
 
-    /// Returns the value of a row in a column, and lets the commit fail if another transaction
+    /// Returns the value of a row in a column, and makes the commit fail if another transaction
     /// changes it: [`Transaction::get_for_update`].
     ///
     /// # Errors

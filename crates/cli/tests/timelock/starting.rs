@@ -75,7 +75,7 @@ fn an_ordinary_end_is_no_error_and_an_absent_store_is_logged_rarely() {
     assert!(ends.0.wait().unwrap().success());
     let text = log(&mut ends.0);
     assert!(!text.contains("ERROR") && !text.contains("WARN"), "{text}");
-    assert!(text.contains("gave its lease back"), "{text}");
+    assert!(text.contains("released its lease"), "{text}");
 
     let mut leads = Process(spawn(&cql, &[]));
     let address = ready(&mut leads.0);

@@ -1,17 +1,18 @@
 //! Binary format of a backup.
 //!
 //! ```text
-//! file:   magic, 8 bytes | block* | an empty block with nothing behind it, so that two backups in one file are not taken for one
+//! file:   magic, 8 bytes | block* | an empty block, which ends the file
 //! block:  length of payload, 4 bytes | CRC-32 of payload, 4 bytes | payload
 //! first payload:  JSON of the header
 //! others:         record*
-//! record: 't' | length, 4 bytes | name of a table: what follows is in it
-//!         'r' | length, 4 bytes | key of a row: what follows is in it
+//! record: 't' | length, 4 bytes | table of the following records
+//!         'r' | length, 4 bytes | key of the row of the following records
 //!         'c' | length, 4 bytes | column | length, 4 bytes | value
 //!         'e' | timestamp, 8 bytes | cells, 8 bytes: the last record
 //! ```
 //!
-//! Numbers are big-endian. Tables without cells are included.
+//! Numbers are big-endian. Tables without cells are included. Nothing may follow the empty block,
+//! so two concatenated backups are rejected.
 
 use std::io::{Read, Write};
 

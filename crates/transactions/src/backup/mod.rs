@@ -3,7 +3,7 @@
 //! A backup contains what one read-only transaction reads. It runs beside other transactions, and
 //! excludes those that had not committed at its timestamp, whether they were in progress, dead, or
 //! committed later. A restore writes all of it as one transaction into an empty store, embedded or
-//! on a cluster, whichever the source was. Nothing is visible until that commits. A failed restore
+//! on a cluster, regardless of the source. Nothing is visible until that commits. A failed restore
 //! is undone by itself or by the next one.
 
 mod format;

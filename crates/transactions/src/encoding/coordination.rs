@@ -3,8 +3,9 @@
 //! ```text
 //! key 'm', column VAR_LONG(0):        {"sequence": s, "bound": b}, changed by check-and-set only
 //! key 'm', column VAR_LONG(sequence): {"version": 1, "payload": base64 of the map}, put once
-//! map: {"timestampToTransactionsTableSchemaVersion": {"timestampMappings": [{"longRange":
-//!       {"lowerEndpoint": 1, "lowerBoundType": "CLOSED", "upperEndpoint": 1000, "upperBoundType": "OPEN"}, "value": 1}, …]}}
+//! map: {"timestampToTransactionsTableSchemaVersion": {"timestampMappings": [
+//!          {"longRange": {"lowerEndpoint": 1, "lowerBoundType": "CLOSED",
+//!                         "upperEndpoint": 1000, "upperBoundType": "OPEN"}, "value": 1}, …]}}
 //! ```
 
 use base64::Engine;
@@ -36,8 +37,8 @@ pub struct SequenceAndBound {
 }
 
 impl SequenceAndBound {
-    /// Returns a timestamp that was given out before the last change of the row.
-    pub fn given_out(&self) -> Timestamp {
+    /// Returns a timestamp that was issued before the last change of the row.
+    pub fn issued(&self) -> Timestamp {
         Timestamp(self.sequence.max(self.bound.saturating_sub(ADVANCE)))
     }
 
@@ -213,11 +214,17 @@ mod tests {
     #[test]
     fn a_map_round_trips_in_the_format_of_atlasdb() {
         let map = VersionMap::all(1).install(999, 2).unwrap();
-        let inner = br#"{"timestampToTransactionsTableSchemaVersion":{"timestampMappings":[{"longRange":{"lowerEndpoint":1,"lowerBoundType":"CLOSED","upperEndpoint":1000,"upperBoundType":"OPEN"},"value":1},{"longRange":{"lowerEndpoint":1000,"lowerBoundType":"CLOSED"},"value":2}]}}"#;
-        assert_eq!(VersionMap::decode_map(inner).unwrap(), map);
+        let inner = [
+            r#"{"timestampToTransactionsTableSchemaVersion":{"timestampMappings":["#,
+            r#"{"longRange":{"lowerEndpoint":1,"lowerBoundType":"CLOSED","#,
+            r#""upperEndpoint":1000,"upperBoundType":"OPEN"},"value":1},"#,
+            r#"{"longRange":{"lowerEndpoint":1000,"lowerBoundType":"CLOSED"},"value":2}]}}"#,
+        ]
+        .concat();
+        assert_eq!(VersionMap::decode_map(inner.as_bytes()).unwrap(), map);
         assert_eq!(VersionMap::decode(&map.encode()).unwrap(), map);
         let envelope: Envelope = serde_json::from_slice(&map.encode()).unwrap();
-        assert_eq!(BASE64.decode(envelope.payload).unwrap(), inner);
+        assert_eq!(BASE64.decode(envelope.payload).unwrap(), inner.as_bytes());
     }
 
     #[test]
@@ -245,9 +252,9 @@ mod tests {
             VersionMap::decode_map(text.as_bytes())
         };
         let range = |low: i64, high: i64| {
-            format!(
-                r#"{{"longRange":{{"lowerEndpoint":{low},"lowerBoundType":"CLOSED","upperEndpoint":{high},"upperBoundType":"OPEN"}},"value":1}}"#
-            )
+            let lower = format!(r#""lowerEndpoint":{low},"lowerBoundType":"CLOSED""#);
+            let upper = format!(r#""upperEndpoint":{high},"upperBoundType":"OPEN""#);
+            format!(r#"{{"longRange":{{{lower},{upper}}},"value":1}}"#)
         };
         let rest = |low: i64| {
             format!(r#"{{"longRange":{{"lowerEndpoint":{low},"lowerBoundType":"CLOSED"}},"value":2}}"#)

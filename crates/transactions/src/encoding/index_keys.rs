@@ -1,4 +1,4 @@
-//! Keys of indexes: encodings that sort as the keys do, none of which is a prefix of another one.
+//! Keys of indexes: encodings that sort as the keys do, none of which is a prefix of another.
 
 use bytes::Bytes;
 
@@ -41,7 +41,7 @@ pub trait KeyPrefix<K> {
     fn encode(&self, out: &mut Vec<u8>);
 }
 
-/// Appends bytes so that their end is known.
+/// Appends bytes with a terminator.
 pub fn escape(bytes: &[u8], out: &mut Vec<u8>) {
     escape_open(bytes, out);
     out.extend_from_slice(&END);
@@ -53,7 +53,7 @@ fn escape_open(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Reads what [`escape`] wrote.
+/// Decodes what [`escape`] encoded.
 pub fn unescape(bytes: &mut &[u8]) -> Result<Vec<u8>, DecodeError> {
     let mut out = Vec::new();
     let mut rest = *bytes;

@@ -2,19 +2,22 @@
 //! start timestamp.
 //!
 //! ```text
-//! strategy: 'c' conservative, 't' thorough           fine = start / 50,000        coarse = start / 10,000,000
+//! strategy: 'c' conservative, 't' thorough     fine = start / 50,000     coarse = start / 10,000,000
 //!
-//! _sweep_queue     key strategy 1 | shard 1 | 'e' | fine 8                 column start % 50,000, 4 bytes     value entry
-//!                  key strategy 1 | shard 1 | 'd' | start 8 | number 4     column index, 4 bytes              value write
-//! _sweep_index     key strategy 1 | shard 1 | coarse 8                     column fine % 200, 2 bytes         value 1
-//! _sweep_progress  key strategy 1 | shard 1                                column 'p'                         value VAR_LONG
+//! table            key                                       column                   value
+//! _sweep_queue     strategy | shard | 'e' | fine 8           start % 50,000, 4 bytes  entry
+//!                  strategy | shard | 'd' | start 8 | row 4  index, 4 bytes           write
+//! _sweep_index     strategy | shard | coarse 8               fine % 200, 2 bytes      1
+//! _sweep_progress  strategy | shard                          'p'                      VAR_LONG
 //!
-//! entry: 0 | write*                 up to 50 writes
-//!        1 | rows 4                 more: they are in that many rows of their own, 100,000 in each but the last
-//! write: 1 if a deletion + 2 if the cell had no version before; 1 byte | length of table 1 | table | length of row 4 | row | length of column 4 | column
+//! entry: 0 | write*     up to 50 writes
+//!        1 | rows 4     more writes, in that many dedicated rows: 100,000 in each but the last
+//! write: kind | length of table | table | length of row 4 | row | length of column 4 | column
+//! kind:  1 if a deletion + 2 if the cell had no version before
 //! ```
 //!
-//! Numbers are big-endian. The progress is the last completed start timestamp.
+//! Numbers are big-endian, of 1 byte unless a length follows them. The progress is the last
+//! completed start timestamp.
 
 use bytes::{BufMut, Bytes};
 
@@ -274,11 +277,15 @@ mod tests {
         assert_eq!([of("alice", "balance"), of("bob", "balance"), of("", "")], [1, 10, 12]);
     }
 
+    fn name() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(any::<u8>(), 0..20)
+    }
+
     proptest! {
         #[test]
         fn entries_round_trip_and_truncated_ones_are_rejected(
             writes in prop::collection::vec(
-                ("[a-z]{1,48}", prop::collection::vec(any::<u8>(), 0..20), prop::collection::vec(any::<u8>(), 0..20), any::<(bool, bool)>()),
+                ("[a-z]{1,48}", name(), name(), any::<(bool, bool)>()),
                 0..5,
             ),
             cut in any::<prop::sample::Index>(),
@@ -300,7 +307,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        fn arbitrary_bytes_decode_or_fail(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
             let bytes = Bytes::from(bytes);
             let _ = (decode_entry(&bytes), decode_write(&bytes));
         }

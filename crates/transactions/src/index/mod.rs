@@ -149,7 +149,7 @@ impl<K: IndexKey + 'static, O> IndexDeclaration<K, O> {
         Self { base: base.clone(), definition, keys, owner }
     }
 
-    /// Lets each key belong to at most one cell: a write that would give it to a second one fails
+    /// Restricts each key to at most one cell: a write that would assign it to a second one fails
     /// with `UniqueViolation`. The check is made at the write, so a transaction that moves a key
     /// deletes it from the old cell first. Of two concurrent transactions that write the same key,
     /// one fails with a conflict.
@@ -159,8 +159,8 @@ impl<K: IndexKey + 'static, O> IndexDeclaration<K, O> {
     }
 
     /// Spreads the keys over this many rows of the store, 1 to 256, instead of one. A row is a
-    /// partition: use as many as keep each below some 100 MB. Reads of a key read one row, reads of
-    /// a range all of them.
+    /// partition: use enough of them to keep each below about 100 MB. Reads of a key read one row,
+    /// reads of a range all of them.
     pub fn shards(mut self, shards: u16) -> Self {
         self.definition.shards = shards.clamp(1, SHARDS_MAX);
         self
@@ -205,7 +205,7 @@ fn encoded(key: &impl IndexKey) -> Vec<u8> {
     out
 }
 
-/// Returns the smallest bytes after everything that begins with `prefix`; `None`: there are none.
+/// Returns the smallest bytes after everything that begins with `prefix`; `None` if there are none.
 fn after_prefix(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
     while let Some(last) = prefix.pop() {
         if last < u8::MAX {
@@ -226,7 +226,7 @@ impl<K: IndexKey, O> Index<K, O> {
     /// # Errors
     /// `IndexBusy` if they stay open for [`Options::lock_timeout`](crate::Options::lock_timeout);
     /// `UniqueViolation` for two cells with one unique key; `OtherType` for a value that the
-    /// function cannot read; the errors of a transaction. What was built stays: repeat the call.
+    /// function cannot read; the errors of a transaction. A repeated call continues the build.
     pub fn build(&self, transactions: &Transactions) -> Result<Built> {
         transactions.build_index(&self.base, &self.definition)
     }

@@ -40,7 +40,7 @@ impl ByVersion {
     }
 
     /// Calls `found` for every start timestamp of the range that has a commit record, layout by
-    /// layout as [`CommitRecords::enumerate`] does. Timestamps that were not given out yet are
+    /// layout as [`CommitRecords::enumerate`] does. Timestamps that were not issued yet are
     /// skipped.
     ///
     /// # Errors

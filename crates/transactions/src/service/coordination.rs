@@ -32,9 +32,9 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// Returns a timestamp that was given out before the last change of the row.
-    pub fn given_out(&self) -> Timestamp {
-        SequenceAndBound { sequence: self.sequence.0, bound: self.bound.0 }.given_out()
+    /// Returns a timestamp that was issued before the last change of the row.
+    pub fn issued(&self) -> Timestamp {
+        SequenceAndBound { sequence: self.sequence.0, bound: self.bound.0 }.issued()
     }
 }
 
@@ -98,11 +98,11 @@ impl Coordination {
         Ok(self.stored()?.map(|stored| stored.agreed))
     }
 
-    /// Returns the layout version of `start`, which must have been given out. Creates the row if
+    /// Returns the layout version of `start`, which must have been issued. Creates the row if
     /// needed, and extends a bound that lies below `start`.
     ///
     /// # Errors
-    /// `NotGivenOut`, `WentBackwards`, or the error of the store or the timestamps.
+    /// `NotIssued`, `WentBackwards`, or the error of the store or the timestamps.
     pub fn version(&self, start: Timestamp) -> ServiceResult<u32> {
         if let Some(version) = self.cached_version(start) {
             return Ok(version);
@@ -121,7 +121,7 @@ impl Coordination {
             }
             let fresh = self.fresh(stored.as_ref())?;
             if start >= fresh {
-                return Err(ServiceError::NotGivenOut { start, fresh });
+                return Err(ServiceError::NotIssued { start, fresh });
             }
             self.advance(stored, fresh, |_| None)?;
         }
@@ -211,8 +211,8 @@ impl Coordination {
     fn fresh(&self, stored: Option<&Stored>) -> ServiceResult<Timestamp> {
         let fresh = self.timelock.timestamp()?;
         match stored {
-            Some(stored) if fresh <= stored.agreed.given_out() => {
-                Err(ServiceError::WentBackwards { fresh, seen: stored.agreed.given_out() })
+            Some(stored) if fresh <= stored.agreed.issued() => {
+                Err(ServiceError::WentBackwards { fresh, seen: stored.agreed.issued() })
             }
             _ => Ok(fresh),
         }
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(Coordination::peek(&MemoryStore::new()), Ok(None));
         assert_eq!(old.version(first), Ok(1));
         let bound = old.read().unwrap().unwrap().bound;
-        assert_eq!(new.version(first), Ok(1), "the first to ask decided");
+        assert_eq!(new.version(first), Ok(1), "the first caller decided");
         new.install(3).unwrap();
         shared.1.fast_forward(Timestamp(bound.0 + 10)).unwrap();
         for at in [bound.0 - 1, bound.0] {
@@ -428,9 +428,9 @@ mod tests {
         first.version(shared.1.timestamp().unwrap()).unwrap();
         let error = open(other.clone()).agree().unwrap_err();
         assert!(matches!(error, ServiceError::WentBackwards { .. }), "{error}");
-        let given_out = first.read().unwrap().unwrap().given_out();
-        assert!(given_out > Timestamp(3 * ADVANCE) && given_out < shared.1.timestamp().unwrap());
-        other.fast_forward(given_out).unwrap();
+        let issued = first.read().unwrap().unwrap().issued();
+        assert!(issued > Timestamp(3 * ADVANCE) && issued < shared.1.timestamp().unwrap());
+        other.fast_forward(issued).unwrap();
         open(other).agree().unwrap();
         // A read-only client has none.
         let looking = Arc::new(crate::timelock::ReadOnlyTimeLock::open(&*shared.0).unwrap());
@@ -445,7 +445,7 @@ mod tests {
         let fresh = shared.1.timestamp().unwrap();
         let future = Timestamp(fresh.0 + 2 * ADVANCE);
         let error = client.version(future).unwrap_err();
-        assert!(matches!(error, ServiceError::NotGivenOut { start, .. } if start == future), "{error}");
+        assert!(matches!(error, ServiceError::NotIssued { start, .. } if start == future), "{error}");
         // A newer program installs an unknown layout.
         let agreed = client.agree().unwrap();
         let newer = agreed.map.install(agreed.bound.0, 7).unwrap();
@@ -453,7 +453,7 @@ mod tests {
         client.advance(stored, shared.1.timestamp().unwrap(), |_| Some(newer)).unwrap();
         assert_eq!(client.agree(), Err(ServiceError::NewerLayout { version: 7 }));
         assert_eq!(client.install(3), Err(ServiceError::NewerLayout { version: 7 }));
-        assert_eq!(client.version(fresh), Ok(2), "what is older is still understood");
+        assert_eq!(client.version(fresh), Ok(2), "older layouts are still understood");
         // Timestamps of another store begin below.
         let other: Arc<dyn TimeLock> = Arc::new(LocalTimeLock::open(MemoryStore::new()).unwrap());
         shared.1.fast_forward(agreed.bound).unwrap();

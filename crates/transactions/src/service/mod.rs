@@ -87,18 +87,18 @@ pub enum ServiceError {
         /// Version of the layout.
         version: u32,
     },
-    /// The start timestamp was never given out.
+    /// The start timestamp was never issued.
     #[error(
         "start timestamp out of range: expected below {fresh}, found {start}. Timestamps went \
          backwards, or their bound was lost: stop all writers, and fast-forward the timestamps"
     )]
-    NotGivenOut {
+    NotIssued {
         /// Start timestamp.
         start: Timestamp,
         /// A fresh timestamp.
         fresh: Timestamp,
     },
-    /// A fresh timestamp is not above one that was given out before.
+    /// A fresh timestamp is not above one that was issued before.
     #[error(
         "timestamps went backwards: expected above {seen}, found {fresh}. Stop all writers, and \
          fast-forward the timestamps"
@@ -152,7 +152,7 @@ impl ServiceError {
             | Self::LayoutMismatch { .. }
             | Self::OddTickets
             | Self::UnsafeLayout { .. }
-            | Self::NotGivenOut { .. }
+            | Self::NotIssued { .. }
             | Self::WentBackwards { .. }
             | Self::Broken { .. } => false,
         }
@@ -169,8 +169,8 @@ pub trait TransactionService: Send + Sync {
     /// Returns the statuses of those start timestamps that have one.
     fn get_many(&self, starts: &[Timestamp]) -> ServiceResult<HashMap<Timestamp, TransactionStatus>>;
 
-    /// Gives each start timestamp a status unless it has one, independently of the others. Results
-    /// are in order. After an error, the status may be stored now or later.
+    /// Assigns each start timestamp a status unless it has one, independently of the others.
+    /// Results are in order. After an error, the status may be stored now or later.
     fn put_many_unless_exists(
         &self,
         statuses: &[(Timestamp, TransactionStatus)],
@@ -181,18 +181,18 @@ pub trait TransactionService: Send + Sync {
         Ok(self.get_many(&[start])?.remove(&start))
     }
 
-    /// Gives a start timestamp a status unless it has one.
+    /// Assigns a start timestamp a status unless it has one.
     fn put_unless_exists(&self, start: Timestamp, status: TransactionStatus) -> ServiceResult<Recorded> {
         self.put_many_unless_exists(&[(start, status)])
             .pop()
             .unwrap_or_else(|| Err(ServiceError::Broken { start, what: "a put had no result".to_owned() }))
     }
 
-    /// Gives a start timestamp a status unless it has one, together with writes to CQL tables of
+    /// Assigns a start timestamp a status unless it has one, together with writes to CQL tables of
     /// the store: all of it or nothing.
     ///
     /// # Errors
-    /// `NotPut` if nothing was written, as of a service that has no CQL tables.
+    /// `NotPut` if nothing was written, as with a service that has no CQL tables.
     fn put_with(
         &self,
         start: Timestamp,

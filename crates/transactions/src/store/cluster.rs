@@ -199,8 +199,9 @@ fn check_sync(settings: &NodeSettings, is_accepted: bool) -> Result<(), String> 
         return Ok(());
     }
     Err(format!(
-        "commitlog_sync is periodic on {nodes}, expected batch or group: a node that crashes loses transactions that were reported as committed, and \
-         timestamps go backwards. Set `commitlog_sync: batch` in cassandra.yaml on every node and restart them; or accept the loss \
+        "commitlog_sync is periodic on {nodes}, expected batch or group: a node that crashes loses \
+         transactions that were reported as committed, and timestamps go backwards. Set \
+         `commitlog_sync: batch` in cassandra.yaml on every node and restart them; or accept the loss \
          (ClusterOptions::accept_periodic_sync, --accept-periodic-sync)"
     ))
 }
@@ -560,7 +561,7 @@ mod tests {
         assert!(cut(&[]).is_empty());
         assert_eq!(cut(&[10; 250]), [100, 100, 50]);
         assert_eq!(cut(&[200 << 10; 100]), [20; 5], "20 MB of one partition");
-        assert_eq!(cut(&[1, 20 << 20, 1, 1]), [1, 1, 2], "one that is too long goes alone");
+        assert_eq!(cut(&[1, 20 << 20, 1, 1]), [1, 1, 2], "a write above the limit is a separate batch");
     }
 
     #[test]

@@ -76,14 +76,7 @@ impl<'c> DirectTable<'c> {
     ) -> Option<Result<PutOutcome, DatabaseError>> {
         let make = |clustering, write_time| self.row(clustering, value, write_time);
         let at = clustering(column, Timestamp::ATOMIC);
-        match database.put_row_unless_exists(self.table, decorated(row)?, at, make) {
-            Ok(None) => Some(Ok(PutOutcome::Applied)),
-            Ok(Some((standing, now))) => {
-                let version = self.version(&standing, now)?;
-                Some(Ok(PutOutcome::Exists(vec![(column.clone(), version.value)])))
-            }
-            Err(error) => Some(Err(error)),
-        }
+        self.outcome(column, database.put_row_unless_exists(self.table, decorated(row)?, at, make))
     }
 
     /// Puts an atomic cell unless there is one, and with it writes to CQL tables.
@@ -96,14 +89,24 @@ impl<'c> DirectTable<'c> {
     ) -> Option<Result<PutOutcome, NotApplied>> {
         let make = |clustering, write_time| self.row(clustering, value, write_time);
         let (key, at) = (decorated(row)?, clustering(column, Timestamp::ATOMIC));
-        match database.put_row_with(self.table, &key, &at, make, writes) {
-            Ok(None) => Some(Ok(PutOutcome::Applied)),
+        self.outcome(column, database.put_row_with(self.table, &key, &at, make, writes))
+    }
+
+    /// Returns the outcome of a conditional put of `column`, which found `standing` if there is
+    /// one.
+    fn outcome<E>(
+        &self,
+        column: &Bytes,
+        standing: Result<Option<(Row, u32)>, E>,
+    ) -> Option<Result<PutOutcome, E>> {
+        Some(match standing {
+            Ok(None) => Ok(PutOutcome::Applied),
             Ok(Some((standing, now))) => {
                 let version = self.version(&standing, now)?;
-                Some(Ok(PutOutcome::Exists(vec![(column.clone(), version.value)])))
+                Ok(PutOutcome::Exists(vec![(column.clone(), version.value)]))
             }
-            Err(error) => Some(Err(error)),
-        }
+            Err(error) => Err(error),
+        })
     }
 
     /// Builds the row of an INSERT.

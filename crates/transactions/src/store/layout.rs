@@ -38,7 +38,8 @@ impl TableKind {
         format!(
             "CLUSTERING ORDER BY (column1 ASC, column2 ASC) AND bloom_filter_fp_chance = {bloom_filter} \
              AND compaction = {{'class': 'LeveledCompactionStrategy'}} \
-             AND gc_grace_seconds = {GC_GRACE_SECONDS} AND compression = {{'class': 'LZ4Compressor', 'chunk_length_in_kb': {chunk}}} \
+             AND gc_grace_seconds = {GC_GRACE_SECONDS} \
+             AND compression = {{'class': 'LZ4Compressor', 'chunk_length_in_kb': {chunk}}} \
              AND min_index_interval = {} AND max_index_interval = {} AND speculative_retry = 'NEVER'",
             index.0, index.1
         )
@@ -141,7 +142,8 @@ impl Texts {
     pub fn new(keyspace: &str, table: &str) -> Self {
         let table = format!("\"{keyspace}\".\"{table}\"");
         let names = format!("SELECT column1 FROM {table} WHERE key = ? AND column1 >= ?");
-        let reversed = "AND column2 > ? GROUP BY key, column1 ORDER BY column1 DESC, column2 DESC LIMIT ? ALLOW FILTERING";
+        let reversed = "AND column2 > ? GROUP BY key, column1 ORDER BY column1 DESC, column2 DESC LIMIT ? \
+                        ALLOW FILTERING";
         let newest = format!("SELECT column1, column2, value FROM {table} WHERE key = ?");
         Self {
             get: format!("{newest} AND column1 = ? AND column2 > ? LIMIT 1"),
@@ -154,7 +156,8 @@ impl Texts {
                 "{newest} AND column1 >= ? AND column2 > ? GROUP BY key, column1 LIMIT ? ALLOW FILTERING"
             ),
             columns_until: format!(
-                "{newest} AND column1 >= ? AND column1 < ? AND column2 > ? GROUP BY key, column1 LIMIT ? ALLOW FILTERING"
+                "{newest} AND column1 >= ? AND column1 < ? AND column2 > ? GROUP BY key, column1 LIMIT ? \
+                 ALLOW FILTERING"
             ),
             names_reversed: format!("{names} {reversed}"),
             names_until_reversed: format!("{names} AND column1 < ? {reversed}"),

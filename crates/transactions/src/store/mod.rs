@@ -1,7 +1,7 @@
 //! Stores of versioned cells, as transactions need them.
 //!
-//! A store knows nothing of transactions. Its contract: successful writes are visible to all later
-//! reads, and conditional writes on a row are atomic.
+//! Stores are independent of transactions. Their contract: successful writes are visible to all
+//! later reads, and conditional writes on a row are atomic.
 
 mod cell_loader;
 #[cfg(feature = "cluster")]

@@ -148,12 +148,12 @@ impl Sweeper {
         self.sweep_all_with(|_, _, _| {})
     }
 
-    /// As [`sweep_all`](Self::sweep_all), calling `tell` after each step with the number of
+    /// As [`sweep_all`](Self::sweep_all), calling `report` after each step with the number of
     /// completed shards, the number of shards, and the result so far.
     ///
     /// # Errors
     /// As [`sweep_all`](Self::sweep_all).
-    pub fn sweep_all_with(&self, mut tell: impl FnMut(usize, usize, &Swept)) -> Result<Swept> {
+    pub fn sweep_all_with(&self, mut report: impl FnMut(usize, usize, &Swept)) -> Result<Swept> {
         let below = self.timelock.immutable()?;
         let mut swept = Swept { is_done: true, ..Swept::default() };
         let of = Shard::all().count();
@@ -161,7 +161,7 @@ impl Sweeper {
             loop {
                 let step = self.step_alone(shard, Some(below), Duration::from_secs(60))?;
                 swept.add(Swept { is_done: true, ..step });
-                tell(number + usize::from(step.is_done), of, &swept);
+                report(number + usize::from(step.is_done), of, &swept);
                 if step.is_done {
                     break;
                 }

@@ -53,7 +53,10 @@ impl Sweeper {
         let is_whole = entries.len() < ENTRIES_MAX;
         // S5.
         let statuses = self.final_statuses(&entries.iter().map(|(start, _)| *start).collect::<Vec<_>>())?;
-        let is_too_new = |start: &Timestamp| matches!(statuses.get(start), Some(TransactionStatus::Committed(commit)) if *commit >= below);
+        let is_too_new = |start: &Timestamp| {
+            let status = statuses.get(start);
+            matches!(status, Some(TransactionStatus::Committed(commit)) if *commit >= below)
+        };
         let stop = entries.iter().position(|(start, _)| is_too_new(start));
         let reached = match (stop, is_whole) {
             (Some(index), _) => entries[index].0.0 - 1,

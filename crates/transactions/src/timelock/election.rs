@@ -1,7 +1,7 @@
 //! Leader election: which request to send to the store next, and what its response means. Without
 //! I/O or waiting; the caller passes the time.
 //!
-//! `docs/transactions.md` describes the steps, L1 to L6, and why two servers never give out
+//! `docs/transactions.md` describes the steps, L1 to L6, and why two servers never issue
 //! timestamps at the same time.
 
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(super) struct Election {
     holder: u64,
     address: String,
     lease: Duration,
-    /// After the loss of the bound: the operator's timestamp above all that were given out.
+    /// After the loss of the bound: the operator's timestamp above all that were issued.
     recovered: Option<i64>,
     phase: Phase,
     /// The newest state that this server knows to have been stored. The stored state never falls
@@ -114,7 +114,7 @@ struct Attempt {
     expected: Option<Bytes>,
     new: Bytes,
     record: Record,
-    /// For a claim: the last timestamp that the previous leader may have given out.
+    /// For a claim: the last timestamp that the previous leader may have issued.
     last: i64,
     /// Time before it was first sent.
     sent: ClockReading,
@@ -122,13 +122,13 @@ struct Attempt {
     failed: Option<ClockReading>,
 }
 
-/// Timestamps that the leader may give out.
+/// Timestamps that the leader may issue.
 pub(super) struct Leadership {
     record: Record,
     stored: Bytes,
     /// Time before the record was sent.
     began: ClockReading,
-    /// Last timestamp given out.
+    /// Last timestamp issued.
     last: i64,
     /// Greatest timestamp requested.
     wanted: i64,
@@ -164,7 +164,7 @@ impl Leadership {
     }
 
     /// Reserves `count` consecutive timestamps and returns the first and the last: step L4. They
-    /// may be given out only after [`confirm`](Self::confirm).
+    /// may be issued only after [`confirm`](Self::confirm).
     pub fn take(&mut self, count: i64) -> Result<(i64, i64), NeedMore> {
         let last = self.reserve(count)?;
         let first = self.last + 1;
@@ -198,7 +198,7 @@ impl Leadership {
     }
 
     /// Returns whether the server has led until now: step L5. Called after timestamps were taken
-    /// and before they are given out.
+    /// and before they are issued.
     pub fn confirm(&self, now: ClockReading) -> Result<(), TimeLockError> {
         if self.resigns {
             return Err(TimeLockError::Stopped);
@@ -251,7 +251,7 @@ impl Election {
         }
     }
 
-    /// Returns why this server gives out no more timestamps, including while it still halts those
+    /// Returns why this server issues no more timestamps, including while it still halts those
     /// of the others.
     pub fn stopped(&self) -> Option<&TimeLockError> {
         match &self.phase {
@@ -260,8 +260,8 @@ impl Election {
         }
     }
 
-    /// Gives the lease back with the next write if this server leads: step L6. From now on it gives
-    /// out nothing.
+    /// Releases the lease with the next write if this server leads: step L6. From now on it issues
+    /// nothing.
     pub fn resign(&mut self) {
         match &mut self.phase {
             Phase::Leading(leadership) => leadership.resigns = true,
@@ -270,8 +270,8 @@ impl Election {
         }
     }
 
-    /// Ends with `error`: this server gives out nothing from now on. A lease that it holds runs
-    /// out.
+    /// Ends with `error`: this server issues nothing from now on. A lease that it holds
+    /// expires.
     pub fn fail(&mut self, error: TimeLockError) {
         self.phase = Phase::Ended(error);
     }
@@ -300,69 +300,77 @@ impl Election {
                 }
                 Some(Request::Replace { expected: halting.expected.clone(), new: halting.new.clone() })
             }
-            Phase::Standby(standby) => {
-                // The wall clock was set back and measures nothing any more: the wait starts again.
-                if let Some((_, _, since)) = &mut standby.seen
-                    && now.wall_micros < since.wall_micros
-                {
-                    *since = now;
-                }
-                let (last, expected, term) = match &standby.seen {
-                    // L2.
-                    Some((bytes, stored, since)) if now.shortest_since(*since) >= stored.wait() => {
-                        let term = match stored {
-                            Stored::Plain(_) | Stored::Halted(_) => 1,
-                            Stored::Leased(record) => record.term.saturating_add(1),
-                        };
-                        (stored.bound(), Some(bytes.clone()), term)
-                    }
-                    None if standby.absent => (self.recovered.unwrap_or(INITIAL_BOUND), None, 1),
-                    // L1.
-                    _ => {
-                        let due =
-                            standby.last_read.is_none_or(|last_read| now.longest_since(last_read) >= period);
-                        return due.then_some(Request::Read);
-                    }
-                };
-                // The same bytes as the previous attempt, so that the success of either is enough.
-                let attempt = match self.attempt.take().filter(|attempt| attempt.expected == expected) {
-                    Some(attempt) => attempt,
-                    None => {
-                        let record = Record {
-                            term,
-                            sequence: 0,
-                            bound: last.saturating_add(BOUND_BUFFER),
-                            holder: self.holder,
-                            lease: self.lease,
-                            address: self.address.clone(),
-                        };
-                        Attempt { expected, new: record.encode(), record, last, sent: now, failed: None }
-                    }
-                };
-                Some(self.attempt.insert(attempt).request())
-            }
-            // L3.
-            Phase::Leading(leadership) => {
-                let short = leadership.wanted > leadership.record.bound;
-                let due = short || leadership.resigns || now.longest_since(leadership.began) >= period;
-                if self.attempt.is_none() && !due {
-                    return None;
-                }
-                let attempt = self.attempt.get_or_insert_with(|| {
-                    let mut record = leadership.record.clone();
-                    record.sequence = record.sequence.saturating_add(1);
-                    let used = leadership.last.max(leadership.wanted);
-                    record.bound = record.bound.max(used.saturating_add(BOUND_BUFFER));
-                    if leadership.resigns {
-                        record.lease = Duration::ZERO;
-                    }
-                    let expected = Some(leadership.stored.clone());
-                    let last = leadership.last;
-                    Attempt { expected, new: record.encode(), record, last, sent: now, failed: None }
-                });
-                Some(attempt.request())
-            }
+            Phase::Standby(_) => self.next_claim(now),
+            Phase::Leading(_) => self.next_renewal(now),
         }
+    }
+
+    /// Returns the next request of a standby: L1 and L2.
+    fn next_claim(&mut self, now: ClockReading) -> Option<Request> {
+        let period = self.period();
+        let Phase::Standby(standby) = &mut self.phase else { return None };
+        // The wall clock was set back and measures nothing any more: the wait starts again.
+        if let Some((_, _, since)) = &mut standby.seen
+            && now.wall_micros < since.wall_micros
+        {
+            *since = now;
+        }
+        let (last, expected, term) = match &standby.seen {
+            // L2.
+            Some((bytes, stored, since)) if now.shortest_since(*since) >= stored.wait() => {
+                let term = match stored {
+                    Stored::Plain(_) | Stored::Halted(_) => 1,
+                    Stored::Leased(record) => record.term.saturating_add(1),
+                };
+                (stored.bound(), Some(bytes.clone()), term)
+            }
+            None if standby.absent => (self.recovered.unwrap_or(INITIAL_BOUND), None, 1),
+            // L1.
+            _ => {
+                let due = standby.last_read.is_none_or(|last_read| now.longest_since(last_read) >= period);
+                return due.then_some(Request::Read);
+            }
+        };
+        // The same bytes as the previous attempt, so that the success of either is enough.
+        let attempt = match self.attempt.take().filter(|attempt| attempt.expected == expected) {
+            Some(attempt) => attempt,
+            None => {
+                let record = Record {
+                    term,
+                    sequence: 0,
+                    bound: last.saturating_add(BOUND_BUFFER),
+                    holder: self.holder,
+                    lease: self.lease,
+                    address: self.address.clone(),
+                };
+                Attempt { expected, new: record.encode(), record, last, sent: now, failed: None }
+            }
+        };
+        Some(self.attempt.insert(attempt).request())
+    }
+
+    /// Returns the next request of the leader: L3.
+    fn next_renewal(&mut self, now: ClockReading) -> Option<Request> {
+        let period = self.period();
+        let Phase::Leading(leadership) = &mut self.phase else { return None };
+        let short = leadership.wanted > leadership.record.bound;
+        let due = short || leadership.resigns || now.longest_since(leadership.began) >= period;
+        if self.attempt.is_none() && !due {
+            return None;
+        }
+        let attempt = self.attempt.get_or_insert_with(|| {
+            let mut record = leadership.record.clone();
+            record.sequence = record.sequence.saturating_add(1);
+            let used = leadership.last.max(leadership.wanted);
+            record.bound = record.bound.max(used.saturating_add(BOUND_BUFFER));
+            if leadership.resigns {
+                record.lease = Duration::ZERO;
+            }
+            let expected = Some(leadership.stored.clone());
+            let last = leadership.last;
+            Attempt { expected, new: record.encode(), record, last, sent: now, failed: None }
+        });
+        Some(attempt.request())
     }
 
     /// Handles the response to the last request. `now` is the time after it arrived.
@@ -425,7 +433,7 @@ impl Election {
                 self.attempt = Some(Attempt { failed: Some(now), ..attempt });
                 self.observe(found, now);
             }
-            // No value comes back, so a pending attempt to replace an older one can have no effect
+            // No value recurs, so a pending attempt to replace an older one can have no effect
             // any more.
             _ => self.observe(found, now),
         }
@@ -494,7 +502,7 @@ impl Election {
         }
     }
 
-    /// Stops giving out timestamps, and replaces `found` by a record that stops every other server:
+    /// Stops issuing timestamps, and replaces `found` by a record that stops every other server:
     /// only this one knows that the store lost `known`.
     fn halt(&mut self, known: Mark, what: String, found: Bytes) {
         let stored = match Stored::decode(&found) {

@@ -7,9 +7,9 @@
 //!
 //! ```text
 //! [1] format: 2
-//! [8] term        those of the record that it replaced, or greater: no value ever comes back
+//! [8] term        those of the record that it replaced, or greater: no value recurs
 //! [8] sequence
-//! [8] bound       the greatest bound that was known: all timestamps given out are at most this
+//! [8] bound       the greatest bound that was known: all timestamps issued are at most this
 //! [.] reason, UTF-8
 //! ```
 //!
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::lease::{Record, Stored};
+use super::lease::{Record, Stored, number_at};
 use super::timestamps::BoundCell;
 use super::{FAST_FORWARD_MAX, TimeLockError};
 use crate::store::{CheckOutcome, Store, StoreError};
@@ -73,11 +73,7 @@ impl Halt {
         }
         let reason =
             std::str::from_utf8(reason).map_err(|_| "halt record: reason is not UTF-8".to_owned())?;
-        let number = |at: usize| {
-            let mut number = [0; 8];
-            number.copy_from_slice(&head[at..at + 8]);
-            u64::from_be_bytes(number)
-        };
+        let number = |at: usize| number_at(head, at);
         Ok(Self {
             term: number(1),
             sequence: number(9),
@@ -101,7 +97,7 @@ pub struct Cleared {
     pub bound: Timestamp,
 }
 
-/// Clears a halt, so that servers give out timestamps again. They continue above the greatest known
+/// Clears a halt, so that servers issue timestamps again. They continue above the greatest known
 /// bound and above `above`. Servers that read the record have ended and must be started again.
 ///
 /// # Errors

@@ -42,7 +42,7 @@ const LAST_ANSWERS_MAX: Duration = Duration::from_millis(500);
 
 impl TimeLockServer {
     /// Serves clients until `stop` completes, a client stops the server, or it can never lead
-    /// again. Then gives the lease back.
+    /// again. Then releases the lease.
     ///
     /// # Errors
     /// The listener's error, or why the server ended.

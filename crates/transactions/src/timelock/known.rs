@@ -1,4 +1,4 @@
-//! Timestamps that are known to be given out, for the recovery of a lost bound.
+//! The greatest timestamp that is known to have been issued, for the recovery of a lost bound.
 
 use bytes::Bytes;
 
@@ -8,9 +8,9 @@ use crate::encoding::var_long;
 use crate::store::{Store, StoreError, StoreResult};
 use crate::timestamp::Timestamp;
 
-/// Returns the greatest timestamp known to be given out for this store, found without reading its
-/// tables: from the coordination row and the progress of sweeping. Greater ones may have been given
-/// out. `None` if nothing is recorded. Read-only.
+/// Returns the greatest timestamp known to have been issued for this store, found without reading
+/// its tables: from the coordination row and the progress of sweeping. Greater ones may have been
+/// issued. `None` if nothing is recorded. Read-only.
 ///
 /// # Errors
 /// The store's error, or a malformed row.
@@ -28,7 +28,7 @@ fn agreed(store: &dyn Store) -> StoreResult<Option<Timestamp>> {
     let Some(raw) = found.into_iter().next().flatten() else { return Ok(None) };
     let row = SequenceAndBound::decode(&raw)
         .map_err(|error| StoreError::refused("read the coordination row", error))?;
-    Ok(Some(row.given_out()))
+    Ok(Some(row.issued()))
 }
 
 /// Returns the last timestamp that a shard of the sweep queue completed.

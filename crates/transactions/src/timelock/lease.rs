@@ -7,9 +7,9 @@
 //! ```text
 //! [1] format: 1
 //! [8] term        greater with every leader
-//! [8] sequence    greater with every write of a leader: no value ever comes back
-//! [8] bound       timestamps up to it may have been given out
-//! [8] holder      a random number that the server gave itself when it started
+//! [8] sequence    greater with every write of a leader: no value recurs
+//! [8] bound       timestamps up to it may have been issued
+//! [8] holder      a random number that the server chose when it started
 //! [4] lease, ms   0: given back
 //! [.] where clients reach it, UTF-8
 //! ```
@@ -38,12 +38,12 @@ pub(super) struct Record {
     pub term: u64,
     /// Increases with every write of a leader.
     pub sequence: u64,
-    /// No timestamp above it was given out.
+    /// No timestamp above it was issued.
     pub bound: i64,
     /// Random number of the server.
     pub holder: u64,
     /// How long the server may consider itself the leader, from before this record was written.
-    /// Zero after it gave the lease back.
+    /// Zero after it released the lease.
     pub lease: Duration,
     /// Address where clients reach it.
     pub address: String,
@@ -52,12 +52,19 @@ pub(super) struct Record {
 /// The value stored for the timestamps of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// Bound of a process that gives out its own timestamps.
+    /// Bound of a process that issues its own timestamps.
     Plain(i64),
     /// Record of a leader.
     Leased(Record),
     /// Record of a server that halted the timestamps.
     Halted(Halt),
+}
+
+/// Returns the number at byte `at` of a record's head, whose length was checked.
+pub(super) fn number_at(head: &[u8], at: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&head[at..at + 8]);
+    u64::from_be_bytes(number)
 }
 
 impl Record {
@@ -102,11 +109,7 @@ impl Stored {
         }
         let address =
             std::str::from_utf8(address).map_err(|_| "lease record: address is not UTF-8".to_owned())?;
-        let number = |at: usize| {
-            let mut number = [0; 8];
-            number.copy_from_slice(&head[at..at + 8]);
-            u64::from_be_bytes(number)
-        };
+        let number = |at: usize| number_at(head, at);
         let lease = [head[33], head[34], head[35], head[36]];
         Ok(Self::Leased(Record {
             term: number(1),

@@ -5,7 +5,7 @@
 //! | `POST /v1/batch` | a [`Batch`] of what does not wait; [`BatchReply`] |
 //! | `POST /v1/lock` | a [`LockRequest`], answered when the locks are free; [`LockReply`] |
 //! | `POST /v1/fast-forward` | [`FastForward`]; the [`Status`] after it |
-//! | `POST /v1/stop` | gives the lease back and ends the server |
+//! | `POST /v1/stop` | releases the lease and ends the server |
 //! | `GET /v1/status` | [`Status`] |
 //!
 //! A refusal has status 503 and a [`Refusal`] as its body.
@@ -144,7 +144,7 @@ pub struct LeaderStatus {
     pub holder: u64,
     /// Increases with every leader.
     pub term: u64,
-    /// Last timestamp given out.
+    /// Last timestamp issued.
     pub last: i64,
     /// Stored bound.
     pub bound: i64,

@@ -101,9 +101,9 @@ pub enum TimeLockError {
     /// The bound could not be stored.
     #[error("timestamp bound: {0}")]
     Bound(#[from] StoreError),
-    /// Another instance gives out timestamps of this store.
+    /// Another instance issues timestamps of this store.
     #[error(
-        "another instance gives out timestamps: expected stored bound {expected}, found {found}. \
+        "another instance issues timestamps: expected stored bound {expected}, found {found}. \
          This instance has stopped permanently, and the request has not committed: let a single \
          process use the store, or run `cassette timelock` and let all processes use it"
     )]
@@ -113,7 +113,7 @@ pub enum TimeLockError {
         /// Bound found in the store.
         found: String,
     },
-    /// This process already gives out timestamps of this store. Two independent sources in one
+    /// This process already issues timestamps of this store. Two independent sources in one
     /// process would not order their timestamps relative to each other.
     #[error(
         "the store in keyspace {keyspace} is already open in this process, with its own timestamps \
@@ -129,7 +129,7 @@ pub enum TimeLockError {
     ReadOnly,
     /// The stored bound is missing or malformed.
     #[error(
-        "the timestamp bound is lost: {what}. No timestamps are given out until an operator \
+        "the timestamp bound is lost: {what}. No timestamps are issued until an operator \
          supplies a timestamp above all previous ones: stop all writers, take the greatest version \
          or commit timestamp in any table, and run `cassette timelock fast-forward --lost-bound`"
     )]
@@ -139,23 +139,23 @@ pub enum TimeLockError {
     },
     /// A server halted the timestamps of this store until an operator clears the halt.
     #[error(
-        "the timestamps of this store are halted: {reason}. No timestamps are given out until an \
+        "the timestamps of this store are halted: {reason}. No timestamps are issued until an \
          operator determines what was lost and runs `cassette timelock clear`; they then continue \
          above {bound}"
     )]
     Halted {
         /// Reason.
         reason: String,
-        /// Greatest known bound: no timestamp above it was given out.
+        /// Greatest known bound: no timestamp above it was issued.
         bound: Timestamp,
     },
     /// The store's timestamps are not halted.
     #[error("the timestamps of this store are not halted: nothing was changed")]
     NotHalted,
-    /// The timestamp to recover above is not above one that was given out.
+    /// The timestamp to recover above is not above one that was issued.
     #[error(
-        "recovery timestamp too small: expected above {known}, which the store records as given \
-         out, found {asked}. Nothing was changed: use at least {}, and more if any table holds a \
+        "recovery timestamp too small: expected above {known}, which the store records as \
+         issued, found {asked}. Nothing was changed: use at least {}, and more if any table holds a \
          greater version or commit timestamp", known.0.saturating_add(1)
     )]
     RecoveredBelow {
@@ -164,19 +164,19 @@ pub enum TimeLockError {
         /// Greatest timestamp recorded in the store.
         known: Timestamp,
     },
-    /// A timelock server gives out the timestamps of this store.
+    /// A timelock server issues the timestamps of this store.
     #[error(
-        "a timelock server gives out the timestamps of this store, last at {address}: connect to \
-         it instead of giving them out in this process"
+        "a timelock server issues the timestamps of this store, last at {address}: connect to \
+         it instead of issuing them in this process"
     )]
     ServedElsewhere {
         /// Last known address of the server.
         address: String,
     },
-    /// The server's lease ran out before it was renewed. The request had no effect.
+    /// The server's lease expired before it was renewed. The request had no effect.
     #[error(
-        "the lease lapsed: expected an age below {1} ms, found {0} ms{2}. No timestamps were given \
-         out: try again when the store responds and the lease is renewed",
+        "the lease lapsed: expected an age below {1} ms, found {0} ms{2}. No timestamps were \
+         issued: try again when the store responds and the lease is renewed",
         elapsed.as_millis(), lease.as_millis(), if *jumped { ", because the clock jumped" } else { "" }
     )]
     LeaseLapsed {
@@ -237,10 +237,10 @@ pub enum TimeLockError {
         /// Server that sent it.
         server: String,
     },
-    /// The server gives out the timestamps of another store. Transactions that used them could read
+    /// The server issues the timestamps of another store. Transactions that used them could read
     /// data that is not written yet and overwrite newer data.
     #[error(
-        "the timelock server at {server} gives out timestamps of another store: in this one \
+        "the timelock server at {server} issues timestamps of another store: in this one \
          {found}. Nothing was begun: use the servers started with this store's --store and \
          --keyspace"
     )]

@@ -1,4 +1,4 @@
-//! Read-only access to the timestamps of a store: gives out none, locks nothing.
+//! Read-only access to the timestamps of a store: issues none, locks nothing.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::{Hold, LockToken, Started, TimeLock, TimeLockError, stored_bound};
 use crate::store::{Store, StoreError};
 use crate::timestamp::Timestamp;
 
-/// The stored bound of a store's timestamps. Does not disturb the process that gives them out.
+/// The stored bound of a store's timestamps. Does not disturb the process that issues them.
 /// Operations that need a timestamp or a lock fail.
 pub struct ReadOnlyTimeLock {
     bound: Timestamp,
@@ -22,7 +22,7 @@ impl ReadOnlyTimeLock {
 }
 
 impl TimeLock for ReadOnlyTimeLock {
-    /// Always succeeds: no timestamps are given out.
+    /// Always succeeds: no timestamps are issued.
     fn check_store(&self, _: &dyn Store) -> Result<(), TimeLockError> {
         Ok(())
     }

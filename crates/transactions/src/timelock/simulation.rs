@@ -36,13 +36,13 @@ enum Step {
     Late {
         which: usize,
     },
-    /// Timestamps are taken, and not given out yet.
+    /// Timestamps are taken, and not issued yet.
     Take {
         server: usize,
         count: i64,
     },
-    /// Timestamps that were taken are given out, if the lease permits.
-    GiveOut {
+    /// Timestamps that were taken are issued, if the lease permits.
+    Issue {
         which: usize,
     },
     /// A process ends and another one begins.
@@ -75,7 +75,7 @@ fn step() -> impl Strategy<Value = Step> {
         30 => (server.clone(), fate).prop_map(|(server, fate)| Step::Keep { server, fate }),
         2 => (0..8usize).prop_map(|which| Step::Late { which }),
         10 => (server.clone(), 1..400_000i64).prop_map(|(server, count)| Step::Take { server, count }),
-        10 => (0..4usize).prop_map(|which| Step::GiveOut { which }),
+        10 => (0..4usize).prop_map(|which| Step::Issue { which }),
         1 => server.clone().prop_map(|server| Step::Restart { server }),
         1 => server.clone().prop_map(|server| Step::Resign { server }),
         1 => (server, 1..3_000_000i64).prop_map(|(server, by)| Step::FastForward { server, by }),
@@ -117,7 +117,7 @@ struct World {
     taken: Vec<Taken>,
     order: usize,
     holders: u64,
-    given_out: Vec<Taken>,
+    issued: Vec<Taken>,
     /// Both clocks of a server may stand still, which violates the assumptions.
     freezes: bool,
 }
@@ -131,7 +131,7 @@ impl World {
             taken: Vec::new(),
             order: 0,
             holders: 0,
-            given_out: Vec::new(),
+            issued: Vec::new(),
             freezes,
         };
         for clocks in clocks {
@@ -162,6 +162,30 @@ impl World {
         }
     }
 
+    /// Advances the current request of a server's keeper, or begins the next one.
+    fn keep(&mut self, number: usize, fate: Fate) {
+        let server = &mut self.servers[number];
+        match server.op.take() {
+            None => server.op = server.election.next_request(server.now).map(|request| (request, None)),
+            Some((request, None)) if fate == Fate::LostOrLate => {
+                let failed = Response::Failed(StoreError::unknown("ask", "no answer"));
+                server.election.handle_response(failed, server.now);
+                self.late.push(request);
+            }
+            Some((request, None)) => {
+                let response = self.write(&request);
+                self.servers[number].op = Some((request, Some(response)));
+            }
+            Some((_, Some(response))) => {
+                let response = match fate {
+                    Fate::Well => response,
+                    _ => Response::Failed(StoreError::unknown("ask", "no answer")),
+                };
+                server.election.handle_response(response, server.now);
+            }
+        }
+    }
+
     fn step(&mut self, step: Step) {
         match step {
             Step::Pass { millis } => {
@@ -182,30 +206,7 @@ impl World {
                     server.still_millis += millis.unsigned_abs()
                 }
             }
-            Step::Keep { server: number, fate } => {
-                let server = &mut self.servers[number];
-                match server.op.take() {
-                    None => {
-                        server.op = server.election.next_request(server.now).map(|request| (request, None))
-                    }
-                    Some((request, None)) if fate == Fate::LostOrLate => {
-                        let failed = Response::Failed(StoreError::unknown("ask", "no answer"));
-                        server.election.handle_response(failed, server.now);
-                        self.late.push(request);
-                    }
-                    Some((request, None)) => {
-                        let response = self.write(&request);
-                        self.servers[number].op = Some((request, Some(response)));
-                    }
-                    Some((_, Some(response))) => {
-                        let response = match fate {
-                            Fate::Well => response,
-                            _ => Response::Failed(StoreError::unknown("ask", "no answer")),
-                        };
-                        server.election.handle_response(response, server.now);
-                    }
-                }
-            }
+            Step::Keep { server, fate } => self.keep(server, fate),
             Step::Late { which } => {
                 if which < self.late.len() {
                     let request = self.late.swap_remove(which);
@@ -221,7 +222,7 @@ impl World {
                     self.taken.push(Taken { server, term, order: self.order, first, last });
                 }
             }
-            Step::GiveOut { which } => {
+            Step::Issue { which } => {
                 if which < self.taken.len() {
                     let taken = self.taken.swap_remove(which);
                     let server = &mut self.servers[taken.server];
@@ -230,7 +231,7 @@ impl World {
                         && leadership.term() == taken.term
                         && leadership.confirm(now).is_ok()
                     {
-                        self.given_out.push(taken);
+                        self.issued.push(taken);
                     }
                 }
             }
@@ -250,10 +251,10 @@ impl World {
         }
     }
 
-    /// Returns the timestamps given out, in the order in which they were taken.
+    /// Returns the timestamps issued, in the order in which they were taken.
     fn in_order(&mut self) -> &[Taken] {
-        self.given_out.sort_by_key(|taken| taken.order);
-        &self.given_out
+        self.issued.sort_by_key(|taken| taken.order);
+        &self.issued
     }
 }
 
@@ -278,14 +279,14 @@ proptest! {
     }
 
     #[test]
-    fn no_timestamp_is_given_out_twice_even_with_arbitrary_clocks(
+    fn no_timestamp_is_issued_twice_even_with_arbitrary_clocks(
         clocks in clocks(),
         steps in prop::collection::vec(step(), 1..300),
     ) {
         let mut world = World::new(&clocks, true);
         steps.into_iter().for_each(|step| world.step(step));
-        world.given_out.sort_by_key(|taken| taken.first);
-        for pair in world.given_out.windows(2) {
+        world.issued.sort_by_key(|taken| taken.first);
+        for pair in world.issued.windows(2) {
             prop_assert!(pair[0].last < pair[1].first, "{} then {}", pair[0].last, pair[1].first);
         }
     }
@@ -335,20 +336,20 @@ fn a_standby_leads_only_after_the_lease_has_certainly_ended() {
 }
 
 #[test]
-fn timestamps_taken_before_a_long_pause_are_not_given_out() {
+fn timestamps_taken_before_a_long_pause_are_not_issued() {
     let mut world = leading_world(false);
     world.step(Step::Take { server: 0, count: 1 });
     pass(&mut world, 5000);
-    world.step(Step::GiveOut { which: 0 });
-    assert!(world.given_out.is_empty());
+    world.step(Step::Issue { which: 0 });
+    assert!(world.issued.is_empty());
     let now = world.servers[0].now;
     let lapsed = world.servers[0].election.leadership().unwrap().confirm(now).unwrap_err();
     assert!(matches!(lapsed, TimeLockError::LeaseLapsed { jumped: false, .. }), "{lapsed}");
     // No other server led meanwhile: it continues with the same term.
     keep(&mut world, 0);
     world.step(Step::Take { server: 0, count: 1 });
-    world.step(Step::GiveOut { which: 0 });
-    assert_eq!(world.given_out.len(), 1);
+    world.step(Step::Issue { which: 0 });
+    assert_eq!(world.issued.len(), 1);
 }
 
 #[test]
@@ -371,9 +372,9 @@ fn a_leader_with_frozen_clocks_breaks_order_but_not_uniqueness() {
     keep(&mut world, 1);
     for server in [1, 0] {
         world.step(Step::Take { server, count: 1 });
-        world.step(Step::GiveOut { which: 0 });
+        world.step(Step::Issue { which: 0 });
     }
-    let [new, old] = world.in_order() else { panic!("both give out") };
+    let [new, old] = world.in_order() else { panic!("both issue") };
     assert!(old.last < new.first, "clients that saw {} stop at {}", new.first, old.first);
 }
 
@@ -424,8 +425,8 @@ fn a_returned_lease_is_acquired_immediately() {
     let mut world = leading_world(false);
     world.step(Step::Take { server: 0, count: 5 });
     world.step(Step::Resign { server: 0 });
-    world.step(Step::GiveOut { which: 0 });
-    assert!(world.given_out.is_empty(), "who resigns gives out nothing");
+    world.step(Step::Issue { which: 0 });
+    assert!(world.issued.is_empty(), "a server that resigned issues nothing");
     keep(&mut world, 0);
     keep(&mut world, 1);
     keep(&mut world, 1);

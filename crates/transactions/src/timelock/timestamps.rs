@@ -18,8 +18,8 @@ const TABLE: &str = "_timestamp";
 const NAME: &[u8] = b"ts";
 /// Initial bound. Timestamps begin above it.
 pub(super) const INITIAL_BOUND: i64 = 10_000;
-/// How far a new bound lies above the timestamps needed: one write per so many timestamps, and so
-/// many are lost at a restart.
+/// How far a new bound lies above the timestamps needed: the number of timestamps per write of the
+/// bound, and the maximum number lost at a restart.
 pub(super) const BOUND_BUFFER: i64 = 1_000_000;
 
 /// Cell of the stored bound. Its reads and writes are linearizable.
@@ -48,7 +48,7 @@ impl<S: Store> BoundCell<S> {
         self.0.check_and_set(TABLE, &Cell::new(NAME, NAME), expected, new)
     }
 
-    /// Returns evidence that timestamps were given out for this store: commit records of
+    /// Returns evidence that timestamps were issued for this store: commit records of
     /// transactions. If there are any and no bound, the bound is lost.
     pub fn evidence_of_use(&self) -> StoreResult<Option<String>> {
         let tables = self.0.tables()?;
@@ -65,19 +65,19 @@ impl<S: Store> BoundCell<S> {
     }
 }
 
-/// Gives out timestamps. The stored bound is above all of them, and after a restart they continue
+/// Issues timestamps. The stored bound is above all of them, and after a restart they continue
 /// above it.
 ///
-/// Two instances on one store never give out the same timestamp: each stores its bounds by
+/// Two instances on one store never issue the same timestamp: each stores its bounds by
 /// check-and-set, and stops permanently when it finds another one. Until then their timestamps are
 /// not ordered relative to each other, so there must be one instance.
 pub struct Timestamps<S> {
     /// Declared before the store: the store's identity is unique only while the store exists.
     _only: Only,
     cell: BoundCell<S>,
-    /// Last timestamp given out. Only grows.
+    /// Last timestamp issued. Only grows.
     last: AtomicI64,
-    /// Stored bound; timestamps up to it may be given out. Raised under `storing`, after it was
+    /// Stored bound; timestamps up to it may be issued. Raised under `storing`, after it was
     /// stored.
     bound: AtomicI64,
     /// Held while a bound is stored.
@@ -87,7 +87,7 @@ pub struct Timestamps<S> {
 /// Stores of this process with a source of timestamps.
 static IN_USE: Mutex<BTreeSet<StoreId>> = Mutex::new(BTreeSet::new());
 
-/// Exclusive right of one instance in this process to give out a store's timestamps, until dropped.
+/// Exclusive right of one instance in this process to issue a store's timestamps, until dropped.
 struct Only(Option<StoreId>);
 
 impl Only {
@@ -126,7 +126,7 @@ fn encode(bound: i64) -> Bytes {
     Bytes::copy_from_slice(&bound.to_be_bytes())
 }
 
-/// Decodes the bound of a process that gives out its own timestamps.
+/// Decodes the bound of a process that issues its own timestamps.
 fn decode(bytes: &[u8]) -> Result<i64, TimeLockError> {
     match Stored::decode(bytes) {
         Ok(Stored::Plain(bound)) => Ok(bound),
@@ -139,20 +139,18 @@ fn decode(bytes: &[u8]) -> Result<i64, TimeLockError> {
 /// Returns the record of the leader of a store's timestamps, or the reason why there is none.
 pub(super) fn stored_record(store: &dyn Store) -> StoreResult<Result<Record, String>> {
     if !store.open_table(TABLE)? {
-        return Ok(Err("none were given out yet".to_owned()));
+        return Ok(Err("none were issued yet".to_owned()));
     }
-    let Some(stored) = read(store)? else { return Ok(Err("none were given out yet".to_owned())) };
+    let Some(stored) = read(store)? else { return Ok(Err("none were issued yet".to_owned())) };
     Ok(match Stored::decode(&stored) {
         Ok(Stored::Leased(record)) => Ok(record),
-        Ok(Stored::Plain(_)) => {
-            Err("the process that opens the store gives them out, not a server".to_owned())
-        }
+        Ok(Stored::Plain(_)) => Err("the process that opens the store issues them, not a server".to_owned()),
         Ok(Stored::Halted(halt)) => Err(halt.error().to_string()),
         Err(why) => Err(format!("the stored timestamp bound is malformed: {why}")),
     })
 }
 
-/// Returns the stored bound: no timestamp above it was given out. `None` if the store has none.
+/// Returns the stored bound: no timestamp above it was issued. `None` if the store has none.
 /// Read-only.
 ///
 /// # Errors

@@ -24,7 +24,8 @@ pub(super) fn commit(
     // C1.
     transaction.check_age()?;
     if transaction.writes.is_empty() {
-        // Everything that it read existed at its start timestamp, which is where it takes place.
+        // Everything that it read existed at its start timestamp, so that is its position in the
+        // order of transactions.
         condition(None)?;
         return Ok(None);
     }
@@ -61,7 +62,7 @@ fn with_locks(
             .try_for_each(|put| check_length(put.table, put.cell, put.value.len(), inner.version_max))
     };
     let additions = if inner.store.puts_in_order() {
-        // C3. C4 goes with C5, and uses the findings of C3.
+        // C3. C4 is executed with C5, and uses the results of C3.
         let firsts = check()?;
         let additions = inner.queue.additions(start, queued(transaction, &firsts), inner.version_max);
         fits(&additions)?;

@@ -27,7 +27,11 @@ impl Transaction {
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let database = Database::in_memory()?;
     /// let session = database.session();
-    /// # session.execute("CREATE KEYSPACE app WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}", ())?;
+    /// # session.execute(
+    /// #     "CREATE KEYSPACE app \
+    /// #      WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+    /// #     (),
+    /// # )?;
     /// session.execute("CREATE TABLE app.outbox (queue text, id int, mail text, PRIMARY KEY (queue, id))", ())?;
     /// let transactions = Transactions::embedded(database, "shop")?;
     /// let stock = transactions.table("stock", ConflictHandler::WriteWriteByCell)?.column::<String, u32>("pieces");

@@ -208,7 +208,7 @@ impl Transaction {
         Ok(own.into_iter().map(value).collect())
     }
 
-    /// Returns the value of a cell, and lets the commit fail if another transaction changes the
+    /// Returns the value of a cell, and makes the commit fail if another transaction changes the
     /// cell after this one began.
     ///
     /// A value that was read with [`get`](Self::get) may have changed when the transaction commits:
@@ -405,8 +405,8 @@ impl Transaction {
         Ok(after)
     }
 
-    /// Makes a savepoint, to which later writes can be [rolled back](Self::roll_back_to). As long
-    /// as there is one, the transaction remembers what each write replaces.
+    /// Creates a savepoint, to which later writes can be [rolled back](Self::roll_back_to). While
+    /// there is one, the transaction keeps the value that each write replaces.
     ///
     /// ```
     /// # use cassette_transactions::{Result, Table, Transactions};
@@ -478,7 +478,7 @@ impl Transaction {
     /// ```
     ///
     /// # Errors
-    /// [`Error::outcome`] tells what is known of the transaction.
+    /// [`Error::outcome`] returns what is known about the transaction.
     pub fn commit(self) -> Result<Option<Timestamp>> {
         self.commit_if(|_| Ok(()))
     }

@@ -14,7 +14,7 @@ use crate::timelock::TimeLock;
 /// Pause of the background sweeper of a store that only this process uses.
 const EMBEDDED_SWEEP_PAUSE: Duration = Duration::from_secs(1);
 /// Pause of the background sweeper of a store that other processes may use: each step of each of
-/// them asks the timelock for 32 locks.
+/// them requests 32 locks from the timelock.
 const SHARED_SWEEP_PAUSE: Duration = Duration::from_secs(60);
 
 /// Options of transactions. The methods change one option each and return the rest unchanged;
@@ -183,7 +183,7 @@ impl Options {
         self
     }
 
-    /// Returns the pause of the background sweeper; `None`: it does not run.
+    /// Returns the pause of the background sweeper; `None` if it does not run.
     pub(super) fn sweep_pause(&self, store: &dyn Store) -> Option<Duration> {
         match self.sweeping {
             Sweeping::Off => None,

@@ -16,7 +16,7 @@ use crate::store::Cell;
 const FIRST_PAGE: usize = 32;
 /// Maximum number of columns in a page.
 const PAGE_MAX: usize = 1_000;
-/// Bytes of names and values that a page is to have, by the average of the page before it.
+/// Target size of a page in bytes of names and values, by the average of the previous page.
 const PAGE_BYTES: usize = 1 << 20;
 /// Rows of a serializable table that are read together.
 const ROWS: usize = 16;
@@ -26,8 +26,8 @@ const ROW_NAMES: usize = 1_000;
 /// The columns of a row with their values, in order: [`Transaction::range`] and
 /// [`Transaction::prefix`]. [`rev`](Iterator::rev) reverses the order; both ends can be consumed.
 ///
-/// Reads a page when it is needed: 32 columns, then as many as have about 1 MiB, at most 1,000.
-/// Both ends keep one page in memory. An error ends the iterator.
+/// Reads a page when it is needed: 32 columns, then as many as amount to about 1 MiB, at most
+/// 1,000. Both ends keep one page in memory. An error ends the iterator.
 pub struct Range<'t> {
     transaction: &'t Transaction,
     table: Table,

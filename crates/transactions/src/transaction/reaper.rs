@@ -112,6 +112,6 @@ mod tests {
         }
         drop(reaper);
         drop(go_on);
-        assert!(is_begun.recv().is_err(), "it has ended, and what was beyond was left");
+        assert!(is_begun.recv().is_err(), "it has ended, and dropped the excess removals");
     }
 }

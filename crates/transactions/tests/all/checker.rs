@@ -221,39 +221,75 @@ fn check(
     wrong
 }
 
+/// Sweeps everything, and reads all cells.
+fn final_reads(world: &World) -> Record {
+    let (later, table) = world.client(world.store.clone()).unwrap();
+    later.sweep().unwrap();
+    let mut last = Record {
+        start: later.timelock().timestamp().unwrap(),
+        reads: Vec::new(),
+        for_update: Vec::new(),
+        writes: BTreeMap::new(),
+        outcome: Told::NotCommitted,
+    };
+    later
+        .read(|tx| {
+            for cell in 0..CELLS {
+                last.reads.push((cell, text(tx.get(&table, format!("r{}", cell / 2), [cell])?)));
+            }
+            Ok(())
+        })
+        .unwrap();
+    last
+}
+
+/// Counts down when its thread ends, including by a panic.
+struct Runs<'a>(&'a AtomicUsize);
+
+impl Drop for Runs<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Runs the transactions of one client. Occasionally it dies within a transaction, and another one
+/// replaces it. Adds the stores with late requests to `late`.
+fn run_client(
+    world: &World,
+    mut random: StdRng,
+    one_in: u64,
+    records: &Mutex<Vec<Record>>,
+    late: &Mutex<Vec<Failing>>,
+) {
+    let (mut failing, mut transactions, mut table) = world.failing_client(random.random(), one_in);
+    for _ in 0..ATTEMPTS {
+        let dies = random.random_range(0..20) == 0;
+        if dies {
+            failing.die_at(random.random_range(1..12), cassette_transactions::store::Fault::Half);
+        }
+        let record = attempt(&transactions, &table, &mut random);
+        records.lock().extend(record);
+        if dies {
+            late.lock().push(failing);
+            (failing, transactions, table) = world.failing_client(random.random(), one_in);
+        }
+    }
+    late.lock().push(failing);
+}
+
+/// Runs clients with faults, and checks their history. Returns the number of committed
+/// transactions.
 fn run(world: &World, seed: u64, one_in: u64, migrates: bool) -> usize {
     let records: Mutex<Vec<Record>> = Mutex::default();
     let running = AtomicUsize::new(CLIENTS);
     let first = world.client(world.store.clone()).unwrap().0;
     let late: Mutex<Vec<Failing>> = Mutex::default();
-    struct Runs<'a>(&'a AtomicUsize);
-    impl Drop for Runs<'_> {
-        fn drop(&mut self) {
-            self.0.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
     std::thread::scope(|scope| {
         for client in 0..CLIENTS as u64 {
             let (records, running, late) = (&records, &running, &late);
             scope.spawn(move || {
                 let _runs = Runs(running);
-                let mut random = StdRng::seed_from_u64(seed * 100 + client);
-                let (mut failing, mut transactions, mut table) =
-                    world.failing_client(random.random(), one_in);
-                for _ in 0..ATTEMPTS {
-                    // Occasionally the client dies in the middle and another one replaces it.
-                    let dies = random.random_range(0..20) == 0;
-                    if dies {
-                        failing.die_at(random.random_range(1..12), cassette_transactions::store::Fault::Half);
-                    }
-                    let record = attempt(&transactions, &table, &mut random);
-                    records.lock().extend(record);
-                    if dies {
-                        late.lock().push(failing);
-                        (failing, transactions, table) = world.failing_client(random.random(), one_in);
-                    }
-                }
-                late.lock().push(failing);
+                run_client(world, StdRng::seed_from_u64(seed * 100 + client), one_in, records, late);
             });
         }
         // Sweepers fail too.
@@ -291,27 +327,10 @@ fn run(world: &World, seed: u64, one_in: u64, migrates: bool) -> usize {
     let wrong = check(&records, &before, serializable);
     assert!(wrong.is_empty(), "seed {seed}: {} of {}: {:#?}", wrong.len(), records.len(), &wrong);
     // The final state matches the history after everything is swept.
-    let (later, table) = world.client(world.store.clone()).unwrap();
-    later.sweep().unwrap();
-    let mut last = Record {
-        start: later.timelock().timestamp().unwrap(),
-        reads: Vec::new(),
-        for_update: Vec::new(),
-        writes: BTreeMap::new(),
-        outcome: Told::NotCommitted,
-    };
-    later
-        .read(|tx| {
-            for cell in 0..CELLS {
-                last.reads.push((cell, text(tx.get(&table, format!("r{}", cell / 2), [cell])?)));
-            }
-            Ok(())
-        })
-        .unwrap();
     let mut records = records;
-    records.push(last);
+    records.push(final_reads(world));
     let wrong = check(&records, &before, serializable);
-    assert!(wrong.is_empty(), "seed {seed}, in the end: {wrong:#?}");
+    assert!(wrong.is_empty(), "seed {seed}, at the end: {wrong:#?}");
     assert_eq!(standing(world, &records[..records.len() - 1]), before, "once read, it stays");
     before.values().filter(|status| status.commit().is_some()).count()
 }

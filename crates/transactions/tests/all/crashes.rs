@@ -124,6 +124,19 @@ fn embedded_commits_survive_a_kill_at_any_time() {
     }
 }
 
+/// Counts the syncs of files from now on.
+pub fn count_syncs(file_system: &FakeFileSystem) -> Arc<AtomicUsize> {
+    let syncs = Arc::new(AtomicUsize::new(0));
+    let counted = syncs.clone();
+    file_system.fail_when(move |operation| {
+        if operation.kind == OperationKind::Sync {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        None
+    });
+    syncs
+}
+
 #[test]
 fn an_embedded_commit_syncs_once() {
     let file_system = FakeFileSystem::new();
@@ -133,14 +146,7 @@ fn an_embedded_commit_syncs_once() {
     let transactions = Transactions::open(store, timelock, options()).unwrap();
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
     write(&transactions, &table, "before").unwrap();
-    let syncs = Arc::new(AtomicUsize::new(0));
-    let counted = syncs.clone();
-    file_system.fail_when(move |operation| {
-        if operation.kind == OperationKind::Sync {
-            counted.fetch_add(1, Ordering::Relaxed);
-        }
-        None
-    });
+    let syncs = count_syncs(&file_system);
     write(&transactions, &table, "after").unwrap();
     assert_eq!(syncs.load(Ordering::Relaxed), 1, "the versions are synced with the commit record");
 }

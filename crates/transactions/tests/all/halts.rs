@@ -57,7 +57,7 @@ fn a_regressed_bound_stops_every_server_until_an_operator_clears_it() {
     assert!(matches!(clear_halt(store.clone(), Some(Timestamp::MAX)), Err(TimeLockError::OutOfRange { .. })));
     let cleared = clear_halt(store.clone(), Some(Timestamp(5))).unwrap();
     assert!(cleared.reason.contains("an older copy"), "{}", cleared.reason);
-    assert!(cleared.bound >= known, "all that was given out lies below");
+    assert!(cleared.bound >= known, "all that was issued lies below");
     assert_eq!(clear_halt(store.clone(), None), Err(TimeLockError::NotHalted));
     let served = Served::start(&runtime, store.clone());
     let client = Arc::new(connect(&[&served]));

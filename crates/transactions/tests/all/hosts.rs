@@ -61,7 +61,8 @@ fn the_timelock_closes_connections_that_stall() {
     let served = Served::at(&runtime, Arc::new(MemoryStore::new()), ([127, 0, 0, 1], 0).into(), |options| {
         options.limits = Limits { head_wait_max: wait_max, body_wait_max: wait_max, ..Limits::new(1) };
     });
-    let post = "POST /v1/batch HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n";
+    let post = "POST /v1/batch HTTP/1.1\r\nHost: localhost\r\n\
+                Content-Type: application/json\r\nContent-Length: 9\r\n\r\n";
     let stalled = ["", "GET /v1/sta", post].map(|sent| {
         let mut stream = TcpStream::connect(&served.address).unwrap();
         stream.write_all(sent.as_bytes()).unwrap();

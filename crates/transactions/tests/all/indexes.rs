@@ -123,6 +123,42 @@ fn step() -> impl Strategy<Value = (usize, Step)> {
     (0..3usize, step)
 }
 
+/// Runs a step within a transaction.
+fn step_of_transaction(
+    (tx, savepoints): &mut (Transaction, Vec<Savepoint>),
+    step: &Step,
+    table: &Table,
+    words: &Column<u32, String>,
+    index: Option<&ByWord>,
+) {
+    match step {
+        Step::Put(row, text) => words.put(tx, *row, text).unwrap(),
+        Step::PutBytes(row, text) => tx.put(table, row.to_be_bytes(), "words", text).unwrap(),
+        Step::Delete(row) => words.delete(tx, *row).unwrap(),
+        Step::Append(row, text) => {
+            let appended = tx.update(table, row.to_be_bytes(), "words", |before| {
+                let before = before.unwrap_or_default();
+                Ok(Some(Bytes::from([&before[..], b" ", text.as_bytes()].concat())))
+            });
+            appended.unwrap();
+        }
+        Step::Savepoint => savepoints.push(tx.savepoint()),
+        Step::RollBack => {
+            if let Some(savepoint) = savepoints.last() {
+                tx.roll_back_to(*savepoint).unwrap();
+            }
+        }
+        _ => {
+            let Some(index) = index else { return };
+            match index.range(tx, ..).next().transpose() {
+                Ok(_) => check(tx, table, index),
+                Err(Error::IndexIncomplete { .. }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
 /// Runs steps of three transactions at a time.
 fn history(store: Arc<dyn Store>, handler: ConflictHandler, shards: u16, steps: &[(usize, Step)]) {
     let transactions = over(store, options().lock_timeout(Duration::from_millis(20)));
@@ -162,35 +198,8 @@ fn history(store: Arc<dyn Store>, handler: ConflictHandler, shards: u16, steps: 
             }
             Step::Sweep => drop(transactions.sweep().unwrap()),
             _ => {
-                let (tx, savepoints) =
-                    slot.get_or_insert_with(|| (transactions.start().unwrap(), Vec::new()));
-                match step {
-                    Step::Put(row, text) => words.put(tx, *row, text).unwrap(),
-                    Step::PutBytes(row, text) => tx.put(&table, row.to_be_bytes(), "words", text).unwrap(),
-                    Step::Delete(row) => words.delete(tx, *row).unwrap(),
-                    Step::Append(row, text) => {
-                        let appended = tx.update(&table, row.to_be_bytes(), "words", |before| {
-                            let before = before.unwrap_or_default();
-                            Ok(Some(Bytes::from([&before[..], b" ", text.as_bytes()].concat())))
-                        });
-                        appended.unwrap();
-                    }
-                    Step::Savepoint => savepoints.push(tx.savepoint()),
-                    Step::RollBack => {
-                        if let Some(savepoint) = savepoints.last() {
-                            tx.roll_back_to(*savepoint).unwrap();
-                        }
-                    }
-                    _ => {
-                        if let Some(index) = &index {
-                            match index.range(tx, ..).next().transpose() {
-                                Ok(_) => check(tx, &table, index),
-                                Err(Error::IndexIncomplete { .. }) => {}
-                                Err(error) => panic!("{error}"),
-                            }
-                        }
-                    }
-                }
+                let open = slot.get_or_insert_with(|| (transactions.start().unwrap(), Vec::new()));
+                step_of_transaction(open, step, &table, &words, index.as_ref());
             }
         }
     }
@@ -339,7 +348,7 @@ fn mistakes_with_indexes_are_named() {
     // A value that the index cannot read.
     let odd = transactions.run(|tx| tx.put(&table, 1u32.to_be_bytes(), "words", [0xff]));
     assert!(matches!(odd, Err(Error::OtherType { .. })), "{odd:?}");
-    // Other columns are none of its business.
+    // It does not cover other columns.
     transactions.run(|tx| tx.put(&table, 1u32.to_be_bytes(), "other", [0xff])).unwrap();
     // An entry has the name of the key and of the row.
     let long = transactions.run(|tx| words.put(tx, 1, &"w".repeat(70_000)));

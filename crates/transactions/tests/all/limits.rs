@@ -22,7 +22,7 @@ fn with_segments(bytes: u32, sync: SyncMode) -> Database {
     Database::open(options).unwrap()
 }
 
-/// Writes the longest value, one that is too long, and many writes that are too long together.
+/// Writes the longest value, one that is too long, and many writes whose total is too long.
 fn check(store: Arc<dyn Store>) {
     let max = store.version_max().unwrap();
     let transactions = over(store, options());

@@ -136,7 +136,8 @@ fn an_ended_lock_request_fails_at_once_and_is_retriable() {
                         let (batch, attempt) = (number("batch")?, number("attempt")?);
                         let first = batch.parse::<i64>().ok()? * 1000;
                         let body = format!(
-                            r#"{{"batch":{batch},"attempt":{attempt},"starts":null,"timestamps":{first},"immutable":null,"held":[]}}"#
+                            r#"{{"batch":{batch},"attempt":{attempt},"starts":null,
+                               "timestamps":{first},"immutable":null,"held":[]}}"#
                         );
                         ("200 OK", body)
                     };

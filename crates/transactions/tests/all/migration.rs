@@ -9,7 +9,9 @@ use cassette_transactions::encoding::tickets::Tickets;
 use cassette_transactions::service::{CommitRecords, Layout, ServiceError, TransactionService};
 use cassette_transactions::store::{EmbeddedStore, FailingStore, Fault, MemoryStore, Store};
 use cassette_transactions::timelock::{LocalTimeLock, TimeLock};
-use cassette_transactions::{ConflictHandler, Error, Outcome, Timestamp, TransactionStatus, Transactions};
+use cassette_transactions::{
+    ConflictHandler, Error, Outcome, Table, Timestamp, TransactionStatus, Transactions,
+};
 use parking_lot::Mutex;
 
 use super::conformance::database;
@@ -118,15 +120,20 @@ fn migrate_under_load(store: Arc<dyn Store>) {
         }
         wait_for_more();
     });
-    // Later readers find every commit record in the layout of the map.
     let later = client(&store, &timelock, Some(3)).unwrap();
     assert_eq!(sum(&later), 100 * ACCOUNTS as i64);
+    let committed = committed.into_inner();
+    check_commit_records(&store, &later, &committed);
+    check_logs(&later, &table, &committed);
+}
+
+/// Checks that later readers find every commit record in the layout of the map, and only there.
+fn check_commit_records(store: &Arc<dyn Store>, later: &Transactions, committed: &[(Timestamp, Timestamp)]) {
     let map = later.agreed().unwrap().map;
     let stored = [1, 2, 3]
         .map(|version| CommitRecords::open(store.clone(), Layout::of_version(version).unwrap()).unwrap());
     let mut counts = [0; 3];
-    let committed = committed.into_inner();
-    for (start, commit) in &committed {
+    for (start, commit) in committed {
         let version = map.version(*start).unwrap();
         counts[version as usize - 1] += 1;
         for of_version in &stored {
@@ -145,8 +152,12 @@ fn migrate_under_load(store: Arc<dyn Store>) {
         })
         .unwrap();
     assert_eq!(found, committed.len() + 1, "those of all layouts, and the first one");
+}
+
+/// Checks that exactly the committed transfers have left their columns in the logs.
+fn check_logs(later: &Transactions, table: &Table, committed: &[(Timestamp, Timestamp)]) {
     let tx = later.start_read_only().unwrap();
-    let rows = tx.rows(&table, None, 1_000).unwrap();
+    let rows = tx.rows(table, None, 1_000).unwrap();
     let logged: usize = rows.iter().filter(|row| row.row.starts_with(b"log")).map(|r| r.columns.len()).sum();
     let wanted: std::collections::BTreeSet<_> = committed.iter().map(|(start, _)| start).collect();
     assert_eq!(logged, 2 * wanted.len());
@@ -224,15 +235,15 @@ fn a_table_with_other_columns_is_rejected() {
     let store = EmbeddedStore::open(database.clone(), "ks").unwrap();
     let session = database.session();
     let define = |cql: &str| drop(session.execute(cql, ()).unwrap());
-    define(
-        "CREATE TABLE ks.texts (key text, column1 blob, column2 bigint, value blob, PRIMARY KEY (key, column1, column2))",
-    );
-    define(
-        "CREATE TABLE ks.upside_down (key blob, column1 blob, column2 bigint, value blob, PRIMARY KEY (key, column1, column2)) WITH CLUSTERING ORDER BY (column1 ASC, column2 DESC)",
-    );
-    define(
-        "CREATE TABLE ks.more (key blob, column1 blob, column2 bigint, value blob, other int, PRIMARY KEY (key, column1, column2))",
-    );
+    let key = "PRIMARY KEY (key, column1, column2)";
+    define(&format!("CREATE TABLE ks.texts (key text, column1 blob, column2 bigint, value blob, {key})"));
+    define(&format!(
+        "CREATE TABLE ks.upside_down (key blob, column1 blob, column2 bigint, value blob, {key}) \
+         WITH CLUSTERING ORDER BY (column1 ASC, column2 DESC)"
+    ));
+    define(&format!(
+        "CREATE TABLE ks.more (key blob, column1 blob, column2 bigint, value blob, other int, {key})"
+    ));
     for (table, what) in [
         ("texts", "key partition_key none text"),
         ("upside_down", "column2 clustering desc"),

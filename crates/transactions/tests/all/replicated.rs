@@ -253,7 +253,7 @@ fn readers_on_replicas_disagree_in_layout_2_and_never_in_layout_3() {
         assert!(histories.len() > 1000, "layout {version}: {} histories have answers", histories.len());
         histories.into_iter().filter(|told| told.iter().any(|one| *one != told[0])).count()
     };
-    assert!(disagree(2) > 0, "a commit that was seen, and then was none, or the other way round");
+    assert!(disagree(2) > 0, "a commit that was visible and then was not, or the other way round");
     assert_eq!(disagree(3), 0);
 }
 
@@ -272,7 +272,7 @@ fn unsafe_layouts_are_rejected_unless_forced() {
         assert!(is_refused(&error) && error.to_string().contains("--force"), "{error}");
     }
     let transactions = open(None, false).unwrap();
-    assert_eq!(transactions.agreed().unwrap().map.last_version(), 3, "what a new one has");
+    assert_eq!(transactions.agreed().unwrap().map.last_version(), 3, "that of a new store");
     assert!(is_refused(&transactions.migrate(2).unwrap_err()));
     assert_eq!(transactions.agreed().unwrap().map.last_version(), 3);
     assert_eq!(open(None, true).unwrap().migrate(2).unwrap().to, 2);

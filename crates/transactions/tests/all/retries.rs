@@ -193,7 +193,7 @@ fn run_with_bounds_the_number_of_runs_and_returns_the_last_error() {
         assert!(matches!(result, Err(Error::WriteWriteConflict { .. })), "{result:?}");
         runs
     };
-    assert_eq!(runs_of(None), 3, "as the options say");
+    assert_eq!(runs_of(None), 3, "as specified by the options");
     assert_eq!(runs_of(Some(Retries::none())), 1);
     assert_eq!(runs_of(Some(Retries::new().max(5).pause_max(Duration::ZERO))), 6);
     assert_eq!(runs_of(Some(Retries::new().unlimited().within(Duration::ZERO))), 1);

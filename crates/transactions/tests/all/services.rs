@@ -136,7 +136,7 @@ fn readers_touch_and_finish_staging_values() {
     assert_eq!(service.put_unless_exists(at(5), committed(9)), Ok(Recorded::Recorded), "W1 decides");
     let before = store.calls();
     assert_eq!(service.get(at(5)), Ok(Some(committed(9))));
-    assert_eq!(store.calls() - before, 4, "get, look again, touch, finish");
+    assert_eq!(store.calls() - before, 4, "get, get again, touch, finish");
     let before = store.calls();
     assert_eq!(service.get(at(5)), Ok(Some(committed(9))));
     assert_eq!(store.calls() - before, 1);

@@ -47,12 +47,23 @@ fn lock(stream: &mut TcpStream) -> String {
     answer.trim_end_matches('}').rsplit_once(':').unwrap().1.to_owned()
 }
 
-/// Sends another heartbeat of session 7, which begins a transaction.
-fn begin(stream: &mut TcpStream, batch: u32) -> String {
+/// Sends a batch of session 7 that begins `starts` transactions and has these checks.
+fn batch(stream: &mut TcpStream, batch: u32, answered: u32, starts: u32, checks: &str) -> String {
     let request = format!(
-        r#"{{"session":7,"batch":{batch},"attempt":0,"answered":0,"starts":1,"timestamps":0,"immutable":false,"checks":[],"unlock":[],"release":[],"cancel":[]}}"#
+        r#"{{"session":7,"batch":{batch},"attempt":0,"answered":{answered},"starts":{starts},
+           "timestamps":0,"immutable":false,"checks":[{checks}],"unlock":[],"release":[],"cancel":[]}}"#
     );
     post(stream, "/v1/batch", &request)
+}
+
+/// Sends another heartbeat of session 7, which begins a transaction.
+fn begin(stream: &mut TcpStream, number: u32) -> String {
+    batch(stream, number, 0, 1, "")
+}
+
+/// Returns the hold in the response to [`begin`].
+fn hold(begun: &str) -> String {
+    begun.split_once("\"hold\":").unwrap().1.split(',').next().unwrap().to_owned()
 }
 
 /// Advances the server's clock step by step until a condition holds.
@@ -77,8 +88,7 @@ fn locks_of_a_killed_client_are_released_when_its_connections_close() {
     let runtime = runtime();
     let (served, clock) = served(&runtime);
     let other = connect(&[&served]);
-    let (mut one, mut two) =
-        (TcpStream::connect(&served.address).unwrap(), TcpStream::connect(&served.address).unwrap());
+    let [mut one, mut two] = [0; 2].map(|_| TcpStream::connect(&served.address).unwrap());
     begin(&mut one, 1);
     lock(&mut two);
     drop((one, two));
@@ -93,8 +103,7 @@ fn a_client_that_loses_one_connection_keeps_its_locks() {
     let runtime = runtime();
     let (served, clock) = served(&runtime);
     let other = connect(&[&served]);
-    let (mut one, mut two) =
-        (TcpStream::connect(&served.address).unwrap(), TcpStream::connect(&served.address).unwrap());
+    let [mut one, mut two] = [0; 2].map(|_| TcpStream::connect(&served.address).unwrap());
     begin(&mut one, 1);
     let fence = lock(&mut two);
     drop(two);
@@ -104,14 +113,11 @@ fn a_client_that_loses_one_connection_keeps_its_locks() {
     // It reconnects with its next heartbeat.
     drop(one);
     let mut again = TcpStream::connect(&served.address).unwrap();
-    let begun = begin(&mut again, 2);
-    let hold = begun.split_once("\"hold\":").unwrap().1.split(',').next().unwrap().to_owned();
+    let hold = hold(&begin(&mut again, 2));
     let refused = while_time_passes(&clock, || other.lock(names(&["a"]), short)).map(drop);
     assert_eq!(refused, Err(TimeLockError::LockTimeout { waited: short }));
-    let check = format!(
-        r#"{{"session":7,"batch":3,"attempt":0,"answered":2,"starts":0,"timestamps":0,"immutable":false,"checks":[[{hold},{fence}]],"unlock":[],"release":[],"cancel":[]}}"#
-    );
-    assert!(post(&mut again, "/v1/batch", &check).contains("\"held\":[true]"));
+    let checked = batch(&mut again, 3, 2, 0, &format!("[{hold},{fence}]"));
+    assert!(checked.contains("\"held\":[true]"));
     drop((again, other));
     served.stop(&runtime);
 }
@@ -121,18 +127,15 @@ fn a_client_detects_locks_lost_with_its_connections() {
     let runtime = runtime();
     let (served, clock) = served(&runtime);
     let mut one = TcpStream::connect(&served.address).unwrap();
-    let begun = begin(&mut one, 1);
-    let hold = begun.split_once("\"hold\":").unwrap().1.split(',').next().unwrap().to_owned();
+    let hold = hold(&begin(&mut one, 1));
     let fence = lock(&mut one);
     drop(one);
     let other = connect(&[&served]);
     while_time_passes(&clock, || other.lock(names(&["a"]), LONG)).unwrap();
     // As after a pause of its network.
     let mut again = TcpStream::connect(&served.address).unwrap();
-    let check = format!(
-        r#"{{"session":7,"batch":2,"attempt":0,"answered":1,"starts":0,"timestamps":0,"immutable":false,"checks":[[{hold},{fence}]],"unlock":[],"release":[],"cancel":[]}}"#
-    );
-    assert!(post(&mut again, "/v1/batch", &check).contains("\"held\":[false]"), "C9 fails");
+    let checked = batch(&mut again, 2, 1, 0, &format!("[{hold},{fence}]"));
+    assert!(checked.contains("\"held\":[false]"), "C9 fails");
     drop((again, other));
     served.stop(&runtime);
 }

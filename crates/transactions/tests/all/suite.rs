@@ -83,14 +83,14 @@ pub fn suite(store: &dyn Store) {
         Table { store, name }
     };
     the_newest_version_below_is_read(&table(TableKind::Data));
-    many_cells_with_bounds_of_their_own_come_in_order(&table(TableKind::Data));
-    columns_come_in_order_each_in_its_newest_version(&table(TableKind::Data));
-    columns_come_in_reverse_order(&table(TableKind::Data));
+    many_cells_with_separate_bounds_are_returned_in_order(&table(TableKind::Data));
+    columns_are_returned_in_order_each_with_its_newest_version(&table(TableKind::Data));
+    columns_are_returned_in_reverse_order(&table(TableKind::Data));
     all_rows_are_paged_through_once(&table(TableKind::SmallPartitions));
     the_greatest_write_time_wins(&table(TableKind::Data));
     exactly_the_named_versions_are_deleted(&table(TableKind::Data));
     old_versions_go_and_sentinels_stay(&table(TableKind::Data));
-    rows_are_deleted_whole_as_far_as_they_are_older(&table(TableKind::Data));
+    rows_are_deleted_up_to_a_write_time(&table(TableKind::Data));
     columns_are_put_together_unless_one_is_there(&table(TableKind::DensePartitions));
     only_the_expected_value_is_replaced(&table(TableKind::Data));
     one_of_many_conditional_puts_wins(&table(TableKind::DensePartitions));
@@ -106,12 +106,12 @@ fn the_newest_version_below_is_read(t: &Table<'_>) {
     assert_eq!(t.get("r", "c", i64::MAX), Some(version(30, "v30")));
     assert_eq!(t.get("r", "c", 30), Some(version(20, "v20")));
     assert_eq!(t.get("r", "c", 21), Some(version(20, "v20")));
-    assert_eq!(t.get("r", "c", 10), Some(version(-1, "")), "a sentinel comes behind all versions");
+    assert_eq!(t.get("r", "c", 10), Some(version(-1, "")), "a sentinel follows all versions");
     assert_eq!(t.get("r", "d", 30), None);
     assert_eq!(t.get("s", "c", 30), None);
 }
 
-fn many_cells_with_bounds_of_their_own_come_in_order(t: &Table<'_>) {
+fn many_cells_with_separate_bounds_are_returned_in_order(t: &Table<'_>) {
     let names = ["a", "b", "c"];
     for row in names {
         for column in names {
@@ -142,7 +142,7 @@ fn many_cells_with_bounds_of_their_own_come_in_order(t: &Table<'_>) {
     assert_eq!(t.store.get(&t.name, &[]).unwrap(), []);
 }
 
-fn columns_come_in_order_each_in_its_newest_version(t: &Table<'_>) {
+fn columns_are_returned_in_order_each_with_its_newest_version(t: &Table<'_>) {
     for n in 0..10 {
         let column = format!("c{n}");
         t.put("r", &column, 5, "old");
@@ -170,7 +170,7 @@ fn columns_come_in_order_each_in_its_newest_version(t: &Table<'_>) {
     assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [0, 1]);
 }
 
-fn columns_come_in_reverse_order(t: &Table<'_>) {
+fn columns_are_returned_in_reverse_order(t: &Table<'_>) {
     for n in 0..10 {
         let column = format!("c{n}");
         t.put("r", &column, 5, "old");
@@ -257,7 +257,7 @@ fn old_versions_go_and_sentinels_stay(t: &Table<'_>) {
     assert_eq!(t.get("r", "d", 100), Some(version(5, "v")));
 }
 
-fn rows_are_deleted_whole_as_far_as_they_are_older(t: &Table<'_>) {
+fn rows_are_deleted_up_to_a_write_time(t: &Table<'_>) {
     for row in ["r", "s", "t"] {
         t.put(row, "c", 10, "v");
         t.put(row, "d", 20, "v");
@@ -280,7 +280,7 @@ pub fn columns_are_put_together_unless_one_is_there(t: &Table<'_>) {
         t.put_unless_exists("r", &[("0", "x"), ("a", "2"), ("b", "2"), ("c", "2")]),
         exists(&[("a", "1"), ("b", "")])
     );
-    assert_eq!(t.get("r", "c", 1), None, "none of a row is put when one is there");
+    assert_eq!(t.get("r", "c", 1), None, "no column of a row is put if one exists");
     assert_eq!(t.put_unless_exists("r", &[("c", "3")]), PutOutcome::Applied);
     let rows = ["r", "s"].map(|row| PutRow { row: bytes(row), columns: vec![(bytes("a"), bytes("9"))] });
     let outcomes: Vec<_> =
@@ -332,7 +332,7 @@ pub fn every_loader_finds_the_same<S: Store>(open: impl Fn(CellLoader) -> S) {
                 open(CellLoader { batching, cross_column_load_batch_limit, single_query_load_batch_limit });
             let name = format!("t{}_{cross_column_load_batch_limit}", batching as u8);
             store.create_table(&name, TableKind::Data).unwrap();
-            many_cells_with_bounds_of_their_own_come_in_order(&Table { store: &store, name });
+            many_cells_with_separate_bounds_are_returned_in_order(&Table { store: &store, name });
         }
     }
 }

@@ -27,7 +27,7 @@ pub fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// A server and its address. When told to stop, it gives its lease back.
+/// A server and its address. Releases its lease when it is stopped.
 pub struct Served {
     pub address: String,
     stop: tokio::sync::oneshot::Sender<()>,
@@ -121,7 +121,7 @@ fn timestamps_of_another_store_are_rejected() {
     let says = |store, server| open(store, server).unwrap_err().to_string();
     let of_other = says(0, 1);
     assert!(of_other.contains(&format!("{} leads", served[0].address)), "{of_other}");
-    assert!(says(2, 0).contains("none were given out yet"));
+    assert!(says(2, 0).contains("none were issued yet"));
     let own = LocalTimeLock::open(stores[2].clone()).unwrap();
     own.timestamp().unwrap();
     assert!(says(2, 0).contains("not a server"));
@@ -139,7 +139,7 @@ fn the_immutable_timestamp_stays_below_transactions_of_all_clients() {
     assert_eq!(other.immutable().unwrap(), a.immutable);
     assert!(one.is_held(None, a.hold).unwrap());
     one.release(a.hold);
-    assert!(!one.is_held(None, a.hold).unwrap(), "releases go before what is asked after them");
+    assert!(!one.is_held(None, a.hold).unwrap(), "releases precede later requests");
     assert!(one.immutable().unwrap() > a.start);
     drop((one, other));
     served.stop(&runtime);
@@ -279,7 +279,7 @@ fn a_client_stops_permanently_when_timestamps_go_backwards() {
     let error = client.start().unwrap_err();
     assert!(matches!(error, TimeLockError::WentBackwards { .. }), "{error}");
     client.fast_forward(Timestamp(90_000_000)).unwrap();
-    assert_eq!(client.timestamp().unwrap_err(), error, "it does not trust what comes later");
+    assert_eq!(client.timestamp().unwrap_err(), error, "it rejects later timestamps, too");
     assert_eq!(Error::from(error).outcome(), Outcome::NotCommitted);
     drop(client);
     restored.stop(&runtime);
@@ -292,7 +292,7 @@ fn lose_bound(store: &dyn Store) {
 }
 
 #[test]
-fn without_a_bound_no_timestamps_are_given_out_until_recovery() {
+fn without_a_bound_no_timestamps_are_issued_until_recovery() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
     let transactions = super::transactions::over(store.clone(), options());
     let table = transactions.table("t", ConflictHandler::WriteWriteByCell).unwrap();
@@ -345,7 +345,7 @@ fn a_server_whose_lease_keeper_panics_ends_by_name_and_another_takes_over() {
 }
 
 #[test]
-fn a_process_refuses_local_timestamps_when_a_server_gives_them_out() {
+fn a_process_refuses_local_timestamps_when_a_server_issues_them() {
     let (runtime, store) = (runtime(), Arc::new(MemoryStore::new()));
     let local = LocalTimeLock::open(store.clone()).unwrap();
     let before = local.timestamp().unwrap();

@@ -225,7 +225,7 @@ fn a_retried_batch_holds_once_and_stale_copies_have_no_effect() {
     assert!(registry.is_held(520, None, T0));
     registry.hold(1, 540, 3, T0);
     assert_eq!(registry.batch(1, (7, 0), 4, T0), Slot::First);
-    assert!(!registry.is_held(540, None, T0), "its answer never came");
+    assert!(!registry.is_held(540, None, T0), "its response was lost");
     assert!(registry.is_held(520, None, T0));
     (0..3).for_each(|_| registry.release(520));
     assert!(!registry.is_held(520, None, T0));

@@ -4,7 +4,7 @@
 //! gathers. A thread of the client sends the batches, and heartbeats when there is nothing to send.
 //!
 //! Retries never return a timestamp twice: a batch without a reply is sent again with a greater
-//! attempt number, and the server hands out new timestamps. Those of the lost reply are never
+//! attempt number, and the server issues new timestamps. Those of the lost reply are never
 //! used. A reply is accepted only if it names the batch and the attempt that was sent, and if all
 //! its timestamps are above those seen before it was sent.
 
@@ -272,7 +272,7 @@ impl Operator {
         self.0.get("/v1/status")
     }
 
-    /// Makes the server give its lease back and end. Returns its previous status.
+    /// Makes the server release its lease and end. Returns its previous status.
     pub fn stop(&self) -> Result<Status, TimeLockError> {
         self.0.ask("/v1/stop", Repeat::Same, |_| (), Duration::ZERO)
     }

@@ -156,7 +156,7 @@ impl Sender {
             tracing::error!("the thread of the timelock's client panicked: its requests fail");
             let mut queue = self.queue.lock();
             queue.failed = Some(self.servers.invalid_response("this client's sender thread panicked"));
-            // Who waits for a dropped sender gets an error.
+            // Threads that wait for a dropped sender receive an error.
             queue.queries.clear();
         }
     }

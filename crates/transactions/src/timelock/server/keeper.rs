@@ -36,9 +36,9 @@ pub(super) fn keep_lease(service: &LockService, cell: &BoundCell, is_recovering:
 }
 
 /// Ends the server by name: without a keeper it would refuse all requests for as long as it runs.
-/// Its lease runs out, and a standby takes over.
+/// Its lease expires, and a standby takes over.
 fn end_after_panic(service: &LockService) {
-    tracing::error!("the lease keeper panicked: this server stops giving out timestamps");
+    tracing::error!("the lease keeper panicked: this server stops issuing timestamps");
     let error = StoreError::refused("keep the lease", "the lease keeper panicked");
     let mut state = service.state.lock();
     state.election.fail(TimeLockError::Bound(error));
@@ -114,8 +114,8 @@ fn handle_response(service: &LockService, response: Response) {
     state.election.handle_response(response, ClockReading::of(&*service.clock));
     if !was_stopped && let Some(error) = state.election.stopped() {
         match error {
-            TimeLockError::Stopped => tracing::info!("gave its lease back; ending"),
-            error => tracing::error!(%error, "stopped giving out timestamps"),
+            TimeLockError::Stopped => tracing::info!("released its lease; ending"),
+            error => tracing::error!(%error, "stopped issuing timestamps"),
         }
     }
     state.sync_with_election(service);

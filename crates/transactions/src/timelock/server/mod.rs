@@ -45,7 +45,7 @@ pub struct ServerOptions {
     /// How long the server leads without a response of the store. Other servers wait a quarter
     /// longer, so that a dead leader is replaced after at most 1.5 leases.
     pub lease: Duration,
-    /// After the loss of the bound: a timestamp above all that were ever given out.
+    /// After the loss of the bound: a timestamp above all that were ever issued.
     pub recovered: Option<Timestamp>,
     /// How long a client keeps its locks and holds without a heartbeat. Clients send one every
     /// second. If the client is alive after all, its transactions fail at the last check and can be
@@ -208,7 +208,7 @@ impl TimeLockServer {
         self.service.fast_forward(timestamp.0).await.map_err(refused)
     }
 
-    /// Gives the lease back and stops. Waits for the store for at most the length of the lease.
+    /// Releases the lease and stops. Waits for the store for at most the length of the lease.
     pub fn stop(&mut self) {
         self.service.stop();
         if let Some(lease_keeper) = self.lease_keeper.take() {
@@ -224,7 +224,7 @@ impl Drop for TimeLockServer {
     }
 }
 
-/// Rejects a recovery timestamp that cannot be above all timestamps that were given out.
+/// Rejects a recovery timestamp that cannot be above all timestamps that were issued.
 fn check_recovered(store: &Arc<dyn Store>, asked: Timestamp) -> Result<(), TimeLockError> {
     let cannot_know = |error| StoreError::refused("find the greatest known timestamp", error);
     match known_timestamp(store).map_err(cannot_know)? {
@@ -249,7 +249,7 @@ impl LockService {
         self.stopping.load(Ordering::SeqCst) || self.state.lock().election.ended().is_some()
     }
 
-    /// Returns why the server gives out no more timestamps.
+    /// Returns why the server issues no more timestamps.
     pub fn stopped(&self) -> Option<TimeLockError> {
         self.state.lock().election.stopped().cloned()
     }

@@ -28,7 +28,7 @@ const CELLS: usize = 500;
 const BYTES: usize = 1 << 20;
 /// Entries after which a step ends.
 const ENTRIES: usize = 5_000;
-/// Pause between two looks at the oldest open transaction.
+/// Pause between two checks of the oldest open transaction.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// What a build did: [`Index::build`](crate::Index::build).
@@ -101,7 +101,7 @@ impl Transactions {
         let (mut built, mut limit) = (Built::default(), CELLS);
         loop {
             let step = match self.run_with(Retries::none(), |tx| tx.build_step(base, wanted, limit)) {
-                // Many writers would let every large step fail.
+                // Many writers would make every large step fail.
                 Err(Error::WriteWriteConflict { .. } | Error::ReadWriteConflict { .. }) if limit > 1 => {
                     limit = limit.div_ceil(4);
                     continue;
@@ -116,8 +116,8 @@ impl Transactions {
         }
     }
 
-    /// Waits until every transaction with a start timestamp up to `last` has ended, and lets later
-    /// ones begin above it.
+    /// Waits until every transaction with a start timestamp up to `last` has ended, and ensures
+    /// that later ones begin above it.
     pub(super) fn wait_until_ended(&self, last: i64, busy: impl Fn(crate::Timestamp) -> Error) -> Result<()> {
         let Transactions(inner, _) = self;
         let began = Instant::now();

@@ -2,8 +2,8 @@
 //!
 //! Entries are cells of a table of the index, written by the transaction that writes the indexed
 //! cell, whose conflict detection protects them. All transactions with a start timestamp above a
-//! certain one maintain an index (`catalog`), so that its build (`build`) knows when it reads what
-//! no other transaction adds.
+//! certain one maintain an index (`catalog`). Its build (`build`) therefore knows when no other
+//! transaction adds cells without entries.
 
 mod build;
 mod catalog;
