@@ -327,6 +327,19 @@ pub enum Error {
         /// Maximum bytes.
         max: usize,
     },
+    /// The CQL statements of a transaction were refused when it committed: they exceed a limit with
+    /// their index entries and view rows, or the schema, a permission or a guardrail has changed.
+    #[error(
+        "CQL writes refused at the commit: {}. None of them was written, and the transaction that \
+         began at {start} has not committed",
+        cause.cause
+    )]
+    CqlNotApplied {
+        /// Start timestamp.
+        start: Timestamp,
+        /// Cause.
+        cause: StoreError,
+    },
     /// The sweep queue contains a malformed entry.
     #[error("sweep queue: {0}")]
     SweepQueue(DecodeError),
@@ -456,6 +469,9 @@ impl Error {
             Self::CqlRefused { .. } => "execute the statement outside of the transaction",
             Self::Cql(_) => "correct the statement or its values",
             Self::CqlTooLarge { .. } => "use several transactions, or raise commitlog_segment_size",
+            Self::CqlNotApplied { .. } => {
+                "correct the statements, or distribute them over several transactions"
+            }
             Self::NoSnapshot { .. } => {
                 "keep a read-only transaction open from before the first timestamp to read at"
             }
@@ -525,6 +541,7 @@ impl Error {
             | Self::CqlRefused { .. }
             | Self::Cql(_)
             | Self::CqlTooLarge { .. }
+            | Self::CqlNotApplied { .. }
             | Self::IndexNotDeclared { .. }
             | Self::IndexIncomplete { .. }
             | Self::OtherIndex { .. }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use cassette_rows::{Clustering, DecoratedKey, PartitionUpdate, Row, Slice, TableMetadata};
 
 use crate::api::database::Database;
-use crate::api::embedded::BoundStatement;
+use crate::api::embedded::{BoundStatement, ErrorKind};
 use crate::basics::error::{DatabaseError, Result, WriteType};
 use crate::basics::metrics::RequestKind;
 use crate::execution::Execution;
@@ -239,9 +239,9 @@ impl Database {
             })
         });
         result.map_err(|error| NotApplied {
-            // Tables are looked up before anything is written.
-            may_be_applied: may_be_applied.get()
-                && !matches!(error, DatabaseError::Invalid(_) | DatabaseError::Refused(_)),
+            // Unknown tables, long keys and records above the limit of the commit log are refused
+            // before anything is written.
+            may_be_applied: may_be_applied.get() && error.kind() != ErrorKind::Invalid,
             error,
         })
     }

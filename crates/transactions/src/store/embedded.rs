@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use cassette_database::{
     BatchKind, BatchSource, BatchStatement, BoundValue, Database, DatabaseError, DeferredWrite, Durability,
-    NotApplied, Prepared, ResultMetadata, RowSink, StatementOptions, Values as BoundValues,
+    ErrorKind, NotApplied, Prepared, ResultMetadata, RowSink, StatementOptions, Values as BoundValues,
 };
 
 use super::cql::{Attempted, Cql, CqlStore, NamedRows, Row, StatementKind, Values, WriteGroup};
@@ -277,16 +277,13 @@ impl Cql for Embedded {
         let catalog = self.database.catalog();
         let table = DirectTable::of(&catalog, &self.keyspace, table)?;
         let outcome = table.put_unless_exists_with(&self.database, row, column, writes)?;
-        Some(outcome.map_err(|NotApplied { error: cause, may_be_applied }| {
-            let failed = error(attempted, cause.clone());
-            match cause {
-                _ if may_be_applied => StoreError { effect: Effect::Unknown, ..failed },
-                // They may pass, and nothing was written.
-                DatabaseError::WriteTimeout { .. } | DatabaseError::Interrupted(_) => {
-                    StoreError::unavailable(attempted, cause)
-                }
-                _ => StoreError { effect: Effect::None, ..failed },
-            }
+        Some(outcome.map_err(|NotApplied { error: cause, may_be_applied }| match cause.kind() {
+            _ if may_be_applied => StoreError { effect: Effect::Unknown, ..error(attempted, cause) },
+            // They may pass, and nothing was written.
+            ErrorKind::WriteTimeout | ErrorKind::Interrupted => StoreError::unavailable(attempted, cause),
+            // The same writes would exceed the same limit, or fail in the same way, again.
+            ErrorKind::Invalid | ErrorKind::Internal => StoreError::refused(attempted, cause),
+            _ => StoreError { effect: Effect::None, ..error(attempted, cause) },
         }))
     }
 

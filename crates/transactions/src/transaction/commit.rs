@@ -109,7 +109,12 @@ fn with_locks(
         Ok(Recorded::Recorded) => Ok(commit),
         Ok(Recorded::Exists(TransactionStatus::Aborted)) => Err(Error::RolledBack { start }),
         Ok(Recorded::Exists(found)) => Err(Error::TwoCommits { start, commit, found }),
-        Err(cause @ ServiceError::NotPut { .. }) => Err(cause.into()),
+        Err(ServiceError::NotPut { cause, .. }) => Err(match *cause {
+            ServiceError::Store(cause) if !cql.is_empty() && !cause.is_transient => {
+                Error::CqlNotApplied { start, cause }
+            }
+            cause => cause.into(),
+        }),
         Err(cause) => Err(Error::OutcomeUnknown { start, commit, cause }),
     }
 }

@@ -49,7 +49,9 @@ impl Transaction {
     /// `NoCqlTables` on stores that are not embedded; `CqlRefused` for SELECT, conditional
     /// statements, counters, schema changes, TRUNCATE, USING TIMESTAMP, keyspaces without
     /// `durable_writes` and the tables of transactions; `Cql` for the error that executing the
-    /// statement would have; `CqlTooLarge`; `ReadOnly`. Nothing is buffered then.
+    /// statement would have; `CqlTooLarge`; `ReadOnly`. Nothing is buffered then. The commit fails
+    /// with `CqlNotApplied` if the statements exceed a limit with their index entries and view
+    /// rows, or are refused in another way.
     pub fn execute<'q>(&mut self, query: impl Into<Query<'q>>, values: impl BindValues) -> Result<()> {
         if self.read_only {
             return Err(Error::ReadOnly { start: self.start });

@@ -1,7 +1,7 @@
 //! Writes to CQL tables in transactions: with the commit record, or not at all.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use cassette_database::{Database, Session};
 use cassette_engine::commitlog::SyncMode;
@@ -11,8 +11,9 @@ use cassette_transactions::timelock::LocalTimeLock;
 use cassette_transactions::{
     Column, ConflictHandler, Error, Outcome, Result, Retries, Transaction, TransactionStatus, Transactions,
 };
-use cassette_vfs::{FakeFileSystem, OperationKind};
+use cassette_vfs::FakeFileSystem;
 
+use super::crashes::count_syncs;
 use super::transactions::{options, over};
 
 fn opened(file_system: &FakeFileSystem, sync: SyncMode) -> Option<Database> {
@@ -324,20 +325,72 @@ fn cql_writes_of_a_transaction_are_limited_before_anything_is_written() {
     assert!(matches!(error, Error::Cql(_)), "{error}");
 }
 
+/// Index entries and view rows are computed at the commit, so no earlier step can check their size.
+#[test]
+fn a_commit_whose_view_rows_or_index_entries_exceed_the_limit_definitely_fails() {
+    const ROWS: i32 = 11;
+    let create = "CREATE TABLE app.notes (queue int, id int, text text, PRIMARY KEY (queue, id))";
+    let index = "CREATE INDEX notes_by_text ON app.notes (text)";
+    let view = |name: &str| {
+        format!(
+            "CREATE MATERIALIZED VIEW app.{name} AS SELECT * FROM app.notes \
+             WHERE id IS NOT NULL AND queue IS NOT NULL PRIMARY KEY (id, queue)"
+        )
+    };
+    let (one, two) = (view("notes_by_id"), view("notes_by_id_again"));
+    // The commit log refuses the first two, the budget of view rows the last.
+    for derived in [&[index][..], &[&one], &[&one, &two]] {
+        let mut opened = cassette_database::Options::new("/data");
+        opened.file_system = Arc::new(FakeFileSystem::new());
+        opened.engine.background_threads = false;
+        opened.engine.commitlog_segment_size = 1 << 20;
+        opened.engine.memtable_heap_space = 600 << 10;
+        opened.materialized_views_enabled = true;
+        let database = Database::open(opened).unwrap();
+        let session = database.session();
+        session
+            .execute(
+                "CREATE KEYSPACE app \
+                 WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+                (),
+            )
+            .unwrap();
+        session.execute(create, ()).unwrap();
+        derived.iter().for_each(|cql| drop(session.execute(*cql, ()).unwrap()));
+        let (transactions, count) = embedded(&database);
+        // Distinct texts, each shorter than the longest key.
+        let insert = |tx: &mut Transaction, rows: i32| {
+            count.add(tx, "sent", 1)?;
+            (0..rows).try_for_each(|id| {
+                let text = format!("{id:040000}");
+                tx.execute("INSERT INTO app.notes (queue, id, text) VALUES (1, ?, ?)", (id, text))
+            })
+        };
+        let mut tx = transactions.start().unwrap();
+        insert(&mut tx, ROWS).unwrap();
+        let error = tx.commit().unwrap_err();
+        assert!(matches!(error, Error::CqlNotApplied { .. }), "{derived:?}: {error:?}");
+        assert_eq!(error.outcome(), Outcome::NotCommitted);
+        assert!(!error.is_retriable(), "{error}");
+        let text = error.to_string();
+        for part in ["with its index entries and view rows", "expected at most 614400", "has not committed"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert_eq!(session.query_one::<(i64,)>("SELECT count(*) FROM app.notes", ()).unwrap().0, 0);
+        assert_eq!(transactions.read(|tx| count.get(tx, "sent")).unwrap(), None);
+        // Less at once is accepted.
+        transactions.run(|tx| insert(tx, 1)).unwrap();
+        assert_eq!(transactions.read(|tx| count.get(tx, "sent")).unwrap(), Some(1));
+    }
+}
+
 #[test]
 fn a_commit_with_cql_writes_syncs_once() {
     let file_system = FakeFileSystem::new();
     let database = with_outbox(&file_system);
     let (transactions, count) = embedded(&database);
     transactions.run(|tx| send(tx, &count)).unwrap();
-    let syncs = Arc::new(AtomicUsize::new(0));
-    let counted = syncs.clone();
-    file_system.fail_when(move |operation| {
-        if operation.kind == OperationKind::Sync {
-            counted.fetch_add(1, Ordering::Relaxed);
-        }
-        None
-    });
+    let syncs = count_syncs(&file_system);
     transactions.run(|tx| send(tx, &count)).unwrap();
     assert_eq!(syncs.load(Ordering::Relaxed), 1);
 }
