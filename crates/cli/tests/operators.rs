@@ -352,7 +352,9 @@ fn failures_have_cassandras_words_and_exit_codes() {
             }
             "flush system nosuch" => "error: Unknown keyspace/cf pair (system.nosuch)\n",
             "import nosuch t /nowhere" => "ColumnFamilyStore for nosuch/t not found.\n",
-            "repair" => "error: Cassette does not have repair: it is about several nodes, and there is one\n",
+            "repair" => {
+                "error: Cassette does not support repair: it requires several nodes, and there is one\n"
+            }
             _ => "",
         };
         assert_eq!(String::from_utf8_lossy(&output.stderr), expected, "{words}");

@@ -23,7 +23,7 @@ pub fn bytes(text: &str) -> anyhow::Result<u64> {
 pub fn bytes_per_second(text: &str) -> anyhow::Result<u64> {
     match text.strip_suffix("/s") {
         Some(size) => bytes(size),
-        None => bail!("{text}: a rate is a size a second, such as 64MiB/s"),
+        None => bail!("{text}: expected a rate, such as 64MiB/s (a size per second)"),
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_unit_or_is_too_large_is_refused() {
+    fn values_without_a_unit_and_too_large_ones_are_rejected() {
         for text in ["64", "64MB", "MiB", "", "99999999999999GiB"] {
             assert!(bytes(text).is_err(), "{text}");
         }

@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn options_stand_before_and_after_the_command_as_scripts_write_them() {
+    fn options_are_accepted_before_and_after_the_command() {
         let parsed =
             invocation("-h 10.0.0.1 -p 7300 -u me -pw secret tablestats -H -F json ks.t ks2 -- -odd");
         assert_eq!((&*parsed.host, &*parsed.port, parsed.command), ("10.0.0.1", "7300", "tablestats"));
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_refused_in_cassandras_words() {
+    fn unknown_words_are_rejected_with_cassandras_messages() {
         for (line, expected) in [
             ("nosuchcmd", "Found unexpected parameters: [nosuchcmd]"),
             ("status --nosuch", "Found unexpected parameters: [--nosuch]"),
@@ -528,10 +528,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cassandra_has_and_cassette_has_not_is_refused_by_name() {
+    fn unsupported_commands_of_cassandra_are_rejected_by_name() {
         for (line, expected) in [
-            ("repair ks", "Cassette does not have repair: it is about several nodes, and there is one"),
-            ("-h 10.0.0.1 getsstables ks t 1", "Cassette does not have getsstables yet"),
+            ("repair ks", "Cassette does not support repair: it requires several nodes, and there is one"),
+            ("-h 10.0.0.1 getsstables ks t 1", "Cassette does not support getsstables yet"),
         ] {
             match parse_words(line) {
                 Err(Failure::Error(message)) => assert_eq!(message, expected),

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_node_calls_the_refusal_decides_how_it_is_told_not_its_words() {
+    fn the_kind_of_a_rejection_determines_its_format() {
         let error = || "Keyspace [ks] does not exist.".to_owned();
         for (kind, expected) in [
             ("wrong_use", Failure::Usage(error())),

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_listed_to_the_letter_as_cassandra_lists_them_but_options_by_name() {
+    fn clients_are_listed_as_by_cassandra_with_options_sorted_by_name() {
         let clients = [client(56588, 5, None, 16), client(56604, 4, Some("system"), 3)];
         let listed = |connections, options| text(&clients, Listed { connections, options });
         let all = include_str!("recorded/clientstats_all.txt");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn protocols_are_listed_as_cassandra_lists_them() {
+    fn protocols_are_listed_as_by_cassandra() {
         let seen = |protocol_version, last_seen| SeenClientReport {
             protocol_version,
             address: "127.0.0.1".to_owned(),

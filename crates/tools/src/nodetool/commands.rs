@@ -16,6 +16,7 @@ use super::{
 };
 
 /// Executes a command.
+#[expect(clippy::too_many_lines, reason = "a flat table of the commands that read")]
 pub(super) fn execute(invocation: &Invocation, format: Format, client: &Client) -> Result<Output> {
     let command = Command { invocation, format, client };
     match invocation.command {
@@ -204,7 +205,10 @@ impl Command<'_> {
             }
             text += &format!("\tTable: {}\n\tPaths:\n\t\t{}\n\n", table.table, table.directory);
         }
-        let path = |table: &&TableReport| json!({"keyspace": table.keyspace, "table": table.table, "paths": [table.directory]});
+        let path = |table: &&TableReport| {
+            let paths = [&table.directory];
+            json!({"keyspace": table.keyspace, "table": table.table, "paths": paths})
+        };
         Ok(self.either(|| text, || tables.iter().map(path).collect()))
     }
 
@@ -227,7 +231,10 @@ impl Command<'_> {
         tables.retain(|table| names.is_empty() || names.contains(&table.table));
         let state = |on: bool| if on { "running" } else { "not running" };
         let data = || {
-            let state = |table: &TableReport| json!({"keyspace": table.keyspace, "table": table.table, "status": state(table.autocompaction)});
+            let state = |table: &TableReport| {
+                let status = state(table.autocompaction);
+                json!({"keyspace": table.keyspace, "table": table.table, "status": status})
+            };
             tables.iter().map(state).collect()
         };
         let text = || {
@@ -281,7 +288,7 @@ impl Command<'_> {
         };
         let after = match &operation {
             Operation::Snapshot { name, .. } => format!("Snapshot directory: {name}\n"),
-            // Cassandra's nodetool prints nothing here. The result for each file is worth a line.
+            // Cassandra's nodetool prints nothing here. These results are a line for each file.
             Operation::Import { .. }
             | Operation::Refresh { .. }
             | Operation::AdoptTable { .. }
@@ -295,6 +302,7 @@ impl Command<'_> {
     }
 
     /// Returns the text to print before, and the operation.
+    #[expect(clippy::too_many_lines, reason = "a flat table of the commands that change something")]
     fn operation(&self) -> Result<(String, Operation)> {
         let invocation = self.invocation;
         let silently = |operation| Ok((String::new(), operation));
@@ -378,7 +386,7 @@ impl Command<'_> {
                 kind: invocation.arguments.first().cloned(),
                 id: invocation.option("--compaction-id").map(str::to_owned),
             }),
-            other => Err(Failure::Error(format!("Cassette does not have {other} yet"))),
+            other => Err(Failure::Error(format!("Cassette does not support {other} yet"))),
         }
     }
 
@@ -412,7 +420,7 @@ impl Command<'_> {
         };
         if !self.invocation.has("--yes") {
             let advice =
-                format!("{name} and its rows would be removed for good: repeat with --yes to confirm");
+                format!("{name} and its rows would be removed permanently: repeat with --yes to confirm");
             return Err(Failure::usage(advice));
         }
         Ok(Operation::RemoveUnknownTable { name: name.clone() })
@@ -480,7 +488,9 @@ impl Command<'_> {
             return Err(Failure::Error(message.to_owned()));
         }
         if invocation.has("--partition") {
-            return Err(Failure::Error("Cassette does not have compactions of one partition yet".to_owned()));
+            return Err(Failure::Error(
+                "Cassette does not support compactions of one partition yet".to_owned(),
+            ));
         }
         if by_token {
             let token = |name: &str| {

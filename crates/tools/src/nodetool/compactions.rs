@@ -31,9 +31,14 @@ pub(super) fn stats(report: &CompactionReport, human_readable: bool, as_virtual_
         bytes => double(bytes as f64 / f64::from(1 << 20)),
     };
     table.row(["compaction throughput (MiB/s)", &throughput]);
-    if report.active.is_empty() {
-        return table.text(" ");
+    if !report.active.is_empty() {
+        add_active(&mut table, report, human_readable, as_virtual_table);
     }
+    table.text(" ")
+}
+
+/// Adds the running compactions, and an estimate of the time that they still take.
+fn add_active(table: &mut Table, report: &CompactionReport, human_readable: bool, as_virtual_table: bool) {
     if as_virtual_table {
         table.row([
             "keyspace",
@@ -92,7 +97,6 @@ pub(super) fn stats(report: &CompactionReport, human_readable: bool, as_virtual_
         None => "n/a".to_owned(),
     };
     table.row(["active compaction remaining time", &remaining]);
-    table.text(" ")
 }
 
 /// Formats completed compactions, the latest first.

@@ -107,9 +107,11 @@ const OTHERS: &[&str] = &[
 /// Returns the reason why a command is unsupported; `None` if Cassandra has no such command either.
 pub(super) fn reason(name: &str) -> Option<String> {
     if OF_SEVERAL_NODES.contains(&name) {
-        return Some(format!("Cassette does not have {name}: it is about several nodes, and there is one"));
+        return Some(format!(
+            "Cassette does not support {name}: it requires several nodes, and there is one"
+        ));
     }
-    OTHERS.contains(&name).then(|| format!("Cassette does not have {name} yet"))
+    OTHERS.contains(&name).then(|| format!("Cassette does not support {name} yet"))
 }
 
 #[cfg(test)]
@@ -118,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_command_that_is_there_is_said_to_be_missing() {
+    fn no_supported_command_is_reported_as_unsupported() {
         for command in COMMANDS {
             for name in command.names {
                 assert_eq!(reason(name), None, "{name}");

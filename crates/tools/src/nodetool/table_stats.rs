@@ -77,7 +77,7 @@ const SORT_KEYS: [&str; 47] = [
 #[derive(Debug)]
 pub(super) struct Selected {
     tables: Vec<TableReport>,
-    /// All tables of the selected keyspaces: the statistics of the keyspaces.
+    /// All tables of the selected keyspaces, for the statistics of the keyspaces.
     of_keyspaces: BTreeMap<String, Vec<TableReport>>,
     options: Options,
 }

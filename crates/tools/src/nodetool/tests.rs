@@ -32,6 +32,7 @@ fn shape_of_line(line: &str) -> String {
     indent + &line.split_whitespace().map(word).collect::<Vec<_>>().join(" ")
 }
 
+#[expect(clippy::too_many_lines, reason = "one value with all of its fields")]
 fn node() -> NodeReport {
     let keyspace = |name: &str, class: &str, factor: Option<&str>| KeyspaceReport {
         name: name.into(),
@@ -191,7 +192,7 @@ fn indexed_tables() -> Vec<TableReport> {
 }
 
 #[test]
-fn storage_attached_indexes_have_their_lines_where_there_are_any() {
+fn storage_attached_indexes_have_lines_in_tables_that_have_them() {
     let recorded = include_str!("recorded/tablestats_indexes.txt");
     let all = table_stats::Selected::new(indexed_tables(), table_stats::Options::default()).unwrap();
     let ours = all.text();
@@ -266,7 +267,7 @@ fn history() -> Vec<CompactionRecord> {
 }
 
 #[test]
-fn texts_have_the_labels_and_the_layout_of_cassandras() {
+fn texts_have_the_labels_and_the_layout_of_cassandra() {
     let node = node();
     let snapshot = |table: &str| SnapshotReport {
         name: "s1".into(),
@@ -308,7 +309,7 @@ fn texts_have_the_labels_and_the_layout_of_cassandras() {
 }
 
 #[test]
-fn info_says_what_cassandras_says_and_adds_only_the_chunk_cache() {
+fn info_is_that_of_cassandra_and_the_chunk_cache() {
     let ours = info::text(&node(), false);
     let without: String = ours
         .lines()
@@ -325,7 +326,7 @@ fn info_says_what_cassandras_says_and_adds_only_the_chunk_cache() {
 }
 
 #[test]
-fn pools_are_some_of_cassandras_and_called_as_they_are() {
+fn pools_have_names_of_cassandras_pools() {
     let ours = shape(&pools::text(&node()));
     let recorded = shape(include_str!("recorded/tpstats.txt"));
     assert_eq!(ours[0], recorded[0]);
@@ -335,7 +336,7 @@ fn pools_are_some_of_cassandras_and_called_as_they_are() {
 }
 
 #[test]
-fn partitions_that_were_most_active_are_listed_as_cassandra_lists_them() {
+fn the_most_active_partitions_are_listed_as_by_cassandra() {
     let sampled = |partition: &str, count| Sampled {
         table: "ks.t".into(),
         partition: partition.into(),
@@ -408,7 +409,7 @@ fn json_has_the_keys_of_cassandras() {
 }
 
 #[test]
-fn tables_are_picked_and_sorted_as_asked() {
+fn tables_are_selected_and_sorted_by_options() {
     let pick = |names: &[&str], ignore, sort_key: &str, top| {
         let names = names.iter().map(|name| (*name).to_owned()).collect();
         let options = table_stats::Options {

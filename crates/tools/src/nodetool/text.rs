@@ -177,7 +177,21 @@ mod tests {
     #[test]
     fn json_is_indented_as_cassandra_does() {
         let value = serde_json::json!({"a": {"b": null, "c": []}, "l": [{"d": 1}, {"d": 2}], "e": {}});
-        let expected = "{\n  \"a\" : {\n    \"b\" : null,\n    \"c\" : [ ]\n  },\n  \"e\" : { },\n  \"l\" : [ {\n    \"d\" : 1\n  }, {\n    \"d\" : 2\n  } ]\n}";
+        let expected = [
+            "{",
+            "  \"a\" : {",
+            "    \"b\" : null,",
+            "    \"c\" : [ ]",
+            "  },",
+            "  \"e\" : { },",
+            "  \"l\" : [ {",
+            "    \"d\" : 1",
+            "  }, {",
+            "    \"d\" : 2",
+            "  } ]",
+            "}",
+        ]
+        .join("\n");
         assert_eq!(pretty_json(&value), expected);
     }
 }

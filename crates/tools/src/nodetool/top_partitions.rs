@@ -23,7 +23,7 @@ const SAMPLERS: [(&str, &str, &str); 8] = [
 pub(super) fn sample(invocation: &Invocation, format: Format, client: &Client) -> Result<Output> {
     for option in ["--interval", "--stop", "--list"] {
         if invocation.has(option) {
-            return Err(Failure::Error("Cassette does not have scheduled samplings yet".to_owned()));
+            return Err(Failure::Error("Cassette does not support scheduled samplings yet".to_owned()));
         }
     }
     let wanted = |text: &String| (text != "*").then(|| text.clone());

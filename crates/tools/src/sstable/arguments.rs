@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_tells_whose_sstables_are_in_it() {
+    fn the_table_of_sstables_is_read_from_their_directory() {
         let id = "35ac221c64155c029dc7231a6e9b8ca5";
         let place = Place::guess(Path::new(&format!("/d/ks/t-{id}")));
         assert_eq!((place.keyspace.as_deref(), place.table.as_deref()), (Some("ks"), Some("t")));

@@ -8,7 +8,7 @@ use cassette_cql::values::number::double_to_text;
 use cassette_rows::TableMetadata;
 use cassette_sstable::compression::CompressionInfo;
 use cassette_sstable::dump::{ValueText, partition_key_text};
-use cassette_sstable::statistics::{ColumnDefinition, HyperLogLog, Statistics};
+use cassette_sstable::statistics::{ColumnDefinition, HyperLogLog, SerializationHeader, Statistics, Stats};
 use cassette_sstable::{Component, Descriptor};
 use clap::Args;
 
@@ -61,7 +61,7 @@ pub fn run(arguments: &MetadataArguments) -> anyhow::Result<bool> {
         (arguments.unicode, "-u (--unicode)", ""),
     ] {
         if is_set {
-            bail!("cassette sstable metadata does not have {option} of sstablemetadata{instead}");
+            bail!("cassette sstable metadata does not support {option} of sstablemetadata{instead}");
         }
     }
     for descriptor in arguments::sstables(&arguments.sstables)? {
@@ -98,7 +98,6 @@ fn text(descriptor: &Descriptor, gc_before: i64) -> anyhow::Result<String> {
     out.put("SSTable", descriptor);
     out.put("Partitioner", &validation.partitioner);
     out.put("Bloom Filter FP chance", double_to_text(validation.bloom_filter_fp_chance));
-    let timestamp = |micros: i64| if micros == 0 { "--".to_owned() } else { date_text(micros / 1000) };
     out.explained("Minimum timestamp", timestamp(stats.min_timestamp), Some(stats.min_timestamp));
     out.explained("Maximum timestamp", timestamp(stats.max_timestamp), Some(stats.max_timestamp));
     out.put("Duration", duration(stats.max_timestamp.wrapping_sub(stats.min_timestamp)));
@@ -144,6 +143,24 @@ fn text(descriptor: &Descriptor, gc_before: i64) -> anyhow::Result<String> {
     out.put("Replay positions covered", format_args!("{{{}}}", intervals.collect::<Vec<_>>().join(", ")));
     out.put("totalColumnsSet", stats.columns_set);
     out.put("totalRows", stats.rows);
+    add_histograms(&mut out, stats);
+    let coverage = stats.token_space_coverage.unwrap_or(f64::NAN);
+    out.put("Local token space coverage", double_to_text(coverage));
+    let sketch = HyperLogLog::decode(cardinality)
+        .map_err(|malformed| malformed.at(&descriptor.path(Component::Statistics)))?;
+    out.put("Estimated cardinality", sketch.estimate());
+    add_header(&mut out, header);
+    out.put("IsTransient", stats.is_transient);
+    Ok(out.0)
+}
+
+/// Formats microseconds since 1970; 0 stands for no timestamp.
+fn timestamp(micros: i64) -> String {
+    if micros == 0 { "--".to_owned() } else { date_text(micros / 1000) }
+}
+
+/// Adds the distributions of tombstones, partition sizes and columns.
+fn add_histograms(out: &mut Fields, stats: &Stats) {
     out.put("Estimated tombstone drop times", "");
     let in_brackets = |text: Option<String>| text.map_or(String::new(), |text| format!("({text})"));
     out.0 += &histogram::draw(stats.drop_times.points(), "Drop Time", |time| {
@@ -160,11 +177,10 @@ fn text(descriptor: &Descriptor, gc_before: i64) -> anyhow::Result<String> {
     });
     out.put("Column Count", "");
     out.0 += &histogram::draw(&points(&stats.cell_counts), "Columns", |count| count.to_string());
-    let coverage = stats.token_space_coverage.unwrap_or(f64::NAN);
-    out.put("Local token space coverage", double_to_text(coverage));
-    let sketch = HyperLogLog::decode(cardinality)
-        .map_err(|malformed| malformed.at(&descriptor.path(Component::Statistics)))?;
-    out.put("Estimated cardinality", sketch.estimate());
+}
+
+/// Adds the serialization header: the bases of encoded values, and the types of columns.
+fn add_header(out: &mut Fields, header: &SerializationHeader) {
     out.explained("EncodingStats minTTL", header.min_ttl, ttl(header.min_ttl));
     let seconds = i64::from(header.min_local_deletion_time);
     let date = if seconds == 0 { "--".to_owned() } else { date_text(seconds * 1000) };
@@ -174,8 +190,6 @@ fn text(descriptor: &Descriptor, gc_before: i64) -> anyhow::Result<String> {
     out.put("ClusteringTypes", list(&header.clustering_types));
     out.put("StaticColumns", columns(&header.static_columns));
     out.put("RegularColumns", columns(&header.regular_columns));
-    out.put("IsTransient", stats.is_transient);
-    Ok(out.0)
 }
 
 fn duration(micros: i64) -> String {
@@ -205,8 +219,9 @@ fn compressor(descriptor: &Descriptor) -> anyhow::Result<Option<String>> {
     }
     let bytes = std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let data = descriptor.path(Component::Data);
-    let length =
-        std::fs::metadata(&data).with_context(|| format!("cannot look at {}", data.display()))?.len();
+    let length = std::fs::metadata(&data)
+        .with_context(|| format!("cannot read the size of {}", data.display()))?
+        .len();
     let info = CompressionInfo::decode(&bytes, length).map_err(|malformed| malformed.at(&path))?;
     Ok(Some(format!("org.apache.cassandra.io.compress.{}", info.format.compressor.class_name())))
 }

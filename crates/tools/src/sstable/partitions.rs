@@ -83,9 +83,9 @@ pub fn run(arguments: &PartitionsArguments) -> anyhow::Result<bool> {
     if arguments.csv {
         writeln!(
             out,
-            "key,keyBinary,live,offset,size,rowCount,cellCount,tombstoneCount,rowTombstoneCount,rangeTombstoneCount,\
-             complexTombstoneCount,cellTombstoneCount,rowTtlExpired,cellTtlExpired,directory,keyspace,table,index,snapshot,\
-             backup,generation,format,version"
+            "key,keyBinary,live,offset,size,rowCount,cellCount,tombstoneCount,rowTombstoneCount,\
+             rangeTombstoneCount,complexTombstoneCount,cellTombstoneCount,rowTtlExpired,cellTtlExpired,\
+             directory,keyspace,table,index,snapshot,backup,generation,format,version"
         )?;
     }
     let threshold = Thresholds::new(arguments)?;
@@ -242,8 +242,8 @@ struct Summary {
     rows: EstimatedHistogram,
     cells: EstimatedHistogram,
     tombstones: EstimatedHistogram,
-    /// Least and greatest size, rows, cells, tombstones. As in Cassandra's tool any value replaces
-    /// a least of 0.
+    /// Minimum and maximum of size, rows, cells, tombstones. As in Cassandra's tool any value
+    /// replaces a least of 0.
     extremes: [(u64, u64); 4],
 }
 

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_is_read_from_statements_and_makes_its_keyspace() {
+    fn a_schema_is_read_from_statements_and_creates_its_keyspace() {
         let text = "CREATE TYPE IF NOT EXISTS ks.u (a int); -- a comment; with a semicolon
             CREATE TABLE ks.t (k int, \"C;\" text, v frozen<u>, PRIMARY KEY (k, \"C;\")) WITH comment = 'it''s; fine';";
         assert_eq!(split_statements(text).len(), 2);

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tuples_are_items_between_colons_and_what_is_none_is_bytes() {
+    fn tuples_are_items_separated_by_colons_and_malformed_ones_are_bytes() {
         let tuple = DataType::tuple([DataType::Int, DataType::Text]);
         let text = |bytes: &[u8]| CassandraText.text(&tuple, bytes);
         assert_eq!(text(&[0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 3, b'a', b':', b'@']), "5:a\\:\\@");

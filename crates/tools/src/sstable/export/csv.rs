@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_quoted_when_they_must_and_an_empty_one_is_told_from_null() {
+    fn fields_are_quoted_where_necessary_and_empty_ones_differ_from_null() {
         assert_eq!(field(&DataType::Text, b"a,\"b\"\n"), "\"a,\"\"b\"\"\n\"");
         assert_eq!(field(&DataType::Text, b""), "\"\"");
         assert_eq!(field(&DataType::Blob, &[0xca, 0xfe]), "0xcafe");

@@ -37,7 +37,7 @@ pub struct LiveRows<'a, S> {
     now: u32,
     values: Vec<Option<Vec<u8>>>,
     static_row: Option<Row>,
-    /// Inside a partition; whether it has returned a row.
+    /// Whether the current partition has returned a row; `None` outside of one.
     partition: Option<bool>,
     partitions: u64,
 }

@@ -12,7 +12,7 @@ use parquet::data_type::{
 use parquet::file::writer::SerializedColumnWriter;
 use parquet::schema::types::Type;
 
-/// Days before 1970 that a `date` of 0 lies.
+/// Number of days from a `date` of 0 to 1970-01-01.
 const DATE_EPOCH: u32 = 1 << 31;
 
 pub struct Leaf {

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn each_type_has_a_column_of_its_own_type() {
+    fn each_type_maps_to_a_column_type() {
         let cases = [
             (DataType::Int, "-7", "INT32 c;", "-7"),
             (DataType::SmallInt, "-7", "INT32 c (INTEGER(16,true));", "-7"),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_text_is_no_null_and_an_empty_number_is_one() {
+    fn an_empty_text_is_not_null_but_an_empty_number_is() {
         let rows = [vec![Some(Vec::new()), Some(Vec::new())]];
         let (_, rows) = written(&[("t", DataType::Text), ("i", DataType::Int)], &rows);
         assert_eq!(rows, ["{t: \"\", i: null}"]);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_none_of_its_type_is_an_error_that_names_its_column() {
+    fn a_malformed_value_is_an_error_that_names_its_column() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let columns = [Column { name: "n".into(), data_type: DataType::Int }];
         let mut writer = ParquetRows::new(BufWriter::new(file.reopen().unwrap()), &columns).unwrap();

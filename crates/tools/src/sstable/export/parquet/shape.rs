@@ -208,7 +208,7 @@ impl Shape {
 
     fn add_null(&self, leaves: &mut [Leaf], repetition: i16, definition: i16) -> anyhow::Result<()> {
         if !self.optional {
-            bail!("a map has an empty value as key, which Parquet has no place for");
+            bail!("a map has an empty value as key, which Parquet cannot represent");
         }
         self.add_nothing(leaves, repetition, definition);
         Ok(())
