@@ -1,8 +1,8 @@
-//! Damage of files at rest, as the last thing of a run.
+//! Damages files at rest as the last step of a run.
 //!
-//! The node has stopped cleanly. Then bytes of files change, or files are lost, and it starts
-//! again. Whatever it answers must be right or an error, and it must not remove a file of a table:
-//! no statement dropped one.
+//! After a clean stop, bytes of files change or files are lost, and the node starts again. Each of
+//! its responses must be correct or an error, and it must not remove a file of a table, because no
+//! statement dropped one.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -38,7 +38,7 @@ impl Simulation {
         if !self.starts_with_its_files(fs)? {
             return Ok(());
         }
-        // Reads of damaged files fail; a result must be right.
+        // Reads of damaged files fail; a result must be correct.
         self.connect()?;
         self.settle_schema()?;
         for table in self.model.tables.keys().cloned().collect::<Vec<_>>() {
@@ -71,8 +71,8 @@ impl Simulation {
         self.starts_with_its_files(fs).map(drop)
     }
 
-    /// Starts the node; whether it started. The files of tables that are there before must be there
-    /// afterwards.
+    /// Starts the node and returns whether it started. All existing files of tables must still
+    /// exist afterwards.
     fn starts_with_its_files(&mut self, fs: &FakeFileSystem) -> Result<bool, String> {
         let of_tables = || -> BTreeSet<PathBuf> {
             let all = files(fs, Path::new("/data/data"));
@@ -85,7 +85,7 @@ impl Simulation {
         let before = of_tables();
         let started = self.node.start();
         if let Err(error) = &started {
-            self.note(format!("   the start is refused: {error}"));
+            self.note(format!("   the start failed: {error}"));
         }
         let after = of_tables();
         // A view whose progress is lost is built again, and its files are kept in a snapshot.
@@ -105,14 +105,15 @@ fn is_in_snapshot(file: &Path) -> bool {
     file.iter().any(|part| part == "snapshots")
 }
 
-/// The directory of a table and the name of one of its files, which a snapshot of it shares.
+/// Returns the directory of a table and the name of one of its files. A snapshot of the table has
+/// the same pair.
 fn place(file: impl AsRef<Path>) -> Option<(PathBuf, OsString)> {
     let file = file.as_ref();
     let directory = if is_in_snapshot(file) { file.ancestors().nth(3) } else { file.parent() };
     Some((directory?.to_owned(), file.file_name()?.to_owned()))
 }
 
-/// The files below a directory, sorted.
+/// Returns the files below a directory, sorted.
 fn files(fs: &FakeFileSystem, directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs.read_dir(directory) else { return Vec::new() };
     let below = entries.into_iter().flat_map(|entry| {

@@ -24,7 +24,7 @@ impl Simulation {
                     self.model.synced();
                 }
             }
-            // The next start shows what came of it.
+            // The next start shows whether it was applied.
             Outcome::Failed(_) => self.in_doubt = Some(after),
         }
         Ok(())
@@ -90,7 +90,7 @@ impl Simulation {
 
     pub(crate) fn drop_keyspace(&mut self) -> Result<(), String> {
         let Some(name) = self.model.keyspaces.first().cloned() else { return Ok(()) };
-        // Paging states are of one table, and not of another one of its name.
+        // Paging states belong to one table, and not to another one of the same name.
         self.cursors.retain(|cursor| !cursor.table.starts_with(&format!("{name}.")));
         self.define(format!("DROP KEYSPACE {name}"), |model| {
             model.keyspaces.remove(&name);
@@ -141,7 +141,7 @@ impl Simulation {
         Shape { name, columns, stamps, indexes: BTreeMap::new(), views: BTreeMap::new(), purges }
     }
 
-    /// The options of a table, with `gc_grace_seconds` by what it purges.
+    /// Returns the options of a table. `gc_grace_seconds` depends on whether it purges early.
     fn parameters(&mut self, shape: &Shape) -> String {
         let compaction = [
             "{'class': 'SizeTieredCompactionStrategy', 'min_threshold': '2'}",
@@ -199,7 +199,7 @@ impl Simulation {
                 })
             }
             1 => {
-                // Names are not used again, and the first column stays.
+                // Names are not reused, and the first column stays.
                 let added = shape.columns.iter().filter(|column| {
                     column.name.starts_with('a')
                         && shape.indexes.values().all(|index| index.column != column.name)
@@ -216,7 +216,7 @@ impl Simulation {
             }
             2 => self.alter_type(),
             _ => {
-                // They may be what they were: then nothing becomes durable.
+                // They may be unchanged: then nothing becomes durable.
                 let with = self.parameters(&shape);
                 self.execute(&Cql::plain(format!("ALTER TABLE {table} WITH {with}")), None).map(drop)
             }

@@ -12,7 +12,7 @@ use crate::statements::{Statements, Writer};
 use crate::value::{Type, Val};
 
 impl Simulation {
-    /// Reads all partitions whose key is of some values, by IN.
+    /// Reads all partitions with keys of some values, by IN.
     pub(crate) fn read_keys(&mut self) -> Result<(), String> {
         let Some(table) = self.some_table() else { return Ok(()) };
         let shape = self.model.tables[&table].shape.clone();
@@ -64,7 +64,7 @@ impl Simulation {
             (key, at)
         };
         let grouped = self.random.random_range(0..=shape.clustering().len());
-        // No GROUP BY gives a row of aggregates though there are no rows.
+        // Without GROUP BY, a result of no rows still has a row of aggregates.
         let is_grouped = grouped > 0 || self.one_in(2);
         let by = shape.partition_key().len() + grouped;
         let limit = self.one_in(4).then(|| self.random.random_range(1..4)).filter(|_| is_grouped);
@@ -124,7 +124,7 @@ fn key_of(shape: &Shape, row: &Row) -> Key {
     row[..shape.partition_key().len()].iter().flatten().cloned().collect()
 }
 
-/// Aggregates of a table: the number of rows, and what its first column of numbers comes to.
+/// Compares aggregates of a table: the number of rows, and those of its first numeric column.
 struct Aggregates {
     terms: Vec<String>,
     columns: Vec<Column>,

@@ -1,4 +1,4 @@
-//! `make simulate`: runs seeds, and shortens those that fail.
+//! `make simulate`: runs seeds, and shortens failing runs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,19 +8,19 @@ use clap::Parser;
 /// Runs the simulation for a range of seeds.
 #[derive(Parser)]
 struct Arguments {
-    /// How many seeds.
+    /// Number of seeds.
     #[arg(long, default_value_t = 1000)]
     seeds: u64,
-    /// The first one.
+    /// First seed.
     #[arg(long, default_value_t = 0)]
     from: u64,
-    /// How many operations each has.
+    /// Number of operations per seed.
     #[arg(long, default_value_t = OPERATIONS)]
     operations: usize,
-    /// How many threads run seeds.
+    /// Number of threads.
     #[arg(long, default_value_t = 1)]
     threads: u64,
-    /// Prints every step of every run.
+    /// Print every step of every run.
     #[arg(long)]
     trace: bool,
 }

@@ -1,4 +1,4 @@
-//! The node under test, and what happens to its disk and its clock.
+//! The node under test, its disk and its clock.
 
 use std::io;
 use std::sync::Arc;
@@ -13,57 +13,57 @@ use rand::{RngExt, SeedableRng};
 
 use crate::profile::Profile;
 
-/// What goes wrong in the file system.
+/// Faults of the file system.
 #[derive(Default)]
 struct Faults {
-    /// From this operation on the machine is dead: nothing has an effect.
+    /// From this operation on the machine is dead: operations have no effect.
     dead_from: Option<u64>,
-    /// Operations fail now and then.
+    /// Operations fail occasionally.
     errors: Option<Errors>,
-    /// Operations take time: up to so many microseconds each.
+    /// Maximum duration of an operation, microseconds.
     slow: Option<(SmallRng, u64)>,
     /// Operations take no time for now.
     is_fast: bool,
     is_dead: bool,
 }
 
-/// Operations that fail now and then.
+/// Operations that fail occasionally.
 pub struct Errors {
-    /// Decides which.
+    /// Selects the failing operations.
     pub random: SmallRng,
-    /// One operation in so many fails.
+    /// One in this many operations fails.
     pub one_in: u32,
-    /// Only these, unless empty.
+    /// Kinds that fail; all if empty.
     pub kinds: Vec<OperationKind>,
 }
 
-/// The node: the process that runs, if one does, and the machine it runs on.
+/// The node: the machine, and the process that runs on it, if any.
 pub struct Node {
     profile: Profile,
     fs: FakeFileSystem,
     clock: Arc<ManualClock>,
     faults: Arc<Mutex<Faults>>,
     database: Option<Database>,
-    /// Something may fail in this life because something was made to fail.
+    /// A fault was injected in this process lifetime, so operations may fail.
     tainted: bool,
-    /// The disk has less space than the node may want.
+    /// The disk has less space than the node may need.
     is_full: bool,
     /// Files are damaged: any read may fail.
     expects_failures: bool,
     /// The latest time that the wall clock has shown.
     latest_micros: i64,
-    /// The commit log failed in this life while the machine was alive.
+    /// The commit log failed in this process lifetime while the machine was alive.
     log_failed: bool,
 }
 
-/// How a life ends.
+/// How a process lifetime ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The process receives SIGTERM and closes its files.
     Stopped,
-    /// The process dies.
+    /// The process is killed.
     Killed,
-    /// The machine dies; what survives of unsynced bytes and names depends on the seed.
+    /// The machine crashes; the seed determines which unsynced bytes and names survive.
     Crashed(u64),
 }
 
@@ -86,7 +86,7 @@ impl Node {
         node
     }
 
-    /// Lets faults happen in the file system that is there now.
+    /// Injects faults into the current file system.
     fn install(&self) {
         let (faults, clock) = (Arc::clone(&self.faults), Arc::clone(&self.clock));
         self.fs.set_lying(self.profile.lying_disk);
@@ -148,26 +148,26 @@ impl Node {
         Ok(())
     }
 
-    /// Notes whether the commit log has failed by now. A flush may still succeed then, so that a
-    /// crash leaves later writes of one table without earlier ones of another.
+    /// Records whether the commit log has failed. A flush may still succeed afterwards, so that a
+    /// crash preserves later writes of one table without earlier ones of another.
     pub fn note_log_failure(&mut self) {
         let has_failed =
             self.database.as_ref().is_some_and(|database| database.engine().log_failure().is_some());
         self.log_failed |= has_failed && !self.is_dead();
     }
 
-    /// Returns whether the commit log had failed before the machine died, if it did.
+    /// Returns whether the commit log had failed before the machine crashed, if it did.
     pub fn has_log_failed(&self) -> bool {
         self.log_failed
     }
 
-    /// Has the process close its files.
+    /// Makes the process close its files.
     pub fn stop(&mut self) -> Result<(), String> {
         let database = self.database.take();
         database.map_or(Ok(()), |database| database.close().map_err(|error| error.to_string()))
     }
 
-    /// Ends the process, if it still runs, and brings back the machine: faults are over.
+    /// Ends the process, if it still runs, and restarts the machine without faults.
     pub fn end(&mut self, end: End) {
         self.note_time();
         self.database = None;
@@ -211,47 +211,47 @@ impl Node {
         &self.fs
     }
 
-    /// Has the machine die after so many more operations.
+    /// Makes the machine crash after this many more operations.
     pub fn die_after(&mut self, operations: u64) {
         self.faults().dead_from = Some(self.fs.operations() + 1 + operations);
     }
 
-    /// Returns whether the machine has died.
+    /// Returns whether the machine has crashed.
     pub fn is_dead(&self) -> bool {
         self.faults().is_dead
     }
 
-    /// Has operations fail now and then.
+    /// Makes operations fail occasionally.
     pub fn fail(&mut self, errors: Errors) {
         self.tainted = true;
         self.faults().errors = Some(errors);
     }
 
-    /// Leaves so many bytes on the disk.
+    /// Limits the free space of the disk.
     pub fn fill_disk(&mut self, left: u64) {
         self.tainted = true;
         self.is_full = true;
         self.fs.set_capacity(self.fs.used() + left);
     }
 
-    /// Has every operation take up to so many microseconds.
+    /// Makes every operation take up to this many microseconds.
     pub fn slow_down(&mut self, seed: u64, most_micros: u64) {
         self.faults().slow = Some((SmallRng::seed_from_u64(seed), most_micros));
     }
 
-    /// Has operations take no time, until they may again.
+    /// Pauses the durations of operations.
     pub fn set_fast(&mut self, is_fast: bool) {
         self.faults().is_fast = is_fast;
     }
 
-    /// Ends errors and gives space back.
+    /// Ends errors and restores the free space.
     pub fn heal(&mut self) {
         self.fs.set_capacity(u64::MAX);
         self.is_full = false;
         self.faults().errors = None;
     }
 
-    /// Lets everything fail from here on: files are damaged.
+    /// Permits all operations to fail from now on, because files are damaged.
     pub fn expect_failures(&mut self) {
         self.expects_failures = true;
     }
@@ -262,12 +262,12 @@ impl Node {
         self.expects_failures || faults.is_dead || faults.errors.is_some() || self.is_full
     }
 
-    /// Returns whether something was made to fail in this life.
+    /// Returns whether a fault was injected in this process lifetime.
     pub fn is_tainted(&self) -> bool {
         self.tainted || self.faults().is_dead
     }
 
-    /// Returns whether acknowledged writes survive the death of the machine.
+    /// Returns whether acknowledged writes survive a crash of the machine.
     pub fn syncs_every_write(&self) -> bool {
         !matches!(self.profile.sync, SyncMode::Periodic { .. })
     }

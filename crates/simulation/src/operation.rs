@@ -1,21 +1,21 @@
-//! What a run consists of: a list of operations, each with its own seed, so that leaving some out
-//! does not change the rest.
+//! The operations of a run. Each has its own seed, so that omitting some does not change the
+//! others.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::profile::Profile;
 
-/// One step of a run. What it does exactly depends on its seed and on the state of the model.
+/// One step of a run. Its details depend on its seed and on the state of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
-    /// What is done.
+    /// Kind of the operation.
     pub kind: Kind,
-    /// Decides the details.
+    /// Determines the details.
     pub seed: u64,
 }
 
-/// What is done.
+/// Kind of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Write,
@@ -59,7 +59,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// How often it occurs.
+    /// Returns its relative frequency.
     fn weight(self, profile: &Profile) -> u32 {
         let only = |condition: bool, weight: u32| if condition { weight } else { 0 };
         match self {
@@ -142,7 +142,7 @@ const KINDS: [Kind; 38] = [
     Kind::Heal,
 ];
 
-/// The operations of a seed.
+/// Returns the operations of a seed.
 pub fn operations(seed: u64, profile: &Profile, count: usize) -> Vec<Operation> {
     let mut random = SmallRng::seed_from_u64(seed);
     let total: u32 = KINDS.iter().map(|kind| kind.weight(profile)).sum();
@@ -156,7 +156,7 @@ pub fn operations(seed: u64, profile: &Profile, count: usize) -> Vec<Operation> 
         }
         Kind::Write
     };
-    // A table or two to begin with.
+    // Most operations need a table.
     let first = [Kind::CreateTable, Kind::CreateTable];
     let kinds: Vec<Kind> = first.into_iter().chain((2..count).map(|_| kind(&mut random))).collect();
     kinds.into_iter().map(|kind| Operation { kind, seed: random.random() }).collect()

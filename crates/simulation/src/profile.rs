@@ -1,4 +1,4 @@
-//! What is varied from seed to seed and stays the same during a run.
+//! Properties that vary from seed to seed and stay the same during a run.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::model::Mistake;
 
-/// What is varied from seed to seed.
+/// Properties of a run.
 #[derive(Debug, Clone)]
 pub struct Profile {
     /// `commitlog_sync`.
@@ -21,8 +21,8 @@ pub struct Profile {
     pub row_cache: u64,
     /// `auto_snapshot`.
     pub auto_snapshot: bool,
-    /// Whether values expire. The wall clock is not set back then: what has expired may have been
-    /// purged.
+    /// Whether values expire. The wall clock is not set back then, because expired values may have
+    /// been purged.
     pub expires: bool,
     /// Whether operations fail.
     pub errors: bool,
@@ -32,18 +32,18 @@ pub struct Profile {
     pub slow: bool,
     /// Whether the machine crashes.
     pub crashes: bool,
-    /// Whether files are damaged in the end.
+    /// Whether files are damaged at the end.
     pub damages: bool,
-    /// Whether a life may begin with the wall clock behind that of an earlier one.
+    /// Whether a process may start with the wall clock behind that of an earlier process.
     pub clock_back_across_lives: bool,
-    /// Syncs have no effect: a mistake of the disk that the simulation has to find.
+    /// Syncs have no effect: a deliberate fault of the disk that the simulation must detect.
     pub lying_disk: bool,
-    /// A mistake of the model that the simulation has to find.
+    /// A deliberate mistake of the model that the simulation must detect.
     pub mistake: Option<Mistake>,
 }
 
 impl Profile {
-    /// The profile of a seed.
+    /// Returns the profile of a seed.
     pub fn of(seed: u64) -> Self {
         let mut random = SmallRng::seed_from_u64(seed ^ 0x5eed);
         let sync = match random.random_range(0..4) {

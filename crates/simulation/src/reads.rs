@@ -1,4 +1,4 @@
-//! Reads by every path, each compared with the model.
+//! Reads by every read path, each compared with the model.
 
 use cassette_protocol::{QueryParameters, Version};
 use rand::RngExt;
@@ -15,7 +15,7 @@ impl Simulation {
     /// The rows of all pages of a SELECT of these columns; `None` if it failed because something
     /// was made to fail.
     pub(crate) fn select(&mut self, cql: &Cql, columns: &[Column]) -> Result<Option<Vec<Row>>, String> {
-        // Pages of a row or two are slow; a few of them are enough.
+        // Pages of one or two rows are slow; a few of them are enough.
         let page_size = match self.random.random_range(0..20) {
             0 => Some(self.random.random_range(1..3)),
             1..=6 => Some(self.random.random_range(3..20)),
@@ -68,11 +68,12 @@ impl Simulation {
             }
             Outcome::Done(_) => Err(format!("{} without rows", cql.text)),
             Outcome::Failed(_) if self.node.is_failing() => Ok(None),
-            Outcome::Failed(error) => Err(format!("a read failed though the disk is well again: {error}")),
+            Outcome::Failed(error) => Err(format!("a read failed although the disk works again: {error}")),
         }
     }
 
-    /// Reads a partition and decides what that shows of open writes; whether it could be read.
+    /// Reads a partition and resolves open writes by what it contains. Returns whether it could be
+    /// read.
     pub(crate) fn look_at(&mut self, table: &str, key: &Key) -> Result<bool, String> {
         let shape = self.model.tables[table].shape.clone();
         let mut writer = Writer::new(false);
@@ -179,7 +180,7 @@ impl Simulation {
         self.select(&cql, &shape.columns)
     }
 
-    /// Compares all rows of a table, and decides what they show of open writes.
+    /// Compares all rows of a table, and resolves open writes by them.
     pub(crate) fn compare_scan(&mut self, table: &str, seen: &[Row]) -> Result<(), String> {
         let keys = self.model.tables[table].shape.partition_key().len();
         let cql = Cql::plain(format!("SELECT FROM {table}"));
@@ -203,13 +204,13 @@ impl Simulation {
         self.compare_indexes(&table)
     }
 
-    /// Compares what every index of a table finds for every value.
+    /// Compares the results of every index of a table for every value.
     pub(crate) fn compare_indexes(&mut self, table: &str) -> Result<(), String> {
         let shape = self.model.tables[table].shape.clone();
         if shape.indexes.is_empty() {
             return Ok(());
         }
-        // Slow operations let time pass from one read to the next, and rows expire.
+        // With slow operations, time passes between two reads, and rows expire.
         let seconds = self.node.now_seconds();
         let mut all = (seconds, self.model.scan(table, seconds));
         for index in shape.indexes.values() {
@@ -240,7 +241,8 @@ impl Simulation {
                     continue;
                 };
                 let mut expected: Vec<Row> = all.1.iter().filter(|row| holds(row)).cloned().collect();
-                // A row that exists only by static values has no clustering to be found by.
+                // A row that exists only by static values has no clustering by which it could be
+                // found.
                 seen.sort();
                 expected.sort();
                 if seen != expected && !self.is_decided(table) {
@@ -256,9 +258,9 @@ impl Simulation {
         Ok(())
     }
 
-    /// Whether the fate of every write to a table is known. Otherwise the model's guesses explain
-    /// each partition, but perhaps not all of them together, and only the table itself shows which
-    /// rows an index or a view has to have.
+    /// Returns whether the outcome of every write to a table is known. Otherwise the model's
+    /// guesses explain each partition, but perhaps not all of them together, and only the table
+    /// itself shows which rows an index or a view must contain.
     fn is_decided(&self, table: &str) -> bool {
         !self.model.is_open(table)
     }

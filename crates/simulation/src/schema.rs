@@ -1,11 +1,11 @@
-//! The schema as the model has it.
+//! The schema of the model.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use crate::value::{Type, Val};
 
-/// What a column is for.
+/// Kind of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Part of the partition key.
@@ -24,28 +24,25 @@ pub enum Kind {
 /// A column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Its name.
     pub name: String,
-    /// What it is for.
     pub kind: Kind,
-    /// Its type.
     pub data_type: Type,
 }
 
-/// Where the write timestamps of a table's statements come from.
+/// Source of the write timestamps of a table's statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stamps {
     /// From the server: later statements win. Such tables can have conditional writes, views and
     /// TTLs, and purge early.
     Server,
-    /// From the clients, drawn from a few numbers, so that they tie and come out of order.
+    /// From the clients, drawn from a few numbers, so that they tie and are out of order.
     Client,
 }
 
 /// A secondary index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Index {
-    /// The column it is of.
+    /// The indexed column.
     pub column: String,
     /// Whether it is storage-attached.
     pub attached: bool,
@@ -58,13 +55,13 @@ pub struct Shape {
     pub name: String,
     /// The columns: partition key, clustering, static, regular.
     pub columns: Vec<Column>,
-    /// Where timestamps come from.
+    /// Source of write timestamps.
     pub stamps: Stamps,
     /// Indexes by name.
     pub indexes: BTreeMap<String, Index>,
     /// Materialized views by name; each is keyed by this regular column first.
     pub views: BTreeMap<String, String>,
-    /// Whether tombstones are purged as soon as a compaction meets them.
+    /// Whether tombstones are purged as soon as a compaction reads them.
     pub purges: bool,
 }
 
@@ -97,7 +94,7 @@ impl Shape {
         self.columns_of(|kind| matches!(kind, Kind::Clustering { .. })).collect()
     }
 
-    /// The columns that rows or partitions hold values of.
+    /// Returns the columns in which rows or partitions have values.
     pub fn values(&self) -> Vec<&Column> {
         self.columns_of(|kind| matches!(kind, Kind::Static | Kind::Regular)).collect()
     }

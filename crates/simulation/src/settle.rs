@@ -1,5 +1,5 @@
-//! What is compared after each start: the schema, every row by every path, and what a crash may
-//! have lost.
+//! The comparison after each start: the schema, every row by every read path, and the writes that a
+//! crash may have lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,14 @@ use crate::wire::Cql;
 /// `keyspace.table`.
 type Schema = (BTreeSet<String>, BTreeMap<String, u8>, BTreeMap<String, Definition>);
 
-/// How often all partitions are compared until the guesses for open writes explain all of them.
+/// Maximum number of comparisons until the guesses for open writes explain all partitions.
 const GUESSES_MAX: usize = 8;
 
 /// The columns of a table with their types, its indexes and its views.
 type Definition = (BTreeMap<String, String>, BTreeSet<String>, BTreeSet<String>);
 
 impl Simulation {
-    /// Compares the schema; if a change of it was in doubt, finds out what became of it.
+    /// Compares the schema. Resolves a schema change whose outcome was unknown.
     pub(crate) fn settle_schema(&mut self) -> Result<(), String> {
         let Some(seen) = self.schema_seen()? else {
             return if self.node.is_failing() { Ok(()) } else { Err("the schema cannot be read".into()) };
@@ -28,7 +28,7 @@ impl Simulation {
         if let Some(after) = self.in_doubt.take() {
             let same = defined(&after) == defined(&self.model);
             if !same && defined(&after) == seen {
-                self.note("   the change of the schema was made".to_owned());
+                self.note("   the schema change was applied".to_owned());
                 self.model.keyspaces = after.keyspaces;
                 self.model.types = after.types;
                 self.model.tables = after.tables;
@@ -94,8 +94,8 @@ impl Simulation {
         Ok(Some((keyspaces, types, found)))
     }
 
-    /// Compares everything. `unsynced` are the acknowledged writes that the crash may have lost:
-    /// all behind some point.
+    /// Compares everything. `unsynced` are the acknowledged writes of which the crash may have lost
+    /// a suffix.
     pub(crate) fn settle(&mut self, unsynced: &[WriteId]) -> Result<(), String> {
         let tables: Vec<String> = self.model.tables.keys().cloned().collect();
         let mut scans: Vec<(String, Vec<Row>)> = Vec::new();
@@ -125,7 +125,7 @@ impl Simulation {
         }
         self.model = before;
         self.model.cut_between(unsynced, (*shortest, *longest), self.life - 1);
-        // What explains one partition may contradict what was guessed for another before it.
+        // A guess that explains one partition may contradict an earlier guess for another one.
         for _ in 0..GUESSES_MAX {
             let guessed = self.model.fates().to_vec();
             for (table, rows) in &scans {

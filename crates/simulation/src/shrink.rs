@@ -1,11 +1,11 @@
-//! Shortening a run that fails.
+//! Shortens a failing run.
 
 use crate::operation::Operation;
 use crate::profile::Profile;
 use crate::{Failure, run};
 
-/// The shortest run found that still fails, and its failure: operations are left out, half of them
-/// at a time, then a quarter, and so on. It may fail for another reason than the whole run.
+/// Returns the shortest failing run found, and its failure. Omits half of the operations at a time,
+/// then a quarter, and so on. The result may fail for a different reason than the whole run.
 pub fn shrink(
     profile: &Profile,
     operations: &[Operation],

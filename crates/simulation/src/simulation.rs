@@ -1,4 +1,4 @@
-//! A run: operations are carried out on the node and on the model, and the two are compared.
+//! A run: executes operations on the node and on the model, and compares the two.
 
 use cassette_protocol::response::{Error, ErrorDetail};
 use cassette_protocol::{Compression, QueryParameters, Version};
@@ -11,9 +11,9 @@ use crate::operation::{Kind, Operation};
 use crate::profile::Profile;
 use crate::wire::{Cql, Reply, Wire};
 
-/// How many clients there are.
+/// Number of clients.
 const CLIENTS: usize = 3;
-/// With so many open writes the node is restarted: what they came to shows then.
+/// Number of open writes at which the node is restarted, which reveals their outcomes.
 const OPEN_WRITES_MAX: usize = 6;
 
 /// The state of a run.
@@ -23,16 +23,16 @@ pub struct Simulation {
     pub(crate) model: Model,
     pub(crate) random: SmallRng,
     pub(crate) life: u32,
-    /// Numbers that are given once: names of tables, texts.
+    /// Unique numbers for names of tables and texts.
     pub(crate) number: u64,
     pub(crate) cursors: Vec<Cursor>,
-    /// The model as it would be had the change of the schema that failed been made.
+    /// The model with the schema change that failed.
     pub(crate) in_doubt: Option<Model>,
     wires: Vec<Wire>,
     trace: Vec<String>,
 }
 
-/// A scan that goes on page by page, across other operations and restarts.
+/// A scan that continues page by page, across other operations and restarts.
 #[derive(Debug, Clone)]
 pub(crate) struct Cursor {
     /// `keyspace.table`
@@ -41,11 +41,11 @@ pub(crate) struct Cursor {
     pub cql: Cql,
     /// Rows per page.
     pub page_size: i32,
-    /// Where the next page starts.
+    /// Paging state of the next page.
     pub state: bytes::Bytes,
-    /// The last row's place: partition, and row within it.
+    /// Position of the last row: partition, and row within it.
     pub last: (Key, Vec<crate::value::Val>),
-    /// The protocol version: states are of one version.
+    /// The protocol version, on which paging states depend.
     pub version: Version,
 }
 
@@ -53,12 +53,12 @@ pub(crate) struct Cursor {
 pub(crate) enum Outcome {
     /// It was acknowledged.
     Done(Reply),
-    /// It failed, and may have had an effect. Only in a life in which something was made to fail.
+    /// It failed, and may have had an effect. Only in a process lifetime with an injected fault.
     Failed(String),
 }
 
 impl Simulation {
-    /// A node that has just started on an empty disk.
+    /// Creates a node that has just started on an empty disk.
     pub fn new(profile: Profile) -> Result<Self, String> {
         let mut simulation = Self {
             node: Node::new(profile.clone()),
@@ -137,13 +137,13 @@ impl Simulation {
         Ok(())
     }
 
-    /// Ends this life of the node, starts the next one and compares everything.
+    /// Ends the process, starts the next one and compares everything.
     pub(crate) fn restart(&mut self, end: End) -> Result<(), String> {
         self.note(format!("-- {end:?} after {} operations on files", self.node.fs().operations()));
         if end == End::Stopped && self.stop()? {
             self.model.synced();
         }
-        // The machine may have died while the process stopped.
+        // The machine may have crashed while the process stopped.
         let end = if self.node.is_dead() { End::Crashed(self.random.random()) } else { end };
         let is_crash = matches!(end, End::Crashed(_));
         let end = if is_crash && self.node.has_log_failed() { End::Killed } else { end };
@@ -155,14 +155,14 @@ impl Simulation {
         self.node.end(end);
         self.life += 1;
         self.start()?;
-        // Replay leaves nothing in the log that a crash could still take away.
+        // After replay, the log contains nothing that a crash could still lose.
         self.model.synced();
         self.connect()?;
         self.settle_schema()?;
         self.settle(&unsynced)
     }
 
-    /// Has the process close its files; whether it succeeded.
+    /// Makes the process close its files. Returns whether that succeeded.
     fn stop(&mut self) -> Result<bool, String> {
         self.wires.clear();
         match self.node.stop() {
@@ -245,7 +245,7 @@ impl Simulation {
         let database = self.node.database()?.clone();
         let before = self.trace.len();
         self.note(describe(at, cql, &parameters, prepared));
-        // In which second values expire must not depend on how long a statement takes.
+        // The second in which values expire must not depend on the duration of a statement.
         self.node.set_fast(self.profile.expires);
         let reply = self.wires[at].execute(&database, cql, prepared, parameters);
         self.node.set_fast(false);
@@ -278,7 +278,7 @@ impl Simulation {
                 | ErrorDetail::TruncateError
                 | ErrorDetail::ReadFailure { .. }
                 | ErrorDetail::WriteFailure { .. }
-                // What v3, which has no failures, shows of them.
+                // Protocol version 3 has no failure codes, and reports these instead.
                 | ErrorDetail::ReadTimeout { .. }
                 | ErrorDetail::WriteTimeout { .. }
         );
@@ -301,7 +301,7 @@ impl Simulation {
         self.number
     }
 
-    /// A table, if there is one.
+    /// Returns a random table, if any exists.
     pub(crate) fn some_table(&mut self) -> Option<String> {
         let names: Vec<&String> = self.model.tables.keys().collect();
         if names.is_empty() {

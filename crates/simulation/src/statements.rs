@@ -1,4 +1,4 @@
-//! Random statements, each with what it does to the model.
+//! Random statements, each with its effect on the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::schema::{Column, Kind, Row, Shape, Stamps};
 use crate::value::{FIELDS, Type, Val};
 use crate::wire::Cql;
 
-/// How many values an integer key or column has.
+/// Number of distinct values of an integer key or column.
 pub const DOMAIN: i32 = 5;
 
 /// A condition of a conditional write.
@@ -32,11 +32,11 @@ pub struct Change {
     pub table: String,
     /// The partition.
     pub key: Key,
-    /// What it does there if it is applied; timestamps relative to that of the statement.
+    /// Its effects if it is applied; timestamps relative to that of the statement.
     pub effects: Vec<(i64, Effect)>,
     /// The statement.
     pub cql: Cql,
-    /// Whether it is applied at all.
+    /// Condition under which it is applied.
     pub condition: Option<(Clustering, Condition)>,
 }
 
@@ -65,11 +65,11 @@ impl Change {
 pub struct Statements<'a> {
     /// The table.
     pub table: &'a Table,
-    /// Decides what is drawn.
+    /// Source of randomness.
     pub random: &'a mut SmallRng,
     /// The second in which the statement is executed, if values may expire.
     pub expires_from: Option<i64>,
-    /// A number that makes texts differ.
+    /// A number that makes texts distinct.
     pub number: u64,
 }
 
@@ -177,14 +177,14 @@ impl Statements<'_> {
         })
     }
 
-    /// The place of an element of a list that this statement adds, behind those of all before it.
+    /// Returns the position of a list element that this statement adds, after all earlier ones.
     fn place(&self, element: usize) -> i32 {
-        /// More than a statement adds.
+        /// Exceeds the number of elements that a statement adds.
         const ELEMENTS_MAX: i32 = 8;
         self.number as i32 * ELEMENTS_MAX + element as i32
     }
 
-    /// The effects of giving a column a value: the whole of it.
+    /// Returns the effects of assigning a complete value to a column.
     fn assign(
         &self,
         column: &Column,
@@ -267,6 +267,75 @@ impl Statements<'_> {
         change
     }
 
+    /// Assigns a column, or changes elements of a collection. Returns the assignment in CQL, and
+    /// its effects.
+    fn assignment(
+        &mut self,
+        writer: &mut Writer,
+        column: &Column,
+        clustering: &Clustering,
+        expiry: Option<Expiry>,
+    ) -> (String, Vec<(i64, Effect)>) {
+        let row = Some(clustering.clone());
+        let name = &column.name;
+        let cell = |path, value: Option<Val>| {
+            let expiry = expiry.filter(|_| value.is_some());
+            (0, Effect::Cell { clustering: row.clone(), column: name.clone(), path, value, expiry })
+        };
+        match column.data_type {
+            Type::Set if self.one_in(2) => {
+                let removes = self.one_in(3);
+                let element = self.random.random_range(0..DOMAIN);
+                let set = writer.value(Some(&Val::Set(BTreeSet::from([element]))));
+                let sign = if removes { '-' } else { '+' };
+                let element = cell(Some(element), (!removes).then(|| Val::Text(String::new())));
+                (format!("{name} = {name} {sign} {set}"), vec![element])
+            }
+            Type::Map if self.one_in(2) => {
+                let path = self.random.random_range(0..DOMAIN);
+                let value = (!self.one_in(4)).then(|| self.random.random_range(0..DOMAIN));
+                let assignment = if let (Some(value), true) = (value, self.one_in(2)) {
+                    let map = writer.value(Some(&Val::Map(BTreeMap::from([(path, value)]))));
+                    format!("{name} = {name} + {map}")
+                } else {
+                    let at = writer.value(Some(&Val::Int(path)));
+                    let value = writer.value(value.map(Val::Int).as_ref());
+                    format!("{name}[{at}] = {value}")
+                };
+                (assignment, vec![cell(Some(path), value.map(Val::Int))])
+            }
+            Type::Udt(fields) if self.one_in(2) => {
+                let field = self.random.random_range(0..fields);
+                let value = (!self.one_in(4)).then(|| Val::Int(self.random.random_range(0..DOMAIN)));
+                let written = writer.value(value.as_ref());
+                let assignment = format!("{name}.{} = {written}", FIELDS[usize::from(field)]);
+                (assignment, vec![cell(Some(i32::from(field)), value)])
+            }
+            Type::List if self.one_in(2) => {
+                let drawn = self.value(Type::List);
+                let list = if let Val::List(list) = &drawn { list.clone() } else { Vec::new() };
+                let (length, prepends) = (list.len(), self.one_in(2));
+                let added = writer.value(Some(&drawn));
+                let assignment = if prepends {
+                    format!("{name} = {added} + {name}")
+                } else {
+                    format!("{name} = {name} + {added}")
+                };
+                let elements = list.into_iter().enumerate().map(|(at, value)| {
+                    // The element prepended last is the first of the list.
+                    let place = if prepends { -self.place(length - at) } else { self.place(at) };
+                    cell(Some(place), Some(Val::Int(value)))
+                });
+                (assignment, elements.collect())
+            }
+            data_type => {
+                let value = if self.one_in(8) { None } else { Some(self.value(data_type)) };
+                let assignment = format!("{name} = {}", writer.value(value.as_ref()));
+                (assignment, self.assign(column, clustering, value, expiry))
+            }
+        }
+    }
+
     fn update(&mut self, conditional: bool) -> Change {
         let (key, clustering) = (self.key(), self.clustering());
         let columns = self.columns(|column| column.kind == Kind::Regular);
@@ -276,63 +345,9 @@ impl Statements<'_> {
         let mut effects = Vec::new();
         let mut assignments = Vec::new();
         for column in columns {
-            let row = Some(clustering.clone());
-            let name = &column.name;
-            let cell = |path, value: Option<Val>| {
-                let expiry = expiry.filter(|_| value.is_some());
-                (0, Effect::Cell { clustering: row.clone(), column: name.clone(), path, value, expiry })
-            };
-            match column.data_type {
-                Type::Set if self.one_in(2) => {
-                    let removes = self.one_in(3);
-                    let element = self.random.random_range(0..DOMAIN);
-                    let set = writer.value(Some(&Val::Set(BTreeSet::from([element]))));
-                    let sign = if removes { '-' } else { '+' };
-                    assignments.push(format!("{name} = {name} {sign} {set}"));
-                    effects.push(cell(Some(element), (!removes).then(|| Val::Text(String::new()))));
-                }
-                Type::Map if self.one_in(2) => {
-                    let path = self.random.random_range(0..DOMAIN);
-                    let value = (!self.one_in(4)).then(|| self.random.random_range(0..DOMAIN));
-                    if let (Some(value), true) = (value, self.one_in(2)) {
-                        let map = writer.value(Some(&Val::Map(BTreeMap::from([(path, value)]))));
-                        assignments.push(format!("{name} = {name} + {map}"));
-                    } else {
-                        let at = writer.value(Some(&Val::Int(path)));
-                        let value = writer.value(value.map(Val::Int).as_ref());
-                        assignments.push(format!("{name}[{at}] = {value}"));
-                    }
-                    effects.push(cell(Some(path), value.map(Val::Int)));
-                }
-                Type::Udt(fields) if self.one_in(2) => {
-                    let field = self.random.random_range(0..fields);
-                    let value = (!self.one_in(4)).then(|| Val::Int(self.random.random_range(0..DOMAIN)));
-                    let written = writer.value(value.as_ref());
-                    assignments.push(format!("{name}.{} = {written}", FIELDS[usize::from(field)]));
-                    effects.push(cell(Some(i32::from(field)), value));
-                }
-                Type::List if self.one_in(2) => {
-                    let Some(Val::List(list)) = Some(self.value(Type::List)) else { continue };
-                    let length = list.len();
-                    let prepends = self.one_in(2);
-                    let added = writer.value(Some(&Val::List(list.clone())));
-                    assignments.push(if prepends {
-                        format!("{name} = {added} + {name}")
-                    } else {
-                        format!("{name} = {name} + {added}")
-                    });
-                    effects.extend(list.into_iter().enumerate().map(|(at, value)| {
-                        // What is prepended later comes first.
-                        let place = if prepends { -self.place(length - at) } else { self.place(at) };
-                        cell(Some(place), Some(Val::Int(value)))
-                    }));
-                }
-                data_type => {
-                    let value = if self.one_in(8) { None } else { Some(self.value(data_type)) };
-                    assignments.push(format!("{name} = {}", writer.value(value.as_ref())));
-                    effects.extend(self.assign(&column, &clustering, value, expiry));
-                }
-            }
+            let (assignment, of_column) = self.assignment(&mut writer, &column, &clustering, expiry);
+            assignments.push(assignment);
+            effects.extend(of_column);
         }
         let condition = if conditional { Some(self.condition()) } else { None };
         let at = self.at(&mut writer, &key, &clustering);
@@ -390,7 +405,7 @@ impl Statements<'_> {
         let mut names = Vec::new();
         for column in columns {
             let row = Some(clustering.clone());
-            // The index of a list's element depends on what the list holds by then.
+            // The index of a list element depends on the contents of the list.
             let has_paths = column.data_type.is_complex() && column.data_type != Type::List;
             if has_paths && self.one_in(2) {
                 let path = if let Type::Udt(fields) = column.data_type {
@@ -495,7 +510,7 @@ impl Statements<'_> {
         (range, conditions.join(" AND "))
     }
 
-    /// The conditions that a row, or without clustering a partition, is at.
+    /// Returns the conditions that select a row, or a partition without clustering.
     pub fn at(&self, writer: &mut Writer, key: &[Val], clustering: &[Val]) -> String {
         let shape = &self.table.shape;
         let columns = shape.partition_key().into_iter().zip(key);
@@ -514,13 +529,13 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// One that binds values, or writes literals.
+    /// Creates a writer that binds values or writes literals.
     pub fn new(binds: bool) -> Self {
         Self { binds, text: String::new(), values: Vec::new() }
     }
 
-    /// The text of a value. Values are bound in the order of these calls, which has to be that of
-    /// the text.
+    /// Returns the text of a value. Values are bound in the order of these calls, which must be
+    /// that of the text.
     pub fn value(&mut self, value: Option<&Val>) -> String {
         if self.binds {
             self.values.push(value.map(Val::encode));

@@ -1,4 +1,4 @@
-//! What a node does in the background, done when the scheduler says so; snapshots; faults; time.
+//! Background work, executed when it is scheduled; snapshots; faults; time.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -59,35 +59,38 @@ impl Simulation {
                 self.node.set_clock(seconds);
                 Ok(())
             }
+            _ => {
+                self.fault(kind);
+                Ok(())
+            }
+        }
+    }
+
+    /// Begins or ends a fault of the machine.
+    fn fault(&mut self, kind: Kind) {
+        match kind {
             Kind::CrashSoon => {
                 let operations = self.random.random_range(0..120);
-                self.note(format!("-- the machine dies after {operations} more operations on files"));
+                self.note(format!("-- the machine crashes after {operations} more operations on files"));
                 self.node.die_after(operations);
-                Ok(())
             }
-            Kind::FailOperations => {
-                self.fail_operations();
-                Ok(())
-            }
+            Kind::FailOperations => self.fail_operations(),
             Kind::FillDisk => {
                 let left = self.random.random_range(0..100_000);
                 self.note(format!("-- the disk has {left} bytes left"));
                 self.node.fill_disk(left);
-                Ok(())
             }
             Kind::SlowDown => {
                 let micros = self.random.random_range(0..100_000);
                 self.note(format!("-- operations take up to {micros} us"));
                 let seed = self.random.random();
                 self.node.slow_down(seed, micros);
-                Ok(())
             }
             Kind::Heal => {
                 self.note("-- operations succeed again".to_owned());
                 self.node.heal();
-                Ok(())
             }
-            _ => Ok(()),
+            _ => {}
         }
     }
 
@@ -172,12 +175,12 @@ impl Simulation {
     }
 
     /// Takes a snapshot's files into its table again. Where tombstones may have been purged since,
-    /// the table is emptied first: what they deleted would come back.
+    /// the table is emptied first: deleted data would reappear.
     fn restore_snapshot(&mut self) -> Result<(), String> {
         let Some(table) = self.some_table() else { return Ok(()) };
         let Some(name) = self.model.tables[&table].snapshots.keys().next().cloned() else { return Ok(()) };
         let shape = self.model.tables[&table].shape.clone();
-        // Rows that come as files would not be in the views.
+        // The views would lack rows that are imported as files.
         if shape.is_counter() || !shape.views.is_empty() {
             return Ok(());
         }

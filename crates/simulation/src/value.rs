@@ -1,4 +1,4 @@
-//! CQL values as the model has them, with their literals and their wire encoding.
+//! CQL values of the model, with their literals and their wire encoding.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! A client's connection to the node: requests and responses cross it as bytes, as on a socket.
 //!
-//! Both ends are in this process, and a request is executed to its end before the next one is
-//! decoded. What the server's connection does with a request is done here in the same order: first
-//! with [`Effort::MemoryOnly`], and again with [`Effort::MayBlock`] if it would block.
+//! Both ends are in this process, and a request is executed completely before the next one is
+//! decoded. The steps are those of the server's connection, in the same order: a request is
+//! executed with [`Effort::MemoryOnly`], and again with [`Effort::MayBlock`] if it would block.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -33,14 +33,14 @@ impl Cql {
     }
 }
 
-/// What a client got.
+/// Result that a client received.
 #[derive(Debug)]
 pub enum Reply {
     /// The rows of a page.
     Rows(Rows),
     /// The schema has changed.
     SchemaChanged,
-    /// Any other result, also that of a schema change without effect.
+    /// Any other result, including that of a schema change without effect.
     Done,
     /// An error.
     Refused(Error),
@@ -53,11 +53,11 @@ pub struct Wire {
     client: (Encoder, Decoder),
     server: (Encoder, Decoder),
     stream: i16,
-    /// The ids of prepared statements. The node forgets them when it restarts.
+    /// The ids of prepared statements. The node loses them when it restarts.
     prepared: HashMap<String, Known>,
 }
 
-/// What PREPARE was answered with.
+/// Response to PREPARE.
 #[derive(Clone)]
 struct Known {
     id: Bytes,
@@ -96,7 +96,7 @@ impl Wire {
         Ok(wire)
     }
 
-    /// The protocol version that was agreed on.
+    /// The negotiated protocol version.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -224,7 +224,7 @@ impl Wire {
     }
 }
 
-/// The bytes that an encoder has to send.
+/// Returns the bytes that an encoder has to send.
 fn taken(encoder: &mut Encoder) -> BytesMut {
     encoder.seal();
     let bytes = BytesMut::from(encoder.bytes());

@@ -115,7 +115,7 @@ impl Simulation {
         self.truncate_table(&table).map(drop)
     }
 
-    /// Truncates a table; whether that was acknowledged.
+    /// Truncates a table. Returns whether that was acknowledged.
     pub(crate) fn truncate_table(&mut self, table: &str) -> Result<bool, String> {
         let write = self.model.begin(self.life);
         self.model.truncate(write, table);
@@ -124,10 +124,10 @@ impl Simulation {
         Ok(matches!(outcome, Outcome::Done(_)))
     }
 
-    /// Enters a write into the model before it is sent.
+    /// Adds a write to the model before it is sent.
     fn begin(&mut self, changes: &[Change], stamp: Option<i64>) -> WriteId {
         let write = self.model.begin(self.life);
-        // Later writes win, whatever the clock says.
+        // Later writes win, regardless of the clock.
         let stamp = stamp.unwrap_or(1_000_000 + 10 * write as i64);
         for change in changes {
             for (offset, effect) in &change.effects {

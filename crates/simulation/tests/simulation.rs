@@ -1,4 +1,4 @@
-//! Seeds that must pass, and mistakes that must be found.
+//! Seeds that must pass, and mistakes that must be detected.
 
 use cassette_simulation::{Mistake, OPERATIONS, Profile, operations, run, run_seed};
 
@@ -38,7 +38,7 @@ fn first_failure(change: impl Fn(&mut Profile)) -> Option<(u64, String)> {
 }
 
 #[test]
-fn a_disk_that_does_not_sync_is_found() {
+fn a_disk_that_does_not_sync_is_detected() {
     let found = first_failure(|profile| {
         profile.lying_disk = true;
         profile.crashes = true;
@@ -47,7 +47,7 @@ fn a_disk_that_does_not_sync_is_found() {
 }
 
 #[test]
-fn a_wrong_reconciliation_is_found() {
+fn a_wrong_reconciliation_is_detected() {
     for mistake in [Mistake::OlderWins, Mistake::RangesStay] {
         let found = first_failure(|profile| profile.mistake = Some(mistake));
         assert!(found.is_some(), "{mistake:?}");

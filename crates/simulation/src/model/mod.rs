@@ -1,4 +1,4 @@
-//! The reference that the node is held against: every write that was sent, and what became of it.
+//! The reference with which the node is compared: every write that was sent, and its outcome.
 //!
 //! # Unknown writes
 //!
@@ -33,18 +33,18 @@ pub type WriteId = usize;
 /// The values of the partition key.
 pub type Key = Vec<Val>;
 
-/// What became of a write.
+/// Outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
-    /// It was acknowledged, or seen.
+    /// It was acknowledged or read.
     Applied,
     /// It was never applied and will not be.
     Lost,
     /// It may have been applied.
     Open {
-        /// The life of the node in which it was sent.
+        /// The process lifetime in which it was sent.
         life: u32,
-        /// A choice that explains what was seen last.
+        /// A choice that explains the last observation.
         guess: bool,
     },
 }
@@ -68,12 +68,12 @@ pub struct Table {
     truncations: Vec<WriteId>,
 }
 
-/// What a table held when a snapshot of it was made.
+/// Contents of a table when a snapshot of it was taken.
 #[derive(Debug, Clone)]
 pub struct Snapshot(BTreeMap<Key, Vec<Entry>>);
 
 impl Table {
-    /// A table without data.
+    /// Creates a table without data.
     pub fn new(shape: Shape) -> Self {
         Self { shape, snapshots: BTreeMap::new(), partitions: BTreeMap::new(), truncations: Vec::new() }
     }
@@ -95,12 +95,12 @@ pub struct Model {
     pub types: BTreeMap<String, u8>,
     /// The tables by `keyspace.table`.
     pub tables: BTreeMap<String, Table>,
-    /// A deliberate mistake of the model, for testing that mistakes are found.
+    /// A deliberate mistake of the model, to test that mistakes are detected.
     mistake: Option<Mistake>,
     fates: Vec<Fate>,
     /// Acknowledged, and lost if the machine crashes now.
     unsynced: Vec<WriteId>,
-    /// For each crash that left open which acknowledged writes it took: these writes, in order.
+    /// For each crash with an unknown loss of acknowledged writes: these writes, in order.
     crashes: Vec<Vec<WriteId>>,
 }
 
@@ -138,12 +138,12 @@ impl Model {
         self.unsynced.clear();
     }
 
-    /// What became of each write.
+    /// Returns the outcome of each write.
     pub fn fates(&self) -> &[Fate] {
         &self.fates
     }
 
-    /// How many writes of this life may have been applied or not.
+    /// Returns the number of writes of this process lifetime whose outcome is unknown.
     pub fn open_writes(&self, now: u32) -> usize {
         self.fates.iter().filter(|fate| matches!(fate, Fate::Open { life, .. } if *life == now)).count()
     }
@@ -161,7 +161,7 @@ impl Model {
     }
 
     /// Decides that of the writes that a crash may have lost at least the first `shortest` and at
-    /// most the first `longest` survived. `life` is the one that the crash ended.
+    /// most the first `longest` survived. `life` is the process lifetime that the crash ended.
     pub fn cut_between(&mut self, unsynced: &[WriteId], (shortest, longest): (usize, usize), life: u32) {
         self.cut(unsynced, shortest);
         for write in &unsynced[shortest..longest] {
@@ -175,7 +175,7 @@ impl Model {
         }
     }
 
-    /// Returns whether a choice has each crash take only the newest writes.
+    /// Returns whether, by a choice, each crash lost only the newest writes.
     fn takes_newest(&self, choice: &BTreeMap<WriteId, bool>) -> bool {
         self.crashes.iter().all(|writes| {
             let known = writes.iter().filter_map(|write| match self.fates[*write] {
@@ -187,8 +187,7 @@ impl Model {
         })
     }
 
-    /// Carries what is known of a write over to the other writes that the same crash may have
-    /// taken.
+    /// Propagates the outcome of a write to the other writes that the same crash may have lost.
     fn carry_over(&mut self) {
         for writes in &self.crashes {
             let survived = writes.iter().rposition(|write| self.fates[*write] == Fate::Applied);
@@ -201,7 +200,7 @@ impl Model {
         self.crashes.retain(|writes| writes.iter().any(|write| matches!(fates[*write], Fate::Open { .. })));
     }
 
-    /// Adds what a write does to a partition.
+    /// Adds an effect of a write on a partition.
     pub fn add(&mut self, write: WriteId, table: &str, key: &Key, stamp: i64, effect: Effect) {
         let mistaken = match self.mistake {
             Some(Mistake::OlderWins) => matches!(effect, Effect::Cell { .. }).then_some(-stamp),
@@ -221,7 +220,7 @@ impl Model {
         }
     }
 
-    /// Notes what a table holds. No write to it may be open.
+    /// Records the contents of a table. No write to it may be open.
     pub fn snapshot(&mut self, table: &str, name: &str) {
         let Some(found) = self.tables.get(table) else { return };
         let held = found.partitions.iter().map(|(key, entries)| {
@@ -234,7 +233,7 @@ impl Model {
         }
     }
 
-    /// Adds what a snapshot holds to its table.
+    /// Adds the contents of a snapshot to its table.
     pub fn restore(&mut self, write: WriteId, table: &str, name: &str) {
         let Some(found) = self.tables.get_mut(table) else { return };
         let Some(Snapshot(held)) = found.snapshots.get(name).cloned() else { return };
@@ -251,13 +250,13 @@ impl Model {
         })
     }
 
-    /// The rows of a partition, as the last guess has them.
+    /// Returns the rows of a partition by the last guess.
     pub fn rows(&self, table: &str, key: &Key, now: i64) -> Vec<Row> {
         let Some(table) = self.tables.get(table) else { return Vec::new() };
         self.rows_if(table, key, now, &BTreeMap::new())
     }
 
-    /// All rows of a table in the order of a scan, as the last guess has them.
+    /// Returns all rows of a table in the order of a scan, by the last guess.
     pub fn scan(&self, table: &str, now: i64) -> Vec<Row> {
         let keys = self.tables.get(table).map(Table::keys).unwrap_or_default();
         keys.iter().flat_map(|key| self.rows(table, key, now)).collect()
@@ -267,7 +266,7 @@ impl Model {
     /// that shows of open writes.
     ///
     /// # Errors
-    /// With what was expected, if no choice for the open writes explains the rows.
+    /// Returns the expected rows if no choice for the open writes explains the rows.
     pub fn observe(
         &mut self,
         table: &str,

@@ -1,7 +1,6 @@
-//! What a partition shows: every effect of every write on it, reconciled by Cassandra's rules.
+//! The contents of a partition: every effect of every write on it, reconciled by Cassandra's rules.
 //!
-//! Written for clarity: all effects are kept, and each look at a partition reconciles them from the
-//! start.
+//! Written for clarity: all effects are kept, and each read of a partition reconciles all of them.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +10,10 @@ use crate::value::{Type, Val};
 /// The values of the clustering columns.
 pub type Clustering = Vec<Val>;
 
-/// When something expires.
+/// Expiration of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expiry {
-    /// From this second on it is gone.
+    /// The first second at which it has expired.
     pub at: i64,
 }
 
@@ -39,7 +38,7 @@ impl Range {
     }
 }
 
-/// What a write does to one partition. A clustering of `None` is the static row.
+/// Effect of a write on one partition. A clustering of `None` is the static row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Deletes everything.
