@@ -113,6 +113,10 @@ bench-indexes: ## what six secondary indexes cost writes, and reads by index bes
 bench-transactions: ## transactions on the embedded store: commits, reads, bytes of a commit record
 	cargo bench --package cassette-transactions --bench transactions
 
+.PHONY: bench-commits
+bench-commits: ## commits per second and their latency by store, commit log sync and threads (ARGUMENTS)
+	cargo bench --package cassette-transactions --bench commit_latency -- $(ARGUMENTS)
+
 .PHONY: bench-startup
 bench-startup: ## how soon the server is ready on an empty directory, and its memory then
 	cargo bench --package cassette-cli --bench startup
