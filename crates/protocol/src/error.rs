@@ -4,8 +4,8 @@ use crate::{Direction, Opcode, Version};
 
 /// Bytes from the peer that violate the native protocol.
 ///
-/// The text is for the peer: a [`response::Error`](crate::response::Error) is made from it. Wordings that drivers search
-/// for are Cassandra's.
+/// The text is for the peer: a [`response::Error`](crate::response::Error) is made from it.
+/// Wordings that drivers search for are Cassandra's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields are named in each variant's message")]
 pub enum ProtocolError {
