@@ -166,7 +166,8 @@ impl Transaction {
         })
     }
 
-    /// Returns the value of a cell as it was when the transaction began, or as it has written it.
+    /// Returns the value of a cell in the snapshot of the transaction, or the one that it has
+    /// written.
     ///
     /// # Errors
     /// `Name` for a row or a column that no store can represent; `OpenTooLong`; `SnapshotTooOld` or

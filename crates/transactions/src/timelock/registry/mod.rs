@@ -451,7 +451,7 @@ impl Registry {
                 self.locks.remove(&name);
                 return;
             };
-            // A request that only observes lets the next one have the lock. Meanwhile the lock must
+            // A request that only observes passes the lock to the next one. Meanwhile the lock must
             // stay in the map for the others.
             let rest = std::mem::take(&mut lock.queue);
             let progress = self.advance(next);
