@@ -125,12 +125,10 @@ impl<'a> Unlocker<'a> {
     }
 
     fn charge(&mut self, iterations: u32) -> Result<()> {
-        let left = self.iterations_left.checked_sub(iterations).ok_or_else(|| {
-            KeystoreError::Content(
-                "expected fewer iterations of key derivation, at most 20,000,000 in the file",
-            )
-        })?;
-        self.iterations_left = left;
+        const TOO_MANY: KeystoreError = KeystoreError::Content(
+            "expected fewer iterations of key derivation, at most 20,000,000 in the file",
+        );
+        self.iterations_left = self.iterations_left.checked_sub(iterations).ok_or(TOO_MANY)?;
         Ok(())
     }
 }
