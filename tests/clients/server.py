@@ -18,10 +18,12 @@ class Server:
     """One server over one data directory. `port` stays the same over restarts.
 
     `descriptors`: its limit of open files, where it is not the test's.
+    `command`: what starts the binary, where that is not the binary itself.
     """
 
-    def __init__(self, data, *options, descriptors=None):
+    def __init__(self, data, *options, descriptors=None, command=(BINARY,)):
         self.descriptors = descriptors
+        self.command = command
         self.data = Path(data)
         self.options = list(options)
         self.port = 0
@@ -29,7 +31,7 @@ class Server:
         self.log = open(self.data.parent / f"{self.data.name}.log", "ab")
 
     def start(self):
-        command = [BINARY, "serve", "--data", self.data, "--listen", f"127.0.0.1:{self.port}", *self.options]
+        command = [*self.command, "serve", "--data", self.data, "--listen", f"127.0.0.1:{self.port}", *self.options]
         self.process = subprocess.Popen(
             [str(part) for part in command],
             stdout=subprocess.PIPE,
