@@ -1,7 +1,8 @@
 """The other client: prepared reads and writes at a steady rate from an address of its own.
 
-Prints one JSON line when its standard input closes: operations, failures, and latency percentiles in milliseconds. A
-latency counts from when its request was due, so that a stalled server shows in every request it delayed.
+Arguments: the port, the address, and, if the server requires them, a name and a password. Prints one JSON line when its
+standard input closes: operations, failures, and latency percentiles in milliseconds. A latency counts from when its
+request was due, so that a stalled server shows in every request it delayed.
 """
 
 import json
@@ -16,8 +17,8 @@ RATE = 200
 
 
 def main():
-    port, source = int(sys.argv[1]), sys.argv[2]
-    client = Client(port, source)
+    port, source, login = int(sys.argv[1]), sys.argv[2], sys.argv[3:] or None
+    client = Client(port, source, login=login)
     select = client.prepare("SELECT v FROM abuse.healthy WHERE k = ?")
     insert = client.prepare("INSERT INTO abuse.healthy (k, v) VALUES (?, ?)")
     ended = threading.Event()
@@ -36,7 +37,7 @@ def main():
         except Exception as error:  # noqa: BLE001 - every failure counts, whatever it is
             failures += 1
             print(f"healthy client: {error}", file=sys.stderr)
-            client = Client(port, source)
+            client = Client(port, source, login=login)
         operations += 1
         latencies.append((time.monotonic() - due) * 1000)
     latencies.sort()

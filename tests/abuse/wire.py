@@ -5,7 +5,8 @@ import struct
 
 import lz4.block
 
-ERROR, STARTUP, READY, QUERY, RESULT, PREPARE, EXECUTE = 0x00, 0x01, 0x02, 0x07, 0x08, 0x09, 0x0A
+ERROR, STARTUP, READY, AUTHENTICATE, QUERY, RESULT, PREPARE, EXECUTE = 0x00, 0x01, 0x02, 0x03, 0x07, 0x08, 0x09, 0x0A
+AUTH_RESPONSE, AUTH_SUCCESS = 0x0F, 0x10
 ONE = 1
 FLAG_COMPRESSED = 0x01
 FLAG_VALUES, FLAG_PAGE_SIZE = 0x01, 0x04
@@ -55,18 +56,28 @@ def frame(opcode, body, stream=0, compress=False):
 
 
 class Client:
-    """One connection. `source` is the local address, by which the server tells clients apart."""
+    """One connection. `source` is the local address, by which the server tells clients apart.
 
-    def __init__(self, port, source="127.0.0.1", lz4=False, startup=True, timeout=120):
+    `login`: name and password, where the server requires them. `tls`: an `ssl.SSLContext` to encrypt with.
+    """
+
+    def __init__(self, port, source="127.0.0.1", lz4=False, startup=True, timeout=120, login=None, tls=None):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout, (source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if tls:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self.lz4 = lz4
         if startup:
             options = {"CQL_VERSION": "3.0.0", **({"COMPRESSION": "lz4"} if lz4 else {})}
             pairs = b"".join(string(key) + string(value) for key, value in options.items())
             self.send(STARTUP, struct.pack(">H", len(options)) + pairs)
             opcode, _ = self.receive()
-            assert opcode == READY, opcode
+            assert opcode == (AUTHENTICATE if login else READY), opcode
+        if login:
+            token = "".join(f"\0{part}" for part in login).encode()
+            self.send(AUTH_RESPONSE, struct.pack(">i", len(token)) + token)
+            opcode, _ = self.receive()
+            assert opcode == AUTH_SUCCESS, opcode
 
     def send(self, opcode, body, stream=0, compress=False):
         self.socket.sendall(frame(opcode, body, stream, compress))
