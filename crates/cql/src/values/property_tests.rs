@@ -46,7 +46,10 @@ proptest! {
                 Err(error) => {
                     // Invalid times of day, years without a text, mapped addresses, texts that only
                     // Java can represent.
-                    let odd = matches!(data_type, DataType::Time | DataType::Timestamp | DataType::Date | DataType::Decimal);
+                    let odd = matches!(
+                        data_type,
+                        DataType::Time | DataType::Timestamp | DataType::Date | DataType::Decimal
+                    );
                     prop_assert!(odd, "{}: {} is {}", data_type, text, error);
                 }
             }
@@ -90,7 +93,11 @@ proptest! {
 
     #[test]
     fn moving_by_durations_never_panics(
-        ms in any::<i64>(), start in any::<i64>(), months in any::<i32>(), days in any::<i32>(), nanoseconds in any::<i64>(),
+        ms in any::<i64>(),
+        start in any::<i64>(),
+        months in any::<i32>(),
+        days in any::<i32>(),
+        nanoseconds in any::<i64>(),
     ) {
         let duration = Duration { months, days, nanoseconds };
         let _ = duration.add_to(ms);
@@ -107,7 +114,12 @@ proptest! {
     }
 
     #[test]
-    fn decimals_calculate_as_whole_numbers_do(a in -1_000_000_i64..1_000_000, b in -1_000_000_i64..1_000_000, s in 0_i32..6, t in 0_i32..6) {
+    fn decimals_calculate_as_whole_numbers_do(
+        a in -1_000_000_i64..1_000_000,
+        b in -1_000_000_i64..1_000_000,
+        s in 0_i32..6,
+        t in 0_i32..6,
+    ) {
         let (x, y) = (Decimal { unscaled: a.into(), scale: s }, Decimal { unscaled: b.into(), scale: t });
         prop_assert_eq!(Decimal::parse(&x.to_string()), Some(x.clone()));
         let scale = |number: &Decimal, scale: i32| {

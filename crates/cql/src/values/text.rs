@@ -16,91 +16,88 @@ use super::{ValueError, temporal};
 /// The empty text is an empty value where it is in Cassandra: numbers, timestamps, UUIDs,
 /// addresses, durations.
 pub fn from_text(data_type: &DataType, text: &str) -> Result<Vec<u8>, ValueError> {
-    let no = |what: &str| Err(ValueError::invalid(format!("{what} '{text}'")));
-    let read = match data_type {
-        DataType::Text => Some(text.as_bytes().to_vec()),
-        DataType::Ascii if text.is_ascii() => Some(text.as_bytes().to_vec()),
-        DataType::Ascii => {
-            return Err(ValueError::invalid(
-                "Invalid ASCII character in string literal: java.nio.charset.UnmappableCharacterException: \
-                 Input length = 1",
-            ));
-        }
-        DataType::Boolean if text.is_empty() || text.eq_ignore_ascii_case("false") => Some(vec![0]),
-        DataType::Boolean if text.eq_ignore_ascii_case("true") => Some(vec![1]),
-        DataType::Boolean => return no("Unable to make boolean from"),
-        DataType::Blob => match decode_hex(text) {
-            Some(bytes) => Some(bytes),
-            None => return Err(ValueError::invalid(format!("cannot parse '{text}' as hex bytes"))),
-        },
-        DataType::Date => Some(temporal::parse_date(text)?.to_be_bytes().to_vec()),
-        DataType::Time => Some(temporal::parse_time(text)?.to_be_bytes().to_vec()),
-        DataType::Empty if text.is_empty() => Some(Vec::new()),
-        DataType::Empty => return Err(ValueError::invalid(format!("'{text}' is not empty"))),
-        _ => None,
-    };
-    if let Some(bytes) = read {
-        return Ok(bytes);
-    }
-    // Cassandra also accepts an empty tinyint or smallint, and then fails to print what it stored.
-    let has_empty = !matches!(data_type, DataType::TinyInt | DataType::SmallInt) && !is_nested(data_type);
-    if text.is_empty() && has_empty {
-        return Ok(Vec::new());
-    }
     match data_type {
-        DataType::TinyInt => match text.parse::<i8>() {
-            Ok(value) => Ok(value.to_be_bytes().to_vec()),
-            Err(_) => no("Unable to make byte from"),
-        },
-        DataType::SmallInt => match text.parse::<i16>() {
-            Ok(value) => Ok(value.to_be_bytes().to_vec()),
-            Err(_) => no("Unable to make short from"),
-        },
-        DataType::Int => match text.parse::<i32>() {
-            Ok(value) => Ok(value.to_be_bytes().to_vec()),
-            Err(_) => no("Unable to make int from"),
-        },
-        DataType::BigInt | DataType::Counter => match text.parse::<i64>() {
-            Ok(value) => Ok(value.to_be_bytes().to_vec()),
-            Err(_) => no("Unable to make long from"),
-        },
-        DataType::VarInt | DataType::Decimal if text.len() > DIGITS_MAX => Err(ValueError::invalid(format!(
-            "a {data_type} of {} characters has more than {DIGITS_MAX} digits",
-            text.len()
-        ))),
-        DataType::VarInt => match parse_varint(text) {
-            Some(value) => Ok(value.to_signed_bytes_be()),
-            None => no("unable to make int from"),
-        },
-        DataType::Decimal => match Decimal::parse(text) {
-            Some(value) => Ok(value.encode()),
-            None => no("unable to make BigDecimal from"),
-        },
-        DataType::Float => match parse_float(text) {
-            Some(value) => Ok(java_nan_32(value).to_be_bytes().to_vec()),
-            None => no("Unable to make float from"),
-        },
-        DataType::Double => match parse_double(text) {
-            Some(value) => Ok(java_nan_64(value).to_be_bytes().to_vec()),
-            None => no("Unable to make double from"),
-        },
+        DataType::Text => Ok(text.as_bytes().to_vec()),
+        DataType::Ascii if text.is_ascii() => Ok(text.as_bytes().to_vec()),
+        DataType::Ascii => Err(ValueError::invalid(
+            "Invalid ASCII character in string literal: java.nio.charset.UnmappableCharacterException: \
+             Input length = 1",
+        )),
+        DataType::Boolean if text.is_empty() || text.eq_ignore_ascii_case("false") => Ok(vec![0]),
+        DataType::Boolean if text.eq_ignore_ascii_case("true") => Ok(vec![1]),
+        DataType::Boolean => Err(unreadable("Unable to make boolean from", text)),
+        DataType::Blob => {
+            decode_hex(text).ok_or_else(|| ValueError::invalid(format!("cannot parse '{text}' as hex bytes")))
+        }
+        DataType::Date => Ok(temporal::parse_date(text)?.to_be_bytes().to_vec()),
+        DataType::Time => Ok(temporal::parse_time(text)?.to_be_bytes().to_vec()),
+        DataType::Empty if text.is_empty() => Ok(Vec::new()),
+        DataType::Empty => Err(ValueError::invalid(format!("'{text}' is not empty"))),
+        nested if is_nested(nested) => {
+            Err(ValueError::invalid(format!("a value of type {nested} is not read from a string")))
+        }
+        // Cassandra also accepts an empty tinyint or smallint, and then fails to print what it
+        // stored.
+        DataType::TinyInt | DataType::SmallInt => number_from_text(data_type, text),
+        _ if text.is_empty() => Ok(Vec::new()),
         DataType::Timestamp => Ok(temporal::parse_timestamp(text)?.to_be_bytes().to_vec()),
         DataType::Duration => Ok(Duration::parse(text)?.encode()),
-        DataType::Inet => match parse_inet(text) {
-            Some(bytes) => Ok(bytes),
-            None => no("Unable to make inet address from"),
-        },
+        DataType::Inet => {
+            parse_inet(text).ok_or_else(|| unreadable("Unable to make inet address from", text))
+        }
         DataType::Uuid => match parse_uuid(text) {
             Some(bytes) => Ok(bytes.to_vec()),
-            None => no("Unable to make UUID from"),
+            None => Err(unreadable("Unable to make UUID from", text)),
         },
         DataType::TimeUuid => match parse_uuid(text) {
             Some(bytes) if bytes[6] >> 4 == 1 => Ok(bytes.to_vec()),
             Some(_) => Err(ValueError::invalid("TimeUUID supports only version 1 UUIDs")),
             None => Err(ValueError::invalid(format!("Unknown timeuuid representation: {text}"))),
         },
-        nested => Err(ValueError::invalid(format!("a value of type {nested} is not read from a string"))),
+        number => number_from_text(number, text),
     }
+}
+
+/// Parses a number of the type `number`.
+fn number_from_text(number: &DataType, text: &str) -> Result<Vec<u8>, ValueError> {
+    let (bytes, problem) = match number {
+        DataType::TinyInt => {
+            (text.parse::<i8>().ok().map(|value| value.to_be_bytes().to_vec()), "Unable to make byte from")
+        }
+        DataType::SmallInt => {
+            (text.parse::<i16>().ok().map(|value| value.to_be_bytes().to_vec()), "Unable to make short from")
+        }
+        DataType::Int => {
+            (text.parse::<i32>().ok().map(|value| value.to_be_bytes().to_vec()), "Unable to make int from")
+        }
+        DataType::Float => (
+            parse_float(text).map(|value| java_nan_32(value).to_be_bytes().to_vec()),
+            "Unable to make float from",
+        ),
+        DataType::Double => (
+            parse_double(text).map(|value| java_nan_64(value).to_be_bytes().to_vec()),
+            "Unable to make double from",
+        ),
+        DataType::VarInt | DataType::Decimal if text.len() > DIGITS_MAX => {
+            return Err(ValueError::invalid(format!(
+                "a {number} of {} characters has more than {DIGITS_MAX} digits",
+                text.len()
+            )));
+        }
+        DataType::VarInt => {
+            (parse_varint(text).map(|value| value.to_signed_bytes_be()), "unable to make int from")
+        }
+        DataType::Decimal => {
+            (Decimal::parse(text).map(|value| value.encode()), "unable to make BigDecimal from")
+        }
+        // bigint and counter
+        _ => (text.parse::<i64>().ok().map(|value| value.to_be_bytes().to_vec()), "Unable to make long from"),
+    };
+    bytes.ok_or_else(|| unreadable(problem, text))
+}
+
+fn unreadable(problem: &str, text: &str) -> ValueError {
+    ValueError::invalid(format!("{problem} '{text}'"))
 }
 
 fn is_nested(data_type: &DataType) -> bool {

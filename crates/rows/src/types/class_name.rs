@@ -363,7 +363,8 @@ mod tests {
         "MapType(UTF8Type,TupleType(Int32Type,Int32Type))",
         "UserType(golden,61646472,737472656574:UTF8Type,7a6970:Int32Type)",
         "ListType(FrozenType(UserType(golden,61646472,737472656574:UTF8Type,7a6970:Int32Type)))",
-        "FrozenType(UserType(golden,706572736f6e,6e616d65:UTF8Type,6164647273:ListType(UserType(golden,61646472,7a6970:Int32Type))))",
+        "FrozenType(UserType(golden,706572736f6e,6e616d65:UTF8Type,6164647273:ListType(UserType(golden,61646472,\
+         7a6970:Int32Type))))",
         "VectorType(FrozenType(ListType(Int32Type)) , 2)",
         "VectorType(FloatType , 3)",
     ];

@@ -199,9 +199,8 @@ impl DataType {
 
     /// Returns whether this is the UDT `keyspace.name` or contains it.
     pub fn references_udt(&self, keyspace: &str, name: &str) -> bool {
-        self.any(
-            &|inner| matches!(inner, Self::Udt { definition, .. } if definition.keyspace == keyspace && definition.name == name),
-        )
+        let is_named = |definition: &UserType| definition.keyspace == keyspace && definition.name == name;
+        self.any(&|inner| matches!(inner, Self::Udt { definition, .. } if is_named(definition)))
     }
 
     /// Returns this type with every occurrence of the UDT of `changed`'s name replaced by

@@ -17,7 +17,6 @@ impl DataType {
     /// Checks that `bytes`, which are not null, are a value of this type as Cassandra accepts it
     /// from a client.
     pub fn validate(&self, bytes: &[u8]) -> Result<(), InvalidValue> {
-        let len = bytes.len();
         match self {
             Self::Blob | Self::VarInt => Ok(()),
             Self::Text => {
@@ -31,6 +30,42 @@ impl DataType {
                 Some(byte) => invalid(format!("Invalid byte for ascii: {}", *byte as i8)),
                 None => Ok(()),
             },
+            Self::Duration => validate_duration(bytes),
+            Self::List { element, .. } => {
+                validate_collection("list", collection::read_list(bytes), bytes, &[element])
+            }
+            Self::Set { element, .. } => {
+                validate_collection("set", collection::read_list(bytes), bytes, &[element])
+            }
+            Self::Map { key, value, .. } => {
+                validate_collection("map", collection::read_map_items(bytes), bytes, &[key, value])
+            }
+            Self::Tuple(items) => validate_tuple(items, bytes),
+            Self::Udt { definition, .. } => validate_udt(definition, bytes),
+            Self::Vector { element, dimension } => validate_vector(self, element, *dimension, bytes),
+            Self::Int
+            | Self::BigInt
+            | Self::Counter
+            | Self::Boolean
+            | Self::TinyInt
+            | Self::SmallInt
+            | Self::Decimal
+            | Self::Float
+            | Self::Double
+            | Self::Date
+            | Self::Time
+            | Self::Timestamp
+            | Self::Uuid
+            | Self::TimeUuid
+            | Self::Inet
+            | Self::Empty => self.validate_length(bytes),
+        }
+    }
+
+    /// Checks the length of a value of a type without parts, and the version of a timeuuid.
+    fn validate_length(&self, bytes: &[u8]) -> Result<(), InvalidValue> {
+        let len = bytes.len();
+        match self {
             Self::Int if len != 4 && len != 0 => invalid(format!("Expected 4 or 0 byte int ({len})")),
             Self::BigInt | Self::Counter if len != 8 && len != 0 => {
                 invalid(format!("Expected 8 or 0 byte long ({len})"))
@@ -65,35 +100,7 @@ impl DataType {
                 invalid(format!("Expected 4 or 16 byte inetaddress; got {hex}"))
             }
             Self::Empty if len != 0 => invalid("EmptyType only accept empty values"),
-            Self::Duration => validate_duration(bytes),
-            Self::List { element, .. } => {
-                validate_collection("list", collection::read_list(bytes), bytes, &[element])
-            }
-            Self::Set { element, .. } => {
-                validate_collection("set", collection::read_list(bytes), bytes, &[element])
-            }
-            Self::Map { key, value, .. } => {
-                validate_collection("map", collection::read_map_items(bytes), bytes, &[key, value])
-            }
-            Self::Tuple(items) => validate_tuple(items, bytes),
-            Self::Udt { definition, .. } => validate_udt(definition, bytes),
-            Self::Vector { element, dimension } => validate_vector(self, element, *dimension, bytes),
-            Self::Int
-            | Self::BigInt
-            | Self::Counter
-            | Self::Boolean
-            | Self::TinyInt
-            | Self::SmallInt
-            | Self::Decimal
-            | Self::Float
-            | Self::Double
-            | Self::Date
-            | Self::Time
-            | Self::Timestamp
-            | Self::Uuid
-            | Self::TimeUuid
-            | Self::Inet
-            | Self::Empty => Ok(()),
+            _ => Ok(()),
         }
     }
 }

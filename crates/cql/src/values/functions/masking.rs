@@ -28,48 +28,17 @@ pub(super) fn resolve(
                 masked(&function.returns).map(Some)
             })))
         }
-        "mask_replace" => {
-            // The replacement has the type of the replaced value.
-            let replaced = arguments.first().and_then(|argument| argument.known_type()).or(receiver.cloned());
-            let fallback = [replaced.clone(), replaced];
-            let types = known_types(&format!("system.{name}(any, any)"), arguments, 2..=2, &fallback)?;
-            let replaced = types[0].clone();
-            if !arguments[1].assignment(&replaced).is_assignable() {
-                return Err(ValueError::invalid(format!(
-                    "Type error: {} cannot be passed as argument 1 of function system.{name} of type {replaced}",
-                    arguments[1]
-                )));
-            }
-            Ok(Some(ScalarFunction::new(
-                name,
-                [replaced.clone(), replaced.clone()],
-                replaced,
-                |_, values, _| Ok(values[1].map(<[u8]>::to_vec)),
-            )))
-        }
+        "mask_replace" => resolve_replacement(name, arguments, receiver).map(Some),
         "mask_inner" | "mask_outer" => {
             let fallback = [DataType::Text, DataType::Int, DataType::Int, DataType::Text].map(Some);
             let signature = format!("system.{name}([text|varchar|ascii], int, int, [text])");
             let mut types = known_types(&signature, arguments, 3..=4, &fallback)?;
             if !matches!(types[0], DataType::Text | DataType::Ascii) {
-                return Err(requires(
-                    name,
-                    "an argument of type [text|varchar|ascii]",
-                    arguments[0],
-                    &types[0],
-                ));
+                let required = "an argument of type [text|varchar|ascii]";
+                return Err(requires(name, required, arguments[0], &types[0]));
             }
-            for (i, wanted) in [(1, DataType::Int), (2, DataType::Int), (3, DataType::Text)] {
-                let Some(given) = types.get_mut(i) else { continue };
-                if Assignment::of_type(given, &wanted) == Assignment::No {
-                    return Err(requires(
-                        name,
-                        &format!("an argument of type {wanted}"),
-                        arguments[i],
-                        given,
-                    ));
-                }
-                *given = wanted;
+            for (at, required) in [(1, DataType::Int), (2, DataType::Int), (3, DataType::Text)] {
+                convert(name, arguments, &mut types, at, required)?;
             }
             let returns = types[0].clone();
             Ok(Some(ScalarFunction::new(name, types, returns, mask_part)))
@@ -78,12 +47,7 @@ pub(super) fn resolve(
             let fallback = [None, Some(DataType::Text)];
             let signature = format!("system.{name}(any, [text])");
             let mut types = known_types(&signature, arguments, 1..=2, &fallback)?;
-            if let Some(given) = types.get_mut(1) {
-                if Assignment::of_type(given, &DataType::Text) == Assignment::No {
-                    return Err(requires(name, "an argument of type text", arguments[1], given));
-                }
-                *given = DataType::Text;
-            }
+            convert(name, arguments, &mut types, 1, DataType::Text)?;
             Ok(Some(ScalarFunction::new(name, types, DataType::Blob, |_, values, _| {
                 let Some(value) = values[0] else { return Ok(None) };
                 let algorithm = values.get(1).copied().flatten().map(String::from_utf8_lossy);
@@ -92,6 +56,44 @@ pub(super) fn resolve(
         }
         _ => Ok(None),
     }
+}
+
+/// `mask_replace`, whose second argument replaces the first and has its type.
+fn resolve_replacement(
+    name: &str,
+    arguments: &[&dyn Argument],
+    receiver: Option<&DataType>,
+) -> Result<ScalarFunction, ValueError> {
+    let replaced = arguments.first().and_then(|argument| argument.known_type()).or(receiver.cloned());
+    let fallback = [replaced.clone(), replaced];
+    let types = known_types(&format!("system.{name}(any, any)"), arguments, 2..=2, &fallback)?;
+    let replaced = types[0].clone();
+    if !arguments[1].assignment(&replaced).is_assignable() {
+        return Err(ValueError::invalid(format!(
+            "Type error: {} cannot be passed as argument 1 of function system.{name} of type {replaced}",
+            arguments[1]
+        )));
+    }
+    let types = [replaced.clone(), replaced.clone()];
+    Ok(ScalarFunction::new(name, types, replaced, |_, values, _| Ok(values[1].map(<[u8]>::to_vec))))
+}
+
+/// Changes the type of argument `at`, if it is present, to `required`. Rejects a type that cannot
+/// be assigned to it.
+fn convert(
+    name: &str,
+    arguments: &[&dyn Argument],
+    types: &mut [DataType],
+    at: usize,
+    required: DataType,
+) -> Result<(), ValueError> {
+    let Some(current) = types.get_mut(at) else { return Ok(()) };
+    if Assignment::of_type(current, &required) == Assignment::No {
+        let what = format!("an argument of type {required}");
+        return Err(requires(name, &what, arguments[at], current));
+    }
+    *current = required;
+    Ok(())
 }
 
 /// Returns the digest of `value` by one of Java's algorithms, named in any case.

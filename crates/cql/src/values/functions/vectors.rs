@@ -20,7 +20,10 @@ pub(super) fn resolve(
     let signature = format!("system.{name}(vector<float, n>, vector<float, n>)");
     // An argument without a vector type, such as a marker or `[1, 0]`, gets the type of the other
     // argument.
-    let is_vector = |data_type: &DataType| matches!(data_type, DataType::Vector { element, .. } if **element == DataType::Float);
+    let is_vector = |data_type: &DataType| match data_type {
+        DataType::Vector { element, .. } => **element == DataType::Float,
+        _ => false,
+    };
     let known = arguments.iter().filter_map(|argument| argument.known_type());
     let like = known.chain(receiver.cloned()).find(is_vector);
     let mut types = known_types(&signature, arguments, 2..=2, &[like.clone(), like.clone()])?;

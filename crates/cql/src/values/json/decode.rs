@@ -1,12 +1,13 @@
 //! JSON to values, with Cassandra's messages.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 
 use cassette_rows::types::{DataType, UserType};
 
 use super::document::{Json, is_fractional};
 use crate::values::collections::{build_list, build_map, build_set, build_tuple, build_vector};
-use crate::values::number::double_to_text;
+use crate::values::number::{double_to_text, parse_varint};
 use crate::values::text::{from_text, java_nan_32, java_nan_64};
 use crate::values::{ValueError, decimal::Decimal};
 
@@ -60,31 +61,62 @@ fn fold_names(entries: Vec<(String, Json)>) -> Vec<(String, Json)> {
 
 /// Decodes a value, which is not JSON's null.
 pub fn decode_value(data_type: &DataType, json: &Json) -> Result<Vec<u8>, ValueError> {
-    let unexpected =
-        |what: &str| Err(ValueError::invalid(format!("Expected {what}, but got a {}: {json}", json.class())));
     match (data_type, json) {
-        (DataType::Text | DataType::Ascii, Json::String(text)) => from_text(data_type, text),
-        (DataType::Text, _) => unexpected("a UTF-8 string"),
-        (DataType::Ascii, _) => unexpected("an ascii string"),
+        (
+            DataType::TinyInt
+            | DataType::SmallInt
+            | DataType::Int
+            | DataType::BigInt
+            | DataType::Float
+            | DataType::Double
+            | DataType::VarInt
+            | DataType::Decimal,
+            _,
+        ) => decode_number(data_type, json),
+        (DataType::Counter, _) => Err(ValueError::invalid("counters are not written as JSON")),
+        (DataType::Blob, _) => decode_blob(json),
+        (
+            DataType::List { .. }
+            | DataType::Set { .. }
+            | DataType::Vector { .. }
+            | DataType::Map { .. }
+            | DataType::Tuple(_)
+            | DataType::Udt { .. },
+            _,
+        ) => decode_nested(data_type, json),
 
         (DataType::Boolean, Json::Boolean(value)) => Ok(vec![u8::from(*value)]),
-        (DataType::Boolean, Json::String(text)) => from_text(data_type, text),
-        (DataType::Boolean, _) => unexpected("a boolean value"),
+        (DataType::Timestamp, Json::Number(text)) if json.class() == "Long" => from_text(data_type, text),
+        // All other types are strings in JSON.
+        (_, Json::String(text)) => from_text(data_type, text),
+        (DataType::Empty, _) => {
+            Err(ValueError::invalid(format!("Expected an empty string, but got: {json}")))
+        }
+        _ => Err(unexpected(data_type, json)),
+    }
+}
 
-        (DataType::TinyInt | DataType::SmallInt, Json::String(_) | Json::Number(_)) => {
-            from_text(data_type, &json.to_string())
+/// Decodes a number, which can also be a string.
+fn decode_number(data_type: &DataType, json: &Json) -> Result<Vec<u8>, ValueError> {
+    let not_valid = || {
+        ValueError::invalid(format!("Value '{json}' is not a valid representation of a {data_type} value"))
+    };
+    match (data_type, json) {
+        (DataType::VarInt, _) => {
+            let value = parse_varint(&json.to_string()).ok_or_else(not_valid)?;
+            Ok(value.to_signed_bytes_be())
         }
-        (DataType::TinyInt, _) => unexpected("a byte value"),
-        (DataType::SmallInt, _) => unexpected("a short value"),
-        (DataType::Int, Json::Number(_)) if json.class() != "Integer" => unexpected("an int value"),
-        (DataType::BigInt, Json::Number(_)) if !matches!(json.class(), "Integer" | "Long") => {
-            unexpected("a bigint value")
+        (DataType::Decimal, _) => {
+            let text = match json {
+                Json::Number(text) if is_fractional(text) => double_to_text(text.parse().unwrap_or(f64::NAN)),
+                other => other.to_string(),
+            };
+            match Decimal::parse(&text) {
+                Some(value) => Ok(value.encode()),
+                None if text.is_empty() => Ok(Vec::new()),
+                None => Err(not_valid()),
+            }
         }
-        (DataType::Int | DataType::BigInt, Json::String(_) | Json::Number(_)) => {
-            from_text(data_type, &json.to_string())
-        }
-        (DataType::Int, _) => unexpected("an int value"),
-        (DataType::BigInt, _) => unexpected("a bigint value"),
 
         (DataType::Float | DataType::Double, Json::String(text)) => from_text(data_type, text),
         // Cassandra parses a fraction as a double first.
@@ -97,73 +129,39 @@ pub fn decode_value(data_type: &DataType, json: &Json) -> Result<Vec<u8>, ValueE
         (DataType::Double, Json::Number(text)) => {
             Ok(java_nan_64(text.parse().unwrap_or(f64::NAN)).to_be_bytes().to_vec())
         }
-        (DataType::Float, _) => unexpected("a float value"),
-        (DataType::Double, _) => unexpected("a double value"),
 
-        (DataType::VarInt, _) => match crate::values::number::parse_varint(&json.to_string()) {
-            Some(value) => Ok(value.to_signed_bytes_be()),
-            None => Err(ValueError::invalid(format!(
-                "Value '{json}' is not a valid representation of a varint value"
-            ))),
-        },
-        (DataType::Decimal, _) => {
-            let text = match json {
-                Json::Number(text) if is_fractional(text) => double_to_text(text.parse().unwrap_or(f64::NAN)),
-                other => other.to_string(),
-            };
-            match Decimal::parse(&text) {
-                Some(value) => Ok(value.encode()),
-                None if text.is_empty() => Ok(Vec::new()),
-                None => Err(ValueError::invalid(format!(
-                    "Value '{json}' is not a valid representation of a decimal value"
-                ))),
-            }
+        (DataType::Int, Json::Number(_)) if json.class() != "Integer" => Err(unexpected(data_type, json)),
+        (DataType::BigInt, Json::Number(_)) if !matches!(json.class(), "Integer" | "Long") => {
+            Err(unexpected(data_type, json))
         }
+        (_, Json::String(_) | Json::Number(_)) => from_text(data_type, &json.to_string()),
+        _ => Err(unexpected(data_type, json)),
+    }
+}
 
-        (DataType::Blob, Json::String(text)) => {
-            let bytes = match text.strip_prefix("0x") {
-                Some(hex) => from_text(data_type, hex),
-                None => Err(ValueError::invalid(format!(
-                    "String representation of blob is missing 0x prefix: {text}"
-                ))),
-            };
-            bytes.map_err(|reason| {
-                ValueError::invalid(format!("Value '{json}' is not a valid blob representation: {reason}"))
-            })
+fn decode_blob(json: &Json) -> Result<Vec<u8>, ValueError> {
+    let not_valid = |reason: &dyn Display| {
+        ValueError::invalid(format!("Value '{json}' is not a valid blob representation: {reason}"))
+    };
+    let Json::String(text) = json else {
+        let class = json.class();
+        return Err(not_valid(&format_args!("class {class} cannot be cast to class java.lang.String")));
+    };
+    let bytes = match text.strip_prefix("0x") {
+        Some(hex) => from_text(&DataType::Blob, hex),
+        None => {
+            Err(ValueError::invalid(format!("String representation of blob is missing 0x prefix: {text}")))
         }
-        (DataType::Blob, _) => Err(ValueError::invalid(format!(
-            "Value '{json}' is not a valid blob representation: class {} cannot be cast to class java.lang.String",
-            json.class()
-        ))),
+    };
+    bytes.map_err(|reason| not_valid(&reason))
+}
 
-        (DataType::Timestamp, Json::Number(text)) if json.class() == "Long" => from_text(data_type, text),
-        (DataType::Timestamp, Json::String(text)) => from_text(data_type, text),
-        (DataType::Timestamp, _) => unexpected("a long or a datestring representation of a timestamp value"),
-
-        (
-            DataType::Date
-            | DataType::Time
-            | DataType::Uuid
-            | DataType::TimeUuid
-            | DataType::Inet
-            | DataType::Duration
-            | DataType::Empty,
-            Json::String(text),
-        ) => from_text(data_type, text),
-        (DataType::Date, _) => unexpected("a string representation of a date value"),
-        (DataType::Time, _) => unexpected("a string representation of a time value"),
-        (DataType::Uuid, _) => unexpected("a string representation of a uuid"),
-        (DataType::TimeUuid, _) => unexpected("a string representation of a timeuuid"),
-        (DataType::Inet, _) => unexpected("a string representation of an inet value"),
-        (DataType::Duration, _) => unexpected("a string representation of a duration"),
-        (DataType::Empty, _) => {
-            Err(ValueError::invalid(format!("Expected an empty string, but got: {json}")))
-        }
-        (DataType::Counter, _) => Err(ValueError::invalid("counters are not written as JSON")),
-
+/// Decodes a value of a type with parts.
+fn decode_nested(data_type: &DataType, json: &Json) -> Result<Vec<u8>, ValueError> {
+    match (data_type, json) {
         // A nested value can be JSON within a string, as in the key of a map.
         (_, Json::String(text)) => match Json::parse(text) {
-            Ok(Json::String(_)) => unexpected(nested_what(data_type)),
+            Ok(Json::String(_)) => Err(unexpected(data_type, json)),
             Ok(inner) => decode_value(data_type, &inner),
             Err(reason) => Err(ValueError::invalid(format!("Error decoding JSON string: {reason}"))),
         },
@@ -201,16 +199,40 @@ pub fn decode_value(data_type: &DataType, json: &Json) -> Result<Vec<u8>, ValueE
             Ok(build_tuple(&items.collect::<Result<Vec<_>, _>>()?))
         }
         (DataType::Udt { definition, .. }, Json::Object(entries)) => decode_udt(definition, entries.clone()),
-        (nested, _) => unexpected(nested_what(nested)),
+        _ => Err(unexpected(data_type, json)),
     }
 }
 
-fn nested_what(data_type: &DataType) -> &'static str {
+/// The error of a value that JSON represents otherwise.
+fn unexpected(data_type: &DataType, json: &Json) -> ValueError {
+    let what = representation(data_type);
+    ValueError::invalid(format!("Expected {what}, but got a {}: {json}", json.class()))
+}
+
+/// The representation of a type in JSON, in Cassandra's words.
+fn representation(data_type: &DataType) -> &'static str {
     match data_type {
+        DataType::Ascii => "an ascii string",
+        DataType::Boolean => "a boolean value",
+        DataType::TinyInt => "a byte value",
+        DataType::SmallInt => "a short value",
+        DataType::Int => "an int value",
+        DataType::BigInt => "a bigint value",
+        DataType::Float => "a float value",
+        DataType::Double => "a double value",
+        DataType::Timestamp => "a long or a datestring representation of a timestamp value",
+        DataType::Date => "a string representation of a date value",
+        DataType::Time => "a string representation of a time value",
+        DataType::Uuid => "a string representation of a uuid",
+        DataType::TimeUuid => "a string representation of a timeuuid",
+        DataType::Inet => "a string representation of an inet value",
+        DataType::Duration => "a string representation of a duration",
+        DataType::List { .. } | DataType::Vector { .. } => "a list",
         DataType::Set { .. } => "a list (representing a set)",
         DataType::Map { .. } | DataType::Udt { .. } => "a map",
         DataType::Tuple(_) => "a list representation of a tuple",
-        _ => "a list",
+        // The other types have their own errors.
+        _ => "a UTF-8 string",
     }
 }
 
