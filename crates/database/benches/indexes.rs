@@ -49,22 +49,7 @@ fn main() {
     let directory = tempfile::tempdir().expect("a directory");
     let database = Database::open(directory.path()).expect("a database");
     let session = database.session();
-    let run = |cql: &str| drop(session.execute(cql, ()).unwrap_or_else(|error| panic!("{cql}: {error}")));
-    run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
-    run("USE ks");
-    for table in &tables {
-        run(&format!(
-            "CREATE TABLE {table} (id text PRIMARY KEY, email text, firstname text, lastname text, loginid \
-             text, phone text, status int, userid text, username text)"
-        ));
-        for column in INDEXED {
-            match *table {
-                "indexed" => run(&format!("CREATE INDEX ON {table} ({column})")),
-                "attached" => run(&format!("CREATE INDEX ON {table} ({column}) USING 'sai'")),
-                _ => {}
-            }
-        }
-    }
+    create(&session, &tables);
 
     println!(
         "{} rows, {} operations, {} rounds by turns; microseconds each: median (least - greatest)",
@@ -116,6 +101,25 @@ fn main() {
             })
         });
         report(&format!("read by key or userid, {place}, of"), &tables, &times);
+    }
+}
+
+fn create(session: &Session, tables: &[&str]) {
+    let run = |cql: &str| drop(session.execute(cql, ()).unwrap_or_else(|error| panic!("{cql}: {error}")));
+    run("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    run("USE ks");
+    for table in tables {
+        run(&format!(
+            "CREATE TABLE {table} (id text PRIMARY KEY, email text, firstname text, lastname text, loginid \
+             text, phone text, status int, userid text, username text)"
+        ));
+        for column in INDEXED {
+            match *table {
+                "indexed" => run(&format!("CREATE INDEX ON {table} ({column})")),
+                "attached" => run(&format!("CREATE INDEX ON {table} ({column}) USING 'sai'")),
+                _ => {}
+            }
+        }
     }
 }
 

@@ -22,7 +22,8 @@ const COLUMNS: &str = "k int, c1 int, c2 text, s text static, v text, n bigint, 
 const TABLES: &[(&str, &str)] = &[
     (
         "stcs_lz4",
-        "compaction = {'class': 'SizeTieredCompactionStrategy', 'min_threshold': 2, 'provide_overlapping_tombstones': 'row'}",
+        "compaction = {'class': 'SizeTieredCompactionStrategy', 'min_threshold': 2, \
+         'provide_overlapping_tombstones': 'row'}",
     ),
     (
         "stcs_plain",
@@ -67,7 +68,8 @@ const TABLES: &[(&str, &str)] = &[
 ];
 
 /// A counter table, without options.
-const COUNTED: &str = "CREATE TABLE oracle.counted (k int, c int, s counter static, n counter, m counter, PRIMARY KEY (k, c)) \
+const COUNTED: &str = "CREATE TABLE oracle.counted (k int, c int, s counter static, n counter, m counter, \
+    PRIMARY KEY (k, c)) \
                        WITH ID = 6f7261c0-0000-1000-8000-000000000100";
 
 fn create(name: &str, number: usize, options: &str) -> String {
@@ -191,6 +193,22 @@ fn data_files(root: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Checks the values of counters as sstabledump shows them: the first eight bytes, which are one
+/// shard, which is global, and half of its node's id.
+fn check_dumped_counters(cassandra: &Cassandra, files: &[&Path], count: usize) {
+    let output = cassandra.run("org.apache.cassandra.tools.SSTableExport", files);
+    assert!(output.status.success(), "{}", text(&output));
+    let dumped: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let dumped = dumped.to_string();
+    let values: Vec<i64> = dumped
+        .split("\"value\":")
+        .skip(1)
+        .filter_map(|rest| rest.split([',', '}']).next()?.parse().ok())
+        .collect();
+    assert_eq!(values.len(), count, "{dumped}");
+    assert!(values.iter().all(|value| value >> 32 == 0x0001_8000), "{values:x?}");
+}
+
 #[test]
 fn cassandras_tools_accept_what_compactions_write_under_every_option() {
     let Some(cassandra) = Cassandra::find() else { return };
@@ -262,19 +280,7 @@ fn cassandras_tools_accept_what_compactions_write_under_every_option() {
     assert!(counted.len() > 200 && judged_counts(&judged) == counted, "{judged}\n{counted:?}");
     let counters: Vec<&Path> =
         arguments.iter().copied().filter(|path| path.to_string_lossy().contains("/counted-")).collect();
-    let output = cassandra.run("org.apache.cassandra.tools.SSTableExport", &counters);
-    assert!(output.status.success(), "{}", text(&output));
-    // sstabledump shows the first eight bytes of a counter: one shard, which is global, and half of
-    // its node's id.
-    let dumped: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let dumped = dumped.to_string();
-    let values: Vec<i64> = dumped
-        .split("\"value\":")
-        .skip(1)
-        .filter_map(|rest| rest.split([',', '}']).next()?.parse().ok())
-        .collect();
-    assert_eq!(values.len(), counted.len(), "{dumped}");
-    assert!(values.iter().all(|value| value >> 32 == 0x0001_8000), "{values:x?}");
+    check_dumped_counters(&cassandra, &counters, counted.len());
     for compressor in ["LZ4", "Snappy", "Zstd", "Deflate", "Noop"] {
         assert!(said.contains(&format!("{compressor}Compressor")), "{compressor} in {said}");
     }

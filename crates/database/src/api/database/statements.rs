@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use cassette_cql::ast::BatchKind;
 use cassette_rows::interrupt;
+use parking_lot::MutexGuard;
 
 use crate::api::prepared::{Prepared, ResolvedStatement};
 use crate::basics::error::{Result, WriteType, bail_invalid};
@@ -13,6 +14,7 @@ use crate::basics::request::{BoundValue, StatementOptions, Values};
 use crate::basics::response::{Executed, RowSink};
 use crate::basics::timeouts::Limited;
 use crate::execution::Execution;
+use crate::schema::catalog::Catalog;
 use crate::statements::plan::{Plan, Planned};
 use crate::statements::required::authorize;
 
@@ -145,6 +147,42 @@ impl Database {
         self.execute_planned(planned, keyspace, values, options, sink)
     }
 
+    /// Returns the plans of a batch's statements. `large` is locked if it has very many texts.
+    fn plan_batch<'a>(
+        &'a self,
+        statements: &[BatchStatement<'_>],
+        catalog: &Arc<Catalog>,
+        keyspace: Option<&str>,
+        large: &mut Option<MutexGuard<'a, ()>>,
+    ) -> Result<Vec<Arc<Planned>>> {
+        // A plan takes far more memory than its text, and most batches repeat one text with other
+        // values.
+        let mut texts: HashMap<&str, Arc<Planned>> = HashMap::new();
+        let mut planned = Vec::with_capacity(statements.len());
+        for statement in statements {
+            let cql = match statement.source {
+                BatchSource::Prepared(prepared) => {
+                    planned.push(prepared.planned(catalog)?);
+                    continue;
+                }
+                BatchSource::Query(cql) => cql,
+            };
+            if let Some(known) = texts.get(cql) {
+                planned.push(Arc::clone(known));
+                continue;
+            }
+            if texts.len() >= TEXTS_TOGETHER && large.is_none() {
+                *large = Some(self.store().lock_large_batches()?);
+            }
+            // Parsing takes at least some microseconds.
+            interrupt::charge(PARSING_STEPS)?;
+            let new = Arc::new(Planned::new(cql, catalog, keyspace)?);
+            texts.insert(cql, Arc::clone(&new));
+            planned.push(new);
+        }
+        Ok(planned)
+    }
+
     /// Executes a batch; the rows of a conditional one are pushed into `sink`. All changes are
     /// applied, or none.
     #[doc(hidden)]
@@ -159,38 +197,17 @@ impl Database {
         self.check_writable()?;
         let catalog = self.catalog();
         let keyspace = options.keyspace.as_deref().or(keyspace);
-        let mut warnings = Vec::new();
         // Released after the plans.
         let mut large = None;
-        let mut planned = Vec::with_capacity(statements.len());
-        // A plan takes far more memory than its text, and most batches repeat one text with other
-        // values.
-        let mut texts: HashMap<&str, Arc<Planned>> = HashMap::new();
-        self.store().limit(Limited::Other, self.store().clock().monotonic(), || {
-            for statement in statements {
-                planned.push(match statement.source {
-                    BatchSource::Prepared(prepared) => prepared.planned(&catalog)?,
-                    BatchSource::Query(cql) => {
-                        let planned = match texts.get(cql) {
-                            Some(planned) => Arc::clone(planned),
-                            None => {
-                                if texts.len() >= TEXTS_TOGETHER && large.is_none() {
-                                    large = Some(self.store().lock_large_batches()?);
-                                }
-                                // Parsing takes at least some microseconds.
-                                interrupt::charge(PARSING_STEPS)?;
-                                let planned = Arc::new(Planned::new(cql, &catalog, keyspace)?);
-                                texts.insert(cql, Arc::clone(&planned));
-                                planned
-                            }
-                        };
-                        warnings.extend_from_slice(&planned.warnings);
-                        planned
-                    }
-                });
-            }
-            Ok(())
+        let planned = self.store().limit(Limited::Other, self.store().clock().monotonic(), || {
+            self.plan_batch(statements, &catalog, keyspace, &mut large)
         })?;
+        let texts = |(_, statement): &(&Arc<Planned>, &BatchStatement<'_>)| {
+            matches!(statement.source, BatchSource::Query(_))
+        };
+        let of_texts = planned.iter().zip(statements).filter(texts);
+        let mut warnings: Vec<String> =
+            of_texts.flat_map(|(planned, _)| planned.warnings.iter().cloned()).collect();
         let mut executions = Vec::with_capacity(statements.len());
         let mut authorized: Option<&Arc<Planned>> = None;
         for (statement, planned) in statements.iter().zip(&planned) {

@@ -39,8 +39,8 @@ impl Database {
         let is_data_directory = has("cassette.version");
         if !is_data_directory && !has("schema.cql") {
             bail_invalid!(
-                "cannot open {} for reading: expected a data directory or a snapshot, found neither cassette.version nor \
-                 schema.cql",
+                "cannot open {} for reading: expected a data directory or a snapshot, found neither \
+                 cassette.version nor schema.cql",
                 path.display()
             );
         }

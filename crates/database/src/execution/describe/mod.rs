@@ -119,59 +119,39 @@ impl DescribePlan {
                 let name = name
                     .ok_or_else(|| DatabaseError::invalid("No keyspace specified and no current keyspace"))?;
                 let keyspace = find_keyspace(catalog, name)?;
-                match only {
-                    true => (vec![Element::Keyspace(keyspace)], true),
-                    false => (elements::of_keyspace(keyspace), true),
-                }
+                let all = || elements::of_keyspace(keyspace);
+                (if *only { vec![Element::Keyspace(keyspace)] } else { all() }, true)
             }
             DescribeTarget::Table(name) => (find_table(named(name)?, &name.name)?, true),
             DescribeTarget::Type(name) => {
                 let keyspace = named(name)?;
-                match keyspace.types.get(name.name.as_str()) {
-                    Some(user_type) => (vec![Element::Type(user_type)], true),
-                    None => bail_invalid!(
-                        "User defined type '{}' not found in '{}'",
-                        name.name.as_str(),
-                        keyspace.name
-                    ),
-                }
+                let found = keyspace.types.get(name.name.as_str()).map(Element::Type);
+                (vec![found.ok_or_else(|| not_found("User defined type", name, keyspace))?], true)
             }
             DescribeTarget::Index(name) => {
                 let keyspace = named(name)?;
-                match keyspace.indexes.get(name.name.as_str()) {
-                    Some(index) => (vec![Element::Index(index)], true),
-                    None => bail_invalid!(
-                        "Table for existing index '{}' not found in '{}'",
-                        name.name.as_str(),
-                        keyspace.name
-                    ),
-                }
+                let found = keyspace.indexes.get(name.name.as_str()).map(Element::Index);
+                (vec![found.ok_or_else(|| not_found("Table for existing index", name, keyspace))?], true)
             }
             DescribeTarget::View(name) => {
                 let keyspace = named(name)?;
-                match keyspace.views.get(name.name.as_str()) {
-                    Some(view) => (vec![Element::View(view)], true),
-                    None => bail_invalid!(
-                        "Materialized view '{}' not found in '{}'",
-                        name.name.as_str(),
-                        keyspace.name
-                    ),
-                }
+                let found = keyspace.views.get(name.name.as_str()).map(Element::View);
+                (vec![found.ok_or_else(|| not_found("Materialized view", name, keyspace))?], true)
             }
-            DescribeTarget::Function(name) => bail_invalid!(
-                "User defined function '{}' not found in '{}'",
-                name.name.as_str(),
-                named(name)?.name
-            ),
-            DescribeTarget::Aggregate(name) => bail_invalid!(
-                "User defined aggregate '{}' not found in '{}'",
-                name.name.as_str(),
-                named(name)?.name
-            ),
+            DescribeTarget::Function(name) => {
+                return Err(not_found("User defined function", name, named(name)?));
+            }
+            DescribeTarget::Aggregate(name) => {
+                return Err(not_found("User defined aggregate", name, named(name)?));
+            }
             DescribeTarget::Any(name) => (describe_any(catalog, name, current)?, true),
             DescribeTarget::Cluster => (Vec::new(), false),
         })
     }
+}
+
+fn not_found(what: &str, name: &ast::QualifiedName, keyspace: &Keyspace) -> DatabaseError {
+    DatabaseError::invalid(format!("{what} '{}' not found in '{}'", name.name.as_str(), keyspace.name))
 }
 
 /// Returns [`schema_cql`] of a table in `catalog`.

@@ -104,9 +104,9 @@ fn warn_of_gc_grace(statements: &[(&ModificationPlan, &Execution<'_>)], executio
     }
     let names: Vec<String> = tables.iter().map(|table| table.qualified_name()).collect();
     execution.warn(format!(
-        "Executing a LOGGED BATCH on table{} [{}], configured with a gc_grace_seconds of 0. The gc_grace_seconds is used to \
-         TTL batchlog entries, so setting gc_grace_seconds too low on tables involved in an atomic batch might cause \
-         batchlog entries to expire before being replayed.",
+        "Executing a LOGGED BATCH on table{} [{}], configured with a gc_grace_seconds of 0. The \
+         gc_grace_seconds is used to TTL batchlog entries, so setting gc_grace_seconds too low on tables \
+         involved in an atomic batch might cause batchlog entries to expire before being replayed.",
         if names.len() == 1 { "" } else { "s" },
         names.join(", ")
     ));

@@ -96,8 +96,8 @@ fn warn_of_partitions(mutations: &[Mutation], execution: &Execution<'_>) {
     guard.warn(
         "unlogged_batch_across_partitions_warn_threshold",
         format!(
-            "Unlogged batch covering {} partitions detected against table{} {tables}. You should use a logged batch for \
-             atomicity, or asynchronous writes for performance.",
+            "Unlogged batch covering {} partitions detected against table{} {tables}. You should use a logged \
+             batch for atomicity, or asynchronous writes for performance.",
             keys.len(),
             if tables.contains(',') { "s" } else { "" }
         ),

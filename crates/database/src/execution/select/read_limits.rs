@@ -242,8 +242,8 @@ impl Reader<'_, '_> {
         if *tombstones > tombstones_max {
             warn("tombstone_warn_threshold", &|query| {
                 format!(
-                    "1 nodes scanned up to {tombstones} tombstones and issued tombstone warnings for query {query} (see \
-                     tombstone_warn_threshold)"
+                    "1 nodes scanned up to {tombstones} tombstones and issued tombstone warnings for query \
+                     {query} (see tombstone_warn_threshold)"
                 )
             });
         }

@@ -115,7 +115,8 @@ proptest! {
             (format!("c = {c} AND d > {low} AND d <= {high}"), Box::new(move |x, y| x == c && y > low && y <= high)),
             (format!("c >= {low} AND c < {high}"), Box::new(move |x, _| x >= low && x < high)),
             (format!("(c, d) > ({low}, {c})"), Box::new(move |x, y| (x, y) > (low, c))),
-            (format!("(c, d) >= ({low}, {c}) AND (c) <= ({high})"), Box::new(move |x, y| (x, y) >= (low, c) && x <= high)),
+            (format!("(c, d) >= ({low}, {c}) AND (c) <= \
+                ({high})"), Box::new(move |x, y| (x, y) >= (low, c) && x <= high)),
             (format!("(c, d) > ({low}, {c}) AND c < {high}"), Box::new(move |x, y| (x, y) > (low, c) && x < high)),
             (format!("c IN ({low}, {high}) AND d >= {c}"), Box::new(move |x, y| (x == low || x == high) && y >= c)),
         ];

@@ -11,7 +11,8 @@ use crate::schema::system::encode::{row_update_of, text_key};
 use crate::store::Store;
 
 /// Its CREATE TABLE.
-pub(crate) const ATTACHED: &str = "CREATE TABLE sai_column_indexes (keyspace_name text, index_name text, analyzer text, \
+pub(crate) const ATTACHED: &str = "CREATE TABLE sai_column_indexes (keyspace_name text, index_name text, \
+    analyzer text, \
      column_name text, is_building boolean, is_queryable boolean, is_string boolean, table_name text, \
      PRIMARY KEY (keyspace_name, index_name))";
 

@@ -47,115 +47,117 @@ const COUNTS: &str = "(keyspace_name text, table_name text, count bigint, max do
 const MEBIBYTES: &str =
     "(keyspace_name text, table_name text, mebibytes bigint, PRIMARY KEY ((keyspace_name, table_name)))";
 
-/// Returns the tables: CREATE TABLE, comment, source.
-pub(crate) fn definitions() -> Vec<(String, &'static str, MetricsTable)> {
-    let tables: [(&str, Definition); 21] = [
+/// The tables by name.
+const TABLES: [(&str, Definition); 21] = [
+    (
+        "caches",
         (
-            "caches",
-            (
-                "(name text PRIMARY KEY, capacity_bytes bigint, entry_count int, hit_count bigint, hit_ratio double, \
+            "(name text PRIMARY KEY, capacity_bytes bigint, entry_count int, hit_count bigint, hit_ratio double, \
                  recent_hit_rate_per_second bigint, recent_request_rate_per_second bigint, request_count bigint, \
                  size_bytes bigint)",
-                "system caches",
-                MetricsTable::Caches,
-            ),
+            "system caches",
+            MetricsTable::Caches,
         ),
+    ),
+    (
+        "clients",
         (
-            "clients",
-            (
-                "(address inet, port int, client_options frozen<map<text, text>>, connection_stage text, \
+            "(address inet, port int, client_options frozen<map<text, text>>, connection_stage text, \
                  driver_name text, driver_version text, hostname text, keyspace_name text, protocol_version int, \
                  request_count bigint, ssl_cipher_suite text, ssl_enabled boolean, ssl_protocol text, username text, \
                  PRIMARY KEY (address, port))",
-                "currently connected clients",
-                MetricsTable::Clients,
-            ),
+            "currently connected clients",
+            MetricsTable::Clients,
         ),
+    ),
+    (
+        "queries",
         (
-            "queries",
-            (
-                "(thread_id text PRIMARY KEY, queued_micros bigint, running_micros bigint, task text)",
-                "Lists currently running queries",
-                MetricsTable::Queries,
-            ),
+            "(thread_id text PRIMARY KEY, queued_micros bigint, running_micros bigint, task text)",
+            "Lists currently running queries",
+            MetricsTable::Queries,
         ),
+    ),
+    (
+        "thread_pools",
         (
-            "thread_pools",
-            (
-                "(name text PRIMARY KEY, active_tasks int, active_tasks_limit int, blocked_tasks bigint, \
+            "(name text PRIMARY KEY, active_tasks int, active_tasks_limit int, blocked_tasks bigint, \
                  blocked_tasks_all_time bigint, completed_tasks bigint, pending_tasks int)",
-                "",
-                MetricsTable::ThreadPools,
-            ),
+            "",
+            MetricsTable::ThreadPools,
         ),
+    ),
+    (
+        "sstable_tasks",
         (
-            "sstable_tasks",
-            (
-                "(keyspace_name text, table_name text, task_id timeuuid, completion_ratio double, kind text, \
+            "(keyspace_name text, table_name text, task_id timeuuid, completion_ratio double, kind text, \
                  progress bigint, sstables int, target_directory text, total bigint, unit text, \
                  PRIMARY KEY (keyspace_name, table_name, task_id))",
-                "current sstable tasks",
-                MetricsTable::SSTableTasks,
-            ),
+            "current sstable tasks",
+            MetricsTable::SSTableTasks,
         ),
+    ),
+    (
+        "snapshots",
         (
-            "snapshots",
-            (
-                "(name text, keyspace_name text, table_name text, created_at timestamp, ephemeral boolean, \
+            "(name text, keyspace_name text, table_name text, created_at timestamp, ephemeral boolean, \
                  expires_at timestamp, size_on_disk bigint, true_size bigint, \
                  PRIMARY KEY (name, keyspace_name, table_name))",
-                "available snapshots",
-                MetricsTable::Snapshots,
-            ),
+            "available snapshots",
+            MetricsTable::Snapshots,
         ),
+    ),
+    (
+        "system_properties",
         (
-            "system_properties",
-            (
-                "(name text PRIMARY KEY, value text)",
-                "Cassandra relevant system properties",
-                MetricsTable::SystemProperties,
-            ),
+            "(name text PRIMARY KEY, value text)",
+            "Cassandra relevant system properties",
+            MetricsTable::SystemProperties,
         ),
+    ),
+    (
+        "cql_metrics",
         (
-            "cql_metrics",
-            (
-                "(name text PRIMARY KEY, value double)",
-                "Metrics specific to CQL prepared statement caching",
-                MetricsTable::CqlMetrics,
-            ),
+            "(name text PRIMARY KEY, value double)",
+            "Metrics specific to CQL prepared statement caching",
+            MetricsTable::CqlMetrics,
         ),
+    ),
+    (
+        "batch_metrics",
         (
-            "batch_metrics",
-            (
-                "(name text PRIMARY KEY, max bigint, p50th double, p999th double, p99th double)",
-                "Metrics specific to batch statements",
-                MetricsTable::BatchMetrics,
-            ),
+            "(name text PRIMARY KEY, max bigint, p50th double, p999th double, p99th double)",
+            "Metrics specific to batch statements",
+            MetricsTable::BatchMetrics,
         ),
-        ("local_read_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.read_latency))),
-        ("local_scan_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.range_latency))),
-        ("local_write_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.write_latency))),
-        ("coordinator_read_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.read_latency))),
-        ("coordinator_scan_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.range_latency))),
-        ("coordinator_write_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.write_latency))),
-        ("tombstones_per_read", (COUNTS, "", MetricsTable::Counts(|table| &table.tombstones_scanned))),
-        ("rows_per_read", (COUNTS, "", MetricsTable::Counts(|table| &table.live_scanned))),
-        ("disk_usage", (MEBIBYTES, "", MetricsTable::Mebibytes(|table| table.live_disk_bytes))),
-        ("max_partition_size", (MEBIBYTES, "", MetricsTable::Mebibytes(|table| table.max_partition_bytes))),
-        ("max_sstable_size", (MEBIBYTES, "", MetricsTable::Mebibytes(|table| table.max_sstable_bytes))),
+    ),
+    ("local_read_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.read_latency))),
+    ("local_scan_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.range_latency))),
+    ("local_write_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.write_latency))),
+    ("coordinator_read_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.read_latency))),
+    ("coordinator_scan_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.range_latency))),
+    ("coordinator_write_latency", (LATENCY, "", MetricsTable::Latency(|table| &table.write_latency))),
+    ("tombstones_per_read", (COUNTS, "", MetricsTable::Counts(|table| &table.tombstones_scanned))),
+    ("rows_per_read", (COUNTS, "", MetricsTable::Counts(|table| &table.live_scanned))),
+    ("disk_usage", (MEBIBYTES, "", MetricsTable::Mebibytes(|table| table.live_disk_bytes))),
+    ("max_partition_size", (MEBIBYTES, "", MetricsTable::Mebibytes(|table| table.max_partition_bytes))),
+    ("max_sstable_size", (MEBIBYTES, "", MetricsTable::Mebibytes(|table| table.max_sstable_bytes))),
+    (
+        "max_sstable_duration",
         (
-            "max_sstable_duration",
-            (
-                "(keyspace_name text, table_name text, max_sstable_duration bigint, \
+            "(keyspace_name text, table_name text, max_sstable_duration bigint, \
                  PRIMARY KEY ((keyspace_name, table_name)))",
-                "",
-                MetricsTable::MaxSSTableDuration,
-            ),
+            "",
+            MetricsTable::MaxSSTableDuration,
         ),
-    ];
+    ),
+];
+
+/// Returns the tables: CREATE TABLE, comment, source.
+pub(crate) fn definitions() -> Vec<(String, &'static str, MetricsTable)> {
     let definition =
         |(name, (columns, comment, source))| (format!("CREATE TABLE {name} {columns}"), comment, source);
-    tables.into_iter().map(definition).collect()
+    TABLES.into_iter().map(definition).collect()
 }
 
 /// Partitions that are being built.

@@ -133,9 +133,6 @@ pub(crate) fn assignment(
     let name = &column.name;
     let data_type = &column.data_type;
     let whole = receiver(table, column);
-    let part = |what: &str, data_type: &DataType| {
-        named_receiver(table, &format!("{what}({name})"), data_type.clone())
-    };
     match operation {
         AssignmentOperation::Set(value) => {
             let term = Term::prepare(value, &whole, cx)?;
@@ -183,37 +180,56 @@ pub(crate) fn assignment(
             };
             Ok(Operation::Discard(Term::prepare(value, &removed, cx)?))
         }
-        AssignmentOperation::SetElement(key, value) => {
-            let text = format!("{name}[{key}] = {value}");
-            let (key_to, value_to) = match data_type {
-                DataType::List { element, frozen: false } => {
-                    (part("idx", &DataType::Int), part("value", element))
-                }
-                DataType::Map { key, value, frozen: false } => (part("key", key), part("value", value)),
-                DataType::Set { frozen: false, .. } => {
-                    bail_invalid!("Invalid operation ({text}) for set column {name}")
-                }
-                DataType::List { .. } | DataType::Map { .. } | DataType::Set { .. } => {
-                    bail_invalid!("Invalid operation ({text}) for frozen collection column {name}")
-                }
-                _ => bail_invalid!("Invalid operation ({text}) for non collection column {name}"),
-            };
-            Ok(Operation::SetElement(Term::prepare(key, &key_to, cx)?, Term::prepare(value, &value_to, cx)?))
-        }
-        AssignmentOperation::SetField(field, value) => {
-            let text = format!("{name}.{field} = {value}");
-            let definition = match data_type {
-                DataType::Udt { definition, frozen: false } => definition,
-                DataType::Udt { .. } => {
-                    bail_invalid!("Invalid operation ({text}) for frozen UDT column {name}")
-                }
-                _ => bail_invalid!("Invalid operation ({text}) for non-UDT column {name}"),
-            };
-            let (index, data_type) = field_of(definition, field, name)?;
-            let to = named_receiver(table, &format!("{name}.{field}"), data_type.clone());
-            Ok(Operation::SetField(index, Term::prepare(value, &to, cx)?))
-        }
+        AssignmentOperation::SetElement(key, value) => set_element(column, key, value, table, cx),
+        AssignmentOperation::SetField(field, value) => set_field(column, field, value, table, cx),
     }
+}
+
+/// Plans `SET column[key] = value`.
+fn set_element(
+    column: &ColumnMetadata,
+    key: &ast::Term,
+    value: &ast::Term,
+    table: &TableMetadata,
+    cx: &mut PlanContext<'_>,
+) -> Result<Operation> {
+    let name = &column.name;
+    let text = format!("{name}[{key}] = {value}");
+    let part = |what: &str, data_type: &DataType| {
+        named_receiver(table, &format!("{what}({name})"), data_type.clone())
+    };
+    let (key_to, value_to) = match &column.data_type {
+        DataType::List { element, frozen: false } => (part("idx", &DataType::Int), part("value", element)),
+        DataType::Map { key, value, frozen: false } => (part("key", key), part("value", value)),
+        DataType::Set { frozen: false, .. } => {
+            bail_invalid!("Invalid operation ({text}) for set column {name}")
+        }
+        DataType::List { .. } | DataType::Map { .. } | DataType::Set { .. } => {
+            bail_invalid!("Invalid operation ({text}) for frozen collection column {name}")
+        }
+        _ => bail_invalid!("Invalid operation ({text}) for non collection column {name}"),
+    };
+    Ok(Operation::SetElement(Term::prepare(key, &key_to, cx)?, Term::prepare(value, &value_to, cx)?))
+}
+
+/// Plans `SET column.field = value`.
+fn set_field(
+    column: &ColumnMetadata,
+    field: &ast::Identifier,
+    value: &ast::Term,
+    table: &TableMetadata,
+    cx: &mut PlanContext<'_>,
+) -> Result<Operation> {
+    let name = &column.name;
+    let text = format!("{name}.{field} = {value}");
+    let definition = match &column.data_type {
+        DataType::Udt { definition, frozen: false } => definition,
+        DataType::Udt { .. } => bail_invalid!("Invalid operation ({text}) for frozen UDT column {name}"),
+        _ => bail_invalid!("Invalid operation ({text}) for non-UDT column {name}"),
+    };
+    let (index, data_type) = field_of(definition, field, name)?;
+    let to = named_receiver(table, &format!("{name}.{field}"), data_type.clone());
+    Ok(Operation::SetField(index, Term::prepare(value, &to, cx)?))
 }
 
 /// Rejects `+` and `-` for columns other than non-frozen collections.

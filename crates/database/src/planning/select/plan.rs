@@ -107,19 +107,7 @@ impl SelectPlan {
             selectables = resolve(cx)?;
         }
         let mut builder = Builder::new(&table);
-        let mut built = Vec::with_capacity(selectables.len());
-        if selectables.is_empty() {
-            for column in wildcard(&table) {
-                built.push(builder.build(&Selectable::Column(column), None, cx)?);
-            }
-        }
-        for (selection, selectable) in select.selections.iter().zip(&selectables) {
-            let output = builder.build(selectable, None, cx)?;
-            built.push(match &selection.alias {
-                Some(alias) => Built { name: alias.as_str().to_owned(), ..output },
-                None => output,
-            });
-        }
+        let built = build_outputs(select, &selectables, &table, &mut builder, cx)?;
         if select.distinct {
             if select.per_partition_limit.is_some() {
                 bail_invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
@@ -166,6 +154,29 @@ impl SelectPlan {
             table,
         })
     }
+}
+
+/// Builds the columns of the result: those of `selectables`, or all columns of the table.
+fn build_outputs(
+    select: &ast::Select,
+    selectables: &[Selectable],
+    table: &TableMetadata,
+    builder: &mut Builder<'_>,
+    cx: &mut PlanContext<'_>,
+) -> Result<Vec<Built>> {
+    if selectables.is_empty() {
+        let columns = wildcard(table).into_iter().map(Selectable::Column);
+        return columns.map(|column| builder.build(&column, None, cx)).collect();
+    }
+    let mut built = Vec::with_capacity(selectables.len());
+    for (selection, selectable) in select.selections.iter().zip(selectables) {
+        let output = builder.build(selectable, None, cx)?;
+        built.push(match &selection.alias {
+            Some(alias) => Built { name: alias.as_str().to_owned(), ..output },
+            None => output,
+        });
+    }
+    Ok(built)
 }
 
 fn metadata(built: &[Built], json: bool, table: &TableMetadata) -> Arc<ResultMetadata> {

@@ -72,19 +72,7 @@ impl Term {
                 }
             },
             ast::Term::TypeHint(hint, inner) => {
-                let keyspace = cx.catalog.require_keyspace(&receiver.keyspace)?;
-                let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
-                let hinted = resolve_type(hint, scope)?;
-                if !test_assignment(inner, &hinted, &receiver.keyspace, cx).is_assignable() {
-                    bail_invalid!("Cannot cast value {inner} to type {hint}");
-                }
-                if !Assignment::of_type(&hinted, &receiver.data_type).is_assignable() {
-                    bail_invalid!(
-                        "Cannot assign value ({hint}){inner} to {} of type {}",
-                        receiver.name,
-                        receiver.data_type
-                    );
-                }
+                check_hint(hint, inner, receiver, cx)?;
                 Self::prepare(inner, receiver, cx)
             }
             ast::Term::Function(call) => Self::prepare_call(call, receiver, cx),
@@ -128,6 +116,26 @@ fn fits(raw: &ast::Term, receiver: &ColumnSpec, cx: &PlanContext<'_>) -> bool {
 /// Returns the receiver of a part of `whole`, for messages and nested markers.
 fn part(whole: &ColumnSpec, name: String, data_type: &DataType) -> Arc<ColumnSpec> {
     Arc::new(ColumnSpec { name: name.into(), data_type: data_type.clone(), ..whole.clone() })
+}
+
+/// Checks that `(hint) inner` can be assigned to `receiver`.
+fn check_hint(
+    hint: &ast::CqlType,
+    inner: &ast::Term,
+    receiver: &ColumnSpec,
+    cx: &PlanContext<'_>,
+) -> Result<()> {
+    let keyspace = cx.catalog.require_keyspace(&receiver.keyspace)?;
+    let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
+    let hinted = resolve_type(hint, scope)?;
+    if !test_assignment(inner, &hinted, &receiver.keyspace, cx).is_assignable() {
+        bail_invalid!("Cannot cast value {inner} to type {hint}");
+    }
+    if !Assignment::of_type(&hinted, &receiver.data_type).is_assignable() {
+        let (name, data_type) = (&receiver.name, &receiver.data_type);
+        bail_invalid!("Cannot assign value ({hint}){inner} to {name} of type {data_type}");
+    }
+    Ok(())
 }
 
 /// Prepares the elements of a list, set or vector.

@@ -18,9 +18,10 @@ pub struct SchemaEvents {
 
 /// A registered listener; dropping the subscription removes it.
 #[must_use = "dropping the subscription ends it"]
-pub struct Subscription(
-    #[expect(dead_code, reason = "held, so that the weak reference lives")] Arc<Listener>,
-);
+pub struct Subscription {
+    /// The only strong reference.
+    _listener: Arc<Listener>,
+}
 
 impl SchemaEvents {
     /// Calls `listener` with every later change.
@@ -29,7 +30,7 @@ impl SchemaEvents {
         let mut listeners = self.listeners.lock();
         listeners.retain(|listener| listener.strong_count() > 0);
         listeners.push(Arc::downgrade(&listener));
-        Subscription(listener)
+        Subscription { _listener: listener }
     }
 
     pub(crate) fn tell(&self, change: &SchemaChange) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cassette_cql::ast::{CqlType, NativeType};
+use cassette_cql::ast::{CqlType, NativeType, QualifiedName};
 use cassette_rows::DataType;
 use cassette_rows::types::{NESTING_MAX, UserType};
 
@@ -86,34 +86,41 @@ fn resolve(raw: &CqlType, frozen: bool, scope: TypeUse<'_>, depth: usize) -> Res
             }
             inner => return resolve(inner, true, scope, depth),
         },
-        CqlType::UserType(name) => {
-            if let Some(keyspace) = name.keyspace.as_deref()
-                && keyspace != scope.keyspace
-            {
-                bail_invalid!(
-                    "Statement on keyspace {} cannot refer to a user type in keyspace {keyspace}; user \
-                     types can only be used in the keyspace they are defined in",
-                    scope.keyspace
-                );
-            }
-            match scope.types.get(name.name.as_str()) {
-                Some(definition) => DataType::Udt { definition: definition.clone(), frozen: false },
-                None => bail_invalid!("Unknown type {}.{}", scope.keyspace, name.name.as_str()),
-            }
-        }
-        CqlType::Custom(class) => match cassette_rows::types::parse_class_name(class) {
-            Ok((data_type, false)) => return Ok(data_type),
-            Ok((_, true)) => bail_invalid!("Non-native types must support freezing: {class}"),
-            Err(_) => {
-                let name = class.split('(').next().unwrap_or_default().trim();
-                let package = if name.contains('.') { "" } else { "org.apache.cassandra.db.marshal." };
-                return Err(DatabaseError::syntax(format!(
-                    "Error setting type {class}: Unable to find abstract-type class '{package}{name}'"
-                )));
-            }
-        },
+        CqlType::UserType(name) => resolve_user_type(name, scope)?,
+        CqlType::Custom(class) => return resolve_class(class),
     };
     Ok(if frozen { resolved.freeze() } else { resolved })
+}
+
+fn resolve_user_type(name: &QualifiedName, scope: TypeUse<'_>) -> Result<DataType> {
+    if let Some(keyspace) = name.keyspace.as_deref()
+        && keyspace != scope.keyspace
+    {
+        bail_invalid!(
+            "Statement on keyspace {} cannot refer to a user type in keyspace {keyspace}; user \
+             types can only be used in the keyspace they are defined in",
+            scope.keyspace
+        );
+    }
+    match scope.types.get(name.name.as_str()) {
+        Some(definition) => Ok(DataType::Udt { definition: definition.clone(), frozen: false }),
+        None => bail_invalid!("Unknown type {}.{}", scope.keyspace, name.name.as_str()),
+    }
+}
+
+/// Resolves the class name of a custom type.
+fn resolve_class(class: &str) -> Result<DataType> {
+    match cassette_rows::types::parse_class_name(class) {
+        Ok((data_type, false)) => Ok(data_type),
+        Ok((_, true)) => bail_invalid!("Non-native types must support freezing: {class}"),
+        Err(_) => {
+            let name = class.split('(').next().unwrap_or_default().trim();
+            let package = if name.contains('.') { "" } else { "org.apache.cassandra.db.marshal." };
+            Err(DatabaseError::syntax(format!(
+                "Error setting type {class}: Unable to find abstract-type class '{package}{name}'"
+            )))
+        }
+    }
 }
 
 fn is_native(raw: &CqlType, native: NativeType) -> bool {

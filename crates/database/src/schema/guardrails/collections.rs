@@ -196,35 +196,24 @@ mod tests {
         database.guardrails().set(&CHANGES).unwrap();
         let size = "Guardrail collection_size violated: Detected collection";
         let items = "Guardrail items_per_collection violated: Detected collection";
+        let warned = |what: String| (Level::Warn, what);
         let expected = [
-            (
-                Level::Warn,
-                format!(
-                    "{size} l in row (4, 'list', 2, 'x') in table ks.t of size 132, this exceeds the \
-                     warning threshold of 100."
-                ),
-            ),
-            (
-                Level::Warn,
-                format!(
-                    "{size} s in row (3, 'static') in table ks.t of size 117, this exceeds the warning \
-                     threshold of 100."
-                ),
-            ),
-            (
-                Level::Warn,
-                format!(
-                    "{items} l in row (4, 'list', 2, 'x') in table ks.t with 3 items, this exceeds the \
-                     warning threshold of 2."
-                ),
-            ),
-            (
-                Level::Warn,
-                format!(
-                    "{items} m in row (1, 'it''s', 2, 'x') in table ks.t with 3 items, this exceeds the \
-                     warning threshold of 2."
-                ),
-            ),
+            warned(format!(
+                "{size} l in row (4, 'list', 2, 'x') in table ks.t of size 132, this exceeds the warning \
+                 threshold of 100."
+            )),
+            warned(format!(
+                "{size} s in row (3, 'static') in table ks.t of size 117, this exceeds the warning \
+                 threshold of 100."
+            )),
+            warned(format!(
+                "{items} l in row (4, 'list', 2, 'x') in table ks.t with 3 items, this exceeds the warning \
+                 threshold of 2."
+            )),
+            warned(format!(
+                "{items} m in row (1, 'it''s', 2, 'x') in table ks.t with 3 items, this exceeds the warning \
+                 threshold of 2."
+            )),
             (
                 Level::Fail,
                 format!(

@@ -132,8 +132,8 @@ impl Guard<'_> {
     pub fn partition_keys(self, table: &str, count: usize) -> Result<()> {
         self.at_most(&PARTITION_KEYS, as_number(count), |level, threshold| match level {
             Level::Warn => format!(
-                "Query with partition keys in IN clause on table {table}, with number of partition keys {count} exceeds \
-                 warning threshold of {threshold}."
+                "Query with partition keys in IN clause on table {table}, with number of partition keys {count} \
+                 exceeds warning threshold of {threshold}."
             ),
             Level::Fail => format!(
                 "Aborting query with partition keys in IN clause on table {table}, number of partition keys {count} \

@@ -160,7 +160,7 @@ pub(crate) fn build(
             bail_invalid!("Cannot set default_time_to_live on a table with counters");
         }
     }
-    // The counter type is given by its class; only the type's name makes a counter table.
+    // The counter type is specified by its class; only the type's name makes a counter table.
     else if let Some(index) = (0..declared.len()).find(|index| types[*index] == DataType::Counter) {
         bail_config!(
             "{}.{name}: Cannot have a counter column (\"{}\") in a non counter table",
@@ -168,25 +168,20 @@ pub(crate) fn build(
             declared[index].name.as_str()
         );
     }
-    let mut columns = Vec::with_capacity(declared.len());
-    let in_partition_key = partition_key.iter().enumerate();
-    let in_partition_key = in_partition_key.map(|(at, key)| (key.as_str(), (ColumnKind::PartitionKey, at)));
-    let in_clustering = clustering.iter().enumerate();
-    let in_clustering = in_clustering.map(|(at, key)| (key.as_str(), (ColumnKind::Clustering, at)));
-    let key_places: HashMap<_, _> = in_partition_key.chain(in_clustering).collect();
-    for (index, column) in declared.iter().enumerate() {
-        let (kind, position) = match key_places.get(column.name.as_str()) {
+    let places = places_in_key(partition_key, clustering);
+    let columns = declared.iter().zip(types).map(|(column, data_type)| {
+        let (kind, position) = match places.get(column.name.as_str()) {
             Some(place) => *place,
             None if column.is_static => (ColumnKind::Static, 0),
             None => (ColumnKind::Regular, 0),
         };
-        columns.push(ColumnMetadata {
+        ColumnMetadata {
             reversed: kind == ColumnKind::Clustering && reversed[position],
-            ..ColumnMetadata::new(column.name.as_str(), kind, position, types[index].clone())
-        });
-    }
+            ..ColumnMetadata::new(column.name.as_str(), kind, position, data_type)
+        }
+    });
     let id = table_params::table_id(options.properties)?.unwrap_or(new_id);
-    Ok(TableMetadata::new(TableId(id), scope.keyspace, name, columns, params))
+    Ok(TableMetadata::new(TableId(id), scope.keyspace, name, columns.collect(), params))
 }
 
 fn is_counter(raw: &CqlType) -> bool {
@@ -201,6 +196,19 @@ pub(crate) fn refuse_nested_multi_cell(data_type: &DataType, suffix: &str) -> Re
         bail_invalid!("Non-frozen UDTs with nested non-frozen collections are not supported{suffix}");
     }
     Ok(())
+}
+
+/// Returns the kinds and positions of the columns of a primary key.
+fn places_in_key<'a>(
+    partition_key: &'a [ast::Identifier],
+    clustering: &'a [ast::Identifier],
+) -> HashMap<&'a str, (ColumnKind, usize)> {
+    let places = |kind: ColumnKind, columns: &'a [ast::Identifier]| {
+        columns.iter().enumerate().map(move |(at, column)| (column.as_str(), (kind, at)))
+    };
+    places(ColumnKind::PartitionKey, partition_key)
+        .chain(places(ColumnKind::Clustering, clustering))
+        .collect()
 }
 
 fn validate_key_column(column: &ast::ColumnDefinition, data_type: &DataType) -> Result<()> {

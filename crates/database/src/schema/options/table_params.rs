@@ -90,27 +90,14 @@ pub(crate) fn read(properties: &Properties, base: &TableParams) -> Result<TableP
         );
     }
     let mut params = base.clone();
-    if let Some(value) = attributes.boolean("allow_auto_snapshot")? {
-        params.allow_auto_snapshot = Some(value);
-    }
-    if let Some(value) = attributes.double("bloom_filter_fp_chance")? {
-        params.bloom_filter_fp_chance = Some(value);
-    }
-    if let Some(entries) = attributes.map("caching")? {
-        params.caching = read_caching(entries)?;
-    }
-    if let Some(value) = attributes.string("comment")? {
-        params.comment = value.to_owned();
-    }
-    if let Some(entries) = attributes.map("compaction")? {
-        params.compaction = compaction::read(entries)?;
-    }
-    if let Some(entries) = attributes.map("compression")? {
-        params.compression = compression::read(entries)?;
-    }
-    if let Some(value) = read_memtable(attributes)? {
-        params.memtable = value.to_owned();
-    }
+    params.allow_auto_snapshot = attributes.boolean("allow_auto_snapshot")?.or(params.allow_auto_snapshot);
+    params.bloom_filter_fp_chance =
+        attributes.double("bloom_filter_fp_chance")?.or(params.bloom_filter_fp_chance);
+    replace(&mut params.caching, attributes.map("caching")?.map(read_caching).transpose()?);
+    replace(&mut params.comment, attributes.string("comment")?.map(str::to_owned));
+    replace(&mut params.compaction, attributes.map("compaction")?.map(compaction::read).transpose()?);
+    replace(&mut params.compression, attributes.map("compression")?.map(compression::read).transpose()?);
+    replace(&mut params.memtable, read_memtable(attributes)?.map(str::to_owned));
     if let Some(value) = attributes.int("default_time_to_live")? {
         if value > TTL_MAX {
             bail_config!("default_time_to_live must be less than or equal to {TTL_MAX} (got {value})");
@@ -120,18 +107,13 @@ pub(crate) fn read(properties: &Properties, base: &TableParams) -> Result<TableP
     if let Some(value) = attributes.int("gc_grace_seconds")? {
         params.gc_grace_seconds = at_least_zero("gc_grace_seconds", value)?;
     }
-    if let Some(value) = attributes.boolean("incremental_backups")? {
-        params.incremental_backups = Some(value);
-    }
+    params.incremental_backups = attributes.boolean("incremental_backups")?.or(params.incremental_backups);
     if let Some(value) = attributes.int("memtable_flush_period_in_ms")? {
         params.memtable_flush_period_in_ms = at_least_zero("memtable_flush_period_in_ms", value)?;
     }
-    if let Some(value) = attributes.string("speculative_retry")? {
-        params.speculative_retry = speculation::parse(value)?;
-    }
-    if let Some(value) = attributes.string("additional_write_policy")? {
-        params.additional_write_policy = speculation::parse(value)?;
-    }
+    let speculation = |name: &str| attributes.string(name)?.map(speculation::parse).transpose();
+    replace(&mut params.speculative_retry, speculation("speculative_retry")?);
+    replace(&mut params.additional_write_policy, speculation("additional_write_policy")?);
     if let Some(value) = attributes.double("crc_check_chance")? {
         if !(0.0..=1.0).contains(&value) {
             bail_config!(
@@ -167,6 +149,12 @@ pub(crate) fn read(properties: &Properties, base: &TableParams) -> Result<TableP
     params.allow_auto_snapshot = params.allow_auto_snapshot.filter(|on| !on);
     params.incremental_backups = params.incremental_backups.filter(|on| !on);
     Ok(params)
+}
+
+fn replace<T>(current: &mut T, new: Option<T>) {
+    if let Some(new) = new {
+        *current = new;
+    }
 }
 
 /// Returns the name of a memtable configuration; only the default one exists.

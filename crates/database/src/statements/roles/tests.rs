@@ -45,84 +45,86 @@ fn lines(database: &Database, role: &str, cql: &str) -> Vec<String> {
         .collect()
 }
 
+const UNAUTHORIZED: &str =
+    "User alice does not have sufficient privileges to perform the requested operation";
+
+/// Statements on roles: role, text, and the error or an empty text.
+const ROLES: &[(&str, &str, &str)] = &[
+    ("", "CREATE ROLE root WITH SUPERUSER = true AND LOGIN = true", ""),
+    ("root", "CREATE ROLE alice WITH LOGIN = true", ""),
+    ("root", "CREATE ROLE alice", "alice already exists"),
+    ("root", "CREATE ROLE IF NOT EXISTS alice", ""),
+    ("root", "CREATE ROLE ''", "Role name can't be an empty string"),
+    ("root", "CREATE USER bob NOSUPERUSER", ""),
+    ("root", "CREATE ROLE r1", ""),
+    ("root", "CREATE ROLE r2", ""),
+    (
+        "root",
+        "CREATE ROLE r3 WITH OPTIONS = {'a': 'b'}",
+        "org.apache.cassandra.auth.CassandraRoleManager doesn't support OPTIONS",
+    ),
+    (
+        "root",
+        "CREATE ROLE r3 WITH ACCESS TO DATACENTERS {'dc1'}",
+        "Invalid value(s) for DATACENTERS '[dc1]',All values must be valid datacenters",
+    ),
+    (
+        "root",
+        "CREATE ROLE r3 WITH ACCESS FROM CIDRS {'x'}",
+        "Invalid CIDR group(s): [x]. Available CIDR Groups are: []",
+    ),
+    ("root", "CREATE ROLE r3 WITH ACCESS TO ALL DATACENTERS AND ACCESS FROM ALL CIDRS", ""),
+    (
+        "root",
+        "ALTER ROLE r3 WITH ACCESS TO ALL DATACENTERS",
+        "ACCESS TO DATACENTERS operations not supported by AllowAllNetworkAuthorizer",
+    ),
+    (
+        "root",
+        "CREATE ROLE h WITH HASHED PASSWORD = 'nonsense'",
+        "Invalid hashed password value. Please use jBcrypt.",
+    ),
+    ("root", "GRANT r1 TO alice", ""),
+    ("root", "GRANT r1 TO alice", "alice is a member of r1"),
+    ("root", "GRANT r2 TO r1", ""),
+    ("root", "GRANT r1 TO r2", "r1 is a member of r2"),
+    ("root", "GRANT alice TO alice", "alice is a member of alice"),
+    ("root", "GRANT nope TO alice", "nope doesn't exist"),
+    ("root", "GRANT alice TO r2", "alice is a member of r2"),
+    ("root", "REVOKE r2 FROM alice", "alice is not a member of r2"),
+    ("root", "REVOKE r1 FROM nope", "nope doesn't exist"),
+    ("root", "LIST ROLES OF nope", "<role nope> doesn't exist"),
+    ("alice", "LIST ROLES OF bob", "You are not authorized to view roles granted to bob "),
+    ("alice", "CREATE ROLE x", UNAUTHORIZED),
+    ("alice", "ALTER ROLE bob WITH PASSWORD = 'x'", UNAUTHORIZED),
+    ("alice", "ALTER ROLE nope WITH PASSWORD = 'x'", UNAUTHORIZED),
+    ("alice", "ALTER ROLE alice WITH LOGIN = false", "You aren't allowed to alter LOGIN"),
+    (
+        "alice",
+        "ALTER ROLE alice WITH SUPERUSER = true",
+        "You aren't allowed to alter your own superuser status or that of a role granted to you",
+    ),
+    (
+        "alice",
+        "ALTER ROLE bob WITH SUPERUSER = true",
+        "Only superusers are allowed to alter superuser status",
+    ),
+    ("alice", "DROP ROLE alice", UNAUTHORIZED),
+    ("alice", "DROP ROLE IF EXISTS nope", UNAUTHORIZED),
+    ("alice", "GRANT r2 TO bob", UNAUTHORIZED),
+    ("alice", "ALTER ROLE alice WITH PASSWORD = 'a'", ""),
+    ("root", "DROP ROLE root", "Cannot DROP primary role for current login"),
+    ("root", "ALTER ROLE alice", "ALTER [ROLE|USER] can't be empty"),
+    ("root", "ALTER ROLE nope WITH LOGIN = true", "Role nope doesn't exist"),
+    ("root", "ALTER ROLE IF EXISTS nope WITH LOGIN = true", ""),
+    ("root", "DROP ROLE nope", "nope doesn't exist"),
+    ("root", "DROP ROLE IF EXISTS nope", ""),
+];
+
 #[test]
 fn roles_are_managed_with_the_errors_of_cassandra() {
     let database = open();
-    let unauthorized = "User alice does not have sufficient privileges to perform the requested operation";
-    script(
-        &database,
-        &[
-            ("", "CREATE ROLE root WITH SUPERUSER = true AND LOGIN = true", ""),
-            ("root", "CREATE ROLE alice WITH LOGIN = true", ""),
-            ("root", "CREATE ROLE alice", "alice already exists"),
-            ("root", "CREATE ROLE IF NOT EXISTS alice", ""),
-            ("root", "CREATE ROLE ''", "Role name can't be an empty string"),
-            ("root", "CREATE USER bob NOSUPERUSER", ""),
-            ("root", "CREATE ROLE r1", ""),
-            ("root", "CREATE ROLE r2", ""),
-            (
-                "root",
-                "CREATE ROLE r3 WITH OPTIONS = {'a': 'b'}",
-                "org.apache.cassandra.auth.CassandraRoleManager doesn't support OPTIONS",
-            ),
-            (
-                "root",
-                "CREATE ROLE r3 WITH ACCESS TO DATACENTERS {'dc1'}",
-                "Invalid value(s) for DATACENTERS '[dc1]',All values must be valid datacenters",
-            ),
-            (
-                "root",
-                "CREATE ROLE r3 WITH ACCESS FROM CIDRS {'x'}",
-                "Invalid CIDR group(s): [x]. Available CIDR Groups are: []",
-            ),
-            ("root", "CREATE ROLE r3 WITH ACCESS TO ALL DATACENTERS AND ACCESS FROM ALL CIDRS", ""),
-            (
-                "root",
-                "ALTER ROLE r3 WITH ACCESS TO ALL DATACENTERS",
-                "ACCESS TO DATACENTERS operations not supported by AllowAllNetworkAuthorizer",
-            ),
-            (
-                "root",
-                "CREATE ROLE h WITH HASHED PASSWORD = 'nonsense'",
-                "Invalid hashed password value. Please use jBcrypt.",
-            ),
-            ("root", "GRANT r1 TO alice", ""),
-            ("root", "GRANT r1 TO alice", "alice is a member of r1"),
-            ("root", "GRANT r2 TO r1", ""),
-            ("root", "GRANT r1 TO r2", "r1 is a member of r2"),
-            ("root", "GRANT alice TO alice", "alice is a member of alice"),
-            ("root", "GRANT nope TO alice", "nope doesn't exist"),
-            ("root", "GRANT alice TO r2", "alice is a member of r2"),
-            ("root", "REVOKE r2 FROM alice", "alice is not a member of r2"),
-            ("root", "REVOKE r1 FROM nope", "nope doesn't exist"),
-            ("root", "LIST ROLES OF nope", "<role nope> doesn't exist"),
-            ("alice", "LIST ROLES OF bob", "You are not authorized to view roles granted to bob "),
-            ("alice", "CREATE ROLE x", unauthorized),
-            ("alice", "ALTER ROLE bob WITH PASSWORD = 'x'", unauthorized),
-            ("alice", "ALTER ROLE nope WITH PASSWORD = 'x'", unauthorized),
-            ("alice", "ALTER ROLE alice WITH LOGIN = false", "You aren't allowed to alter LOGIN"),
-            (
-                "alice",
-                "ALTER ROLE alice WITH SUPERUSER = true",
-                "You aren't allowed to alter your own superuser status or that of a role granted to you",
-            ),
-            (
-                "alice",
-                "ALTER ROLE bob WITH SUPERUSER = true",
-                "Only superusers are allowed to alter superuser status",
-            ),
-            ("alice", "DROP ROLE alice", unauthorized),
-            ("alice", "DROP ROLE IF EXISTS nope", unauthorized),
-            ("alice", "GRANT r2 TO bob", unauthorized),
-            ("alice", "ALTER ROLE alice WITH PASSWORD = 'a'", ""),
-            ("root", "DROP ROLE root", "Cannot DROP primary role for current login"),
-            ("root", "ALTER ROLE alice", "ALTER [ROLE|USER] can't be empty"),
-            ("root", "ALTER ROLE nope WITH LOGIN = true", "Role nope doesn't exist"),
-            ("root", "ALTER ROLE IF EXISTS nope WITH LOGIN = true", ""),
-            ("root", "DROP ROLE nope", "nope doesn't exist"),
-            ("root", "DROP ROLE IF EXISTS nope", ""),
-        ],
-    );
+    script(&database, ROLES);
     assert_eq!(lines(&database, "alice", "LIST ROLES").len(), 3);
     assert_eq!(lines(&database, "root", "LIST ROLES OF alice NORECURSIVE").len(), 2);
     assert_eq!(lines(&database, "root", "LIST ROLES").len(), 6);
@@ -157,12 +159,14 @@ fn a_role_with_a_superuser_role_is_a_superuser_until_it_is_revoked() {
     );
 }
 
-#[test]
-fn statements_on_data_need_the_permissions_of_cassandra() {
+/// The error of role `u` without a permission.
+fn no(permission: &str, resource: &str) -> String {
+    format!("User u has no {permission} permission on <{resource}> or any of its parents")
+}
+
+/// Opens a database with tables, one of them with a view and an index, and role `u`.
+fn open_with_tables() -> Database {
     let database = open();
-    let no = |permission: &str, resource: &str| {
-        format!("User u has no {permission} permission on <{resource}> or any of its parents")
-    };
     script(
         &database,
         &[
@@ -180,6 +184,12 @@ fn statements_on_data_need_the_permissions_of_cassandra() {
             ("", "CREATE ROLE u", ""),
         ],
     );
+    database
+}
+
+#[test]
+fn statements_on_data_need_the_permissions_of_cassandra() {
+    let database = open_with_tables();
     let view = "CREATE MATERIALIZED VIEW k.m2 AS SELECT * FROM k.t WHERE k IS NOT NULL AND v IS NOT NULL \
                 PRIMARY KEY (v, k)";
     let create = KEYSPACE.replace(" k ", " k2 ");
@@ -222,6 +232,11 @@ fn statements_on_data_need_the_permissions_of_cassandra() {
     ] {
         script(&database, &[("u", cql, &expected)]);
     }
+}
+
+#[test]
+fn conditional_writes_and_writes_of_tables_with_views_need_more_permissions() {
+    let database = open_with_tables();
     script(
         &database,
         &[
@@ -271,56 +286,52 @@ fn a_revoked_permission_ends_the_use_of_prepared_statements_and_pages_at_once() 
     assert_eq!(page(None).unwrap_err().to_string(), refused);
 }
 
+/// Statements on permissions: role, text, and the error or an empty text.
+const PERMISSIONS: &[(&str, &str, &str)] = &[
+    ("", KEYSPACE, ""),
+    ("", "CREATE TABLE k.t (k int PRIMARY KEY)", ""),
+    ("", "CREATE ROLE u", ""),
+    ("", "CREATE ROLE w", ""),
+    ("", "GRANT SELECT ON k.nope TO u", "Resource <table k.nope> doesn't exist"),
+    ("", "GRANT SELECT ON KEYSPACE nope TO u", "Resource <keyspace nope> doesn't exist"),
+    ("", "GRANT SELECT ON k.t TO nope", "Role nope doesn't exist"),
+    ("", "GRANT DESCRIBE ON ROLE nope TO u", "Resource <role nope> doesn't exist"),
+    (
+        "",
+        "GRANT EXECUTE ON ALL FUNCTIONS IN KEYSPACE system TO u",
+        "Altering permissions on builtin functions is not supported",
+    ),
+    ("", "GRANT SELECT ON MBEAN 'a:b=c' TO u", "Resource <mbean a:b=c> doesn't exist"),
+    ("", "GRANT SELECT, EXECUTE ON KEYSPACE k TO u", ""),
+    ("", "GRANT SELECT ON system_auth.roles TO u", ""),
+    (
+        "",
+        "GRANT MODIFY ON system_auth.roles TO u",
+        "Granting permissions on system keyspaces is strictly limited, this operation is not permitted",
+    ),
+    ("", "GRANT ALL ON ALL TABLES IN KEYSPACE k TO u", ""),
+    ("", "GRANT DESCRIBE ON ALL ROLES TO u", ""),
+    ("", "GRANT SELECT ON ALL MBEANS TO u", ""),
+    ("", "LIST ALL PERMISSIONS OF nope", "<role nope> doesn't exist"),
+    ("", "LIST ALL PERMISSIONS ON k.nope", "<table k.nope> doesn't exist"),
+    ("w", "LIST ALL PERMISSIONS", "You are not authorized to view everyone's permissions"),
+    ("w", "LIST ALL PERMISSIONS OF u", "You are not authorized to view u's permissions"),
+    ("w", "LIST ALL PERMISSIONS OF w", ""),
+    (
+        "w",
+        "GRANT SELECT ON k.t TO w",
+        "User w has no AUTHORIZE permission on <table k.t> or any of its parents",
+    ),
+    ("", "GRANT AUTHORIZE ON k.t TO w", ""),
+    ("w", "GRANT SELECT ON k.t TO w", "User w has no SELECT permission on <table k.t> or any of its parents"),
+    ("w", "GRANT AUTHORIZE ON k.t TO u", ""),
+    ("w", "REVOKE AUTHORIZE ON k.t FROM u", ""),
+];
+
 #[test]
 fn permissions_are_granted_and_listed_as_by_cassandra() {
     let database = open();
-    script(
-        &database,
-        &[
-            ("", KEYSPACE, ""),
-            ("", "CREATE TABLE k.t (k int PRIMARY KEY)", ""),
-            ("", "CREATE ROLE u", ""),
-            ("", "CREATE ROLE w", ""),
-            ("", "GRANT SELECT ON k.nope TO u", "Resource <table k.nope> doesn't exist"),
-            ("", "GRANT SELECT ON KEYSPACE nope TO u", "Resource <keyspace nope> doesn't exist"),
-            ("", "GRANT SELECT ON k.t TO nope", "Role nope doesn't exist"),
-            ("", "GRANT DESCRIBE ON ROLE nope TO u", "Resource <role nope> doesn't exist"),
-            (
-                "",
-                "GRANT EXECUTE ON ALL FUNCTIONS IN KEYSPACE system TO u",
-                "Altering permissions on builtin functions is not supported",
-            ),
-            ("", "GRANT SELECT ON MBEAN 'a:b=c' TO u", "Resource <mbean a:b=c> doesn't exist"),
-            ("", "GRANT SELECT, EXECUTE ON KEYSPACE k TO u", ""),
-            ("", "GRANT SELECT ON system_auth.roles TO u", ""),
-            (
-                "",
-                "GRANT MODIFY ON system_auth.roles TO u",
-                "Granting permissions on system keyspaces is strictly limited, this operation is not permitted",
-            ),
-            ("", "GRANT ALL ON ALL TABLES IN KEYSPACE k TO u", ""),
-            ("", "GRANT DESCRIBE ON ALL ROLES TO u", ""),
-            ("", "GRANT SELECT ON ALL MBEANS TO u", ""),
-            ("", "LIST ALL PERMISSIONS OF nope", "<role nope> doesn't exist"),
-            ("", "LIST ALL PERMISSIONS ON k.nope", "<table k.nope> doesn't exist"),
-            ("w", "LIST ALL PERMISSIONS", "You are not authorized to view everyone's permissions"),
-            ("w", "LIST ALL PERMISSIONS OF u", "You are not authorized to view u's permissions"),
-            ("w", "LIST ALL PERMISSIONS OF w", ""),
-            (
-                "w",
-                "GRANT SELECT ON k.t TO w",
-                "User w has no AUTHORIZE permission on <table k.t> or any of its parents",
-            ),
-            ("", "GRANT AUTHORIZE ON k.t TO w", ""),
-            (
-                "w",
-                "GRANT SELECT ON k.t TO w",
-                "User w has no SELECT permission on <table k.t> or any of its parents",
-            ),
-            ("w", "GRANT AUTHORIZE ON k.t TO u", ""),
-            ("w", "REVOKE AUTHORIZE ON k.t FROM u", ""),
-        ],
-    );
+    script(&database, PERMISSIONS);
     let listed = lines(&database, "u", "LIST ALL PERMISSIONS OF u");
     let expected = [
         "'<keyspace k>' 'SELECT'",

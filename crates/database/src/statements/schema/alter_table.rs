@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cassette_cql::ast::{self, AlterTableChange};
 use cassette_cql::values::Assignment;
-use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata, TableParams};
 
 use super::indexes::dependent_indexes;
 use super::{Change, SchemaContext, views};
@@ -39,7 +39,6 @@ pub(crate) fn alter(
     if keyspace.views.contains_key(name) {
         bail_invalid!("Cannot use ALTER TABLE on a materialized view; use ALTER MATERIALIZED VIEW instead");
     }
-    let has_views = keyspace.views_of(table).next().is_some();
     let altered = match &statement.change {
         AlterTableChange::AlterType { .. } => bail_invalid!("Altering column types is no longer supported"),
         AlterTableChange::Mask { mask: Some(_), .. } => {
@@ -58,13 +57,7 @@ pub(crate) fn alter(
         AlterTableChange::Add { if_not_exists, columns } => {
             cx.guard.alter_columns()?;
             let altered = add_columns(table, keyspace, columns, *if_not_exists)?;
-            refuse_mixed_counters(&altered)?;
-            for added in columns {
-                if let Some(column) = altered.column(added.name.as_str()) {
-                    cx.guard.vectors(&format!("Column {}", column.name), &column.data_type)?;
-                }
-            }
-            cx.guard.columns_of_table(name, altered.all_columns().count())?;
+            check_added(&altered, columns, cx)?;
             altered
         }
         AlterTableChange::Drop { if_exists, columns, timestamp } => {
@@ -74,41 +67,11 @@ pub(crate) fn alter(
         }
         AlterTableChange::Rename { if_exists, columns } => {
             cx.guard.alter_columns()?;
-            // If a column is renamed twice, the last new name counts.
-            let last: HashMap<&str, usize> =
-                columns.iter().enumerate().map(|(i, (from, _))| (from.as_str(), i)).collect();
-            let named_last =
-                |(i, (from, _)): &(usize, &(ast::Identifier, _))| last.get(from.as_str()) == Some(i);
-            let columns = columns.iter().enumerate().filter(named_last);
-            columns.map(|(_, names)| names).try_fold((**table).clone(), |table, (from, to)| {
-                rename_column(&table, keyspace, from, to, *if_exists)
-            })?
+            rename_columns(table, keyspace, columns, *if_exists)?
         }
         AlterTableChange::Properties(properties) => {
-            let properties = verdict.of(properties);
-            // As in Cassandra, the options must be valid with the defaults before they are combined
-            // with the table's.
-            table_params::read(properties, cx.default_params)?;
-            let params = table_params::read(properties, &table.params)?;
-            if table_params::table_id(properties)?.is_some() {
-                bail_config!("Cannot alter table id.");
-            }
-            if table.is_counter && params.default_time_to_live > 0 {
-                bail_invalid!("Cannot set default_time_to_live on a table with counters");
-            }
-            if has_views && params.gc_grace_seconds == 0 {
-                bail_invalid!(
-                    "Cannot alter gc_grace_seconds of the base table of a materialized view to 0, since \
-                     this value is used to TTL undelivered updates. Setting gc_grace_seconds too low might \
-                     cause undelivered updates to expire before being replayed."
-                );
-            }
-            if properties.get("compression").is_some() {
-                cx.guard.uncompressed(&params)?;
-            }
-            if properties.get("compaction").is_some() {
-                cx.guard.zero_ttl(&params)?;
-            }
+            let has_views = keyspace.views_of(table).next().is_some();
+            let params = altered_params(verdict.of(properties), table, has_views, cx)?;
             if params == table.params { (**table).clone() } else { table.with_params(params) }
         }
     };
@@ -155,6 +118,69 @@ pub(crate) fn whole_millisecond(micros: i64) -> i64 {
 
 fn missing(keyspace: &str, name: &str, if_exists: bool) -> Result<Option<Change>> {
     if if_exists { Ok(None) } else { bail_invalid!("Table '{keyspace}.{name}' doesn't exist") }
+}
+
+/// Returns the options of `table` replaced by those of `properties`.
+fn altered_params(
+    properties: &ast::Properties,
+    table: &TableMetadata,
+    has_views: bool,
+    cx: &SchemaContext<'_>,
+) -> Result<TableParams> {
+    // As in Cassandra, the options must be valid with the defaults before they are combined with
+    // the table's.
+    table_params::read(properties, cx.default_params)?;
+    let params = table_params::read(properties, &table.params)?;
+    if table_params::table_id(properties)?.is_some() {
+        bail_config!("Cannot alter table id.");
+    }
+    if table.is_counter && params.default_time_to_live > 0 {
+        bail_invalid!("Cannot set default_time_to_live on a table with counters");
+    }
+    if has_views && params.gc_grace_seconds == 0 {
+        bail_invalid!(
+            "Cannot alter gc_grace_seconds of the base table of a materialized view to 0, since \
+             this value is used to TTL undelivered updates. Setting gc_grace_seconds too low might \
+             cause undelivered updates to expire before being replayed."
+        );
+    }
+    if properties.get("compression").is_some() {
+        cx.guard.uncompressed(&params)?;
+    }
+    if properties.get("compaction").is_some() {
+        cx.guard.zero_ttl(&params)?;
+    }
+    Ok(params)
+}
+
+/// Checks the table with the columns that were added.
+fn check_added(
+    altered: &TableMetadata,
+    added: &[ast::ColumnDefinition],
+    cx: &SchemaContext<'_>,
+) -> Result<()> {
+    refuse_mixed_counters(altered)?;
+    for column in added.iter().filter_map(|column| altered.column(column.name.as_str())) {
+        cx.guard.vectors(&format!("Column {}", column.name), &column.data_type)?;
+    }
+    cx.guard.columns_of_table(&altered.name, altered.all_columns().count())
+}
+
+/// Renames columns, each from its first to its second name.
+fn rename_columns(
+    table: &TableMetadata,
+    keyspace: &Keyspace,
+    columns: &[(ast::Identifier, ast::Identifier)],
+    if_exists: bool,
+) -> Result<TableMetadata> {
+    // If a column is renamed twice, the last new name counts.
+    let last: HashMap<&str, usize> =
+        columns.iter().enumerate().map(|(i, (from, _))| (from.as_str(), i)).collect();
+    let named_last = |(i, (from, _)): &(usize, &(ast::Identifier, _))| last.get(from.as_str()) == Some(i);
+    let columns = columns.iter().enumerate().filter(named_last);
+    columns
+        .map(|(_, names)| names)
+        .try_fold(table.clone(), |table, (from, to)| rename_column(&table, keyspace, from, to, if_exists))
 }
 
 fn add_columns(

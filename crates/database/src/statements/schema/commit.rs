@@ -103,7 +103,6 @@ fn put_into_force(
 ) -> Result<()> {
     let engine = store.engine();
     let diff = TablesDiff::new(keyspace, before, after);
-    let ids = |tables: &[Arc<TableMetadata>]| tables.iter().map(|table| table.id).collect::<Vec<_>>();
     let dropped = ids(&diff.dropped);
     let undo = |cause: DatabaseError| {
         if let Err(error) = engine.discard_tables(&ids(&diff.created)) {
@@ -138,24 +137,34 @@ fn put_into_force(
             undo(DatabaseError::storage_after("cannot record what is to be dropped", error))
         })?;
     }
-    // Later than the timestamps of all statements so far, and of all earlier schema changes.
-    let timestamp = store.next_timestamp(store.clock().now_micros()).map_err(|error| {
+    let cancel = |cause: DatabaseError| {
         engine.cancel_drops(&dropped);
-        undo(error)
-    })?;
-    let mut leftovers = Vec::new();
-    if store.schema_is_incomplete() {
-        for table in diff.created.iter().filter(|table| table.index_of.is_none()) {
-            let rows = opening::stored_schema::delete_leftovers(engine, after, table, timestamp);
-            leftovers.extend(rows.map_err(|error| {
-                engine.cancel_drops(&dropped);
-                undo(error)
-            })?);
-        }
-    }
+        undo(cause)
+    };
+    // Later than the timestamps of all statements so far, and of all earlier schema changes.
+    let timestamp = store.next_timestamp(store.clock().now_micros()).map_err(cancel)?;
+    let mut mutations = mutations(store, keyspace, before, after, &diff, timestamp).map_err(cancel)?;
+    mutations.extend(permissions);
+    let written = match engine.apply_schema(&mutations, &system::is_schema) {
+        Ok(()) => Ok(()),
+        Err(error @ EngineError::OnlyInLog { .. }) => Err(DatabaseError::storage(error)),
+        Err(error) => return Err(cancel(DatabaseError::storage_after("cannot write the schema", error))),
+    };
+    written.and(take_effect(store, keyspace, before, after, &diff))
+}
+
+/// Returns the changes of the schema's tables.
+fn mutations(
+    store: &Store,
+    keyspace: &str,
+    before: &Catalog,
+    after: &Catalog,
+    diff: &TablesDiff,
+    timestamp: i64,
+) -> Result<Vec<Mutation>> {
     let changed_indexes =
         diff.created.iter().chain(&diff.dropped).filter_map(|table| table.index_of.as_ref());
-    let mutations = system::schema_rows::changes(keyspace, before, after, timestamp)
+    let mut mutations = system::schema_rows::changes(keyspace, before, after, timestamp)
         .into_iter()
         .chain(system::local::schema_version(after, timestamp))
         .chain(
@@ -163,17 +172,31 @@ fn put_into_force(
                 .flat_map(|name| views::forget(after, keyspace, name, timestamp)),
         )
         .chain(changed_indexes.filter_map(|of| indexes::forget(after, keyspace, &of.index, timestamp)))
-        .chain(leftovers)
-        .chain(permissions)
         .collect::<Vec<_>>();
-    let mut failure = None;
-    match engine.apply_schema(&mutations, &system::is_schema) {
-        Err(error @ EngineError::OnlyInLog { .. }) => failure = Some(DatabaseError::storage(error)),
-        applied => applied.map_err(|error| {
-            engine.cancel_drops(&dropped);
-            undo(DatabaseError::storage_after("cannot write the schema", error))
-        })?,
+    if store.schema_is_incomplete() {
+        for table in diff.created.iter().filter(|table| table.index_of.is_none()) {
+            mutations.extend(opening::stored_schema::delete_leftovers(
+                store.engine(),
+                after,
+                table,
+                timestamp,
+            )?);
+        }
     }
+    Ok(mutations)
+}
+
+/// Makes a schema change that is durable visible to statements. A failure ends no later step: the
+/// next start completes what failed. Returns the first one.
+fn take_effect(
+    store: &Store,
+    keyspace: &str,
+    before: &Catalog,
+    after: &Arc<Catalog>,
+    diff: &TablesDiff,
+) -> Result<()> {
+    let engine = store.engine();
+    let mut failure = None;
     for table in &diff.altered {
         if let Err(error) = engine.alter_table(table.clone()) {
             let attempted = format!("cannot alter {}", table.qualified_name());
@@ -190,12 +213,16 @@ fn put_into_force(
         // Returns when all writers with the previous indexes and views are done.
         store.wait_for_writers();
     }
-    if !dropped.is_empty()
-        && let Err(error) = engine.drop_tables(&dropped)
+    if !diff.dropped.is_empty()
+        && let Err(error) = engine.drop_tables(&ids(&diff.dropped))
     {
         failure.get_or_insert_with(|| DatabaseError::storage_after("cannot remove what was dropped", error));
     }
     failure.map_or(Ok(()), Err)
+}
+
+fn ids(tables: &[Arc<TableMetadata>]) -> Vec<TableId> {
+    tables.iter().map(|table| table.id).collect()
 }
 
 /// Returns the keyspace if this change makes its writes durable.

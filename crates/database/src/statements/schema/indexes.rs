@@ -67,6 +67,33 @@ pub(crate) fn create(
     if table.is_counter {
         bail_invalid!("Secondary indexes on counter tables aren't supported");
     }
+    let targets = targets(statement, kind, table)?;
+    let name = match &statement.name {
+        Some(name) => name.as_str().to_owned(),
+        None => available_name(keyspace, table, &targets),
+    };
+    let options = implementation.options.clone().into_iter().chain(Index::options_of(&targets)).collect();
+    let same = |index: &&Arc<Index>| index.kind == kind && index.options == options;
+    if let Some(existing) = keyspace.indexes_of(table).find(same) {
+        if statement.if_not_exists {
+            return Ok(None);
+        }
+        bail_invalid!("Index {name} is a duplicate of existing index {}", existing.name);
+    }
+    if !is_word(&name) {
+        bail_config!("Illegal index name {name}");
+    }
+    if kind == IndexKind::StorageAttached {
+        validate_storage_attached(&implementation, &targets, keyspace, table)?;
+    }
+    let index = Index::new(&name, kind, options, cx.timestamp, table)?;
+    let mut after = (**keyspace).clone();
+    after.indexes.insert(name, Arc::new(index));
+    Ok(Some(changed(after, &table.name)))
+}
+
+/// Returns the indexed columns.
+fn targets(statement: &ast::CreateIndex, kind: IndexKind, table: &TableMetadata) -> Result<Vec<Target>> {
     let mut targets = Vec::with_capacity(statement.targets.len());
     for target in &statement.targets {
         targets.push(prepare(target, table)?);
@@ -94,28 +121,7 @@ pub(crate) fn create(
         }
         validate(target, table)?;
     }
-    let name = match &statement.name {
-        Some(name) => name.as_str().to_owned(),
-        None => available_name(keyspace, table, &targets),
-    };
-    let options = implementation.options.clone().into_iter().chain(Index::options_of(&targets)).collect();
-    let same = |index: &&Arc<Index>| index.kind == kind && index.options == options;
-    if let Some(existing) = keyspace.indexes_of(table).find(same) {
-        if statement.if_not_exists {
-            return Ok(None);
-        }
-        bail_invalid!("Index {name} is a duplicate of existing index {}", existing.name);
-    }
-    if !is_word(&name) {
-        bail_config!("Illegal index name {name}");
-    }
-    if kind == IndexKind::StorageAttached {
-        validate_storage_attached(&implementation, &targets, keyspace, table)?;
-    }
-    let index = Index::new(&name, kind, options, cx.timestamp, table)?;
-    let mut after = (**keyspace).clone();
-    after.indexes.insert(name, Arc::new(index));
-    Ok(Some(changed(after, &table.name)))
+    Ok(targets)
 }
 
 pub(crate) fn drop(

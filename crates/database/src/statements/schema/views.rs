@@ -107,24 +107,7 @@ fn build(
     if !order.is_empty() && !order.iter().map(|(name, _)| name).eq(&key.clustering) {
         bail_invalid!("Clustering key columns must exactly match columns in CLUSTERING ORDER BY directive");
     }
-    let base_key = || base.partition_key.iter().chain(&base.clustering);
-    let missing: Vec<&str> =
-        base_key().map(|column| column.name.as_str()).filter(|name| !key_names.contains(name)).collect();
-    if !missing.is_empty() {
-        bail_invalid!(
-            "Cannot create materialized view '{name}' without primary key columns {} from base table '{}'",
-            missing.join(", "),
-            base.name
-        );
-    }
-    let extra: Vec<&str> =
-        key_names.iter().copied().filter(|name| !base_key().any(|column| column.name == *name)).collect();
-    if extra.len() > 1 {
-        bail_invalid!(
-            "Cannot include more than one non-primary key column in materialized view primary key (got {})",
-            extra.join(", ")
-        );
-    }
+    let has_own_key_column = check_key(name, &key_names, base)?;
     let params = table_params::read(properties, cx.default_params)?;
     if params.default_time_to_live != 0 {
         bail_invalid!(
@@ -153,8 +136,32 @@ fn build(
     });
     let id = table_params::table_id(properties)?.unwrap_or(cx.new_id);
     let mut table = TableMetadata::new(TableId(id), base.keyspace.as_str(), name, columns.collect(), params);
-    table.strict_liveness = !extra.is_empty();
+    table.strict_liveness = has_own_key_column;
     Ok(table)
+}
+
+/// Checks that the view's key has all columns of the base table's key and at most one other.
+/// Returns whether it has another.
+fn check_key(view: &str, key_names: &[&str], base: &TableMetadata) -> Result<bool> {
+    let base_key = || base.partition_key.iter().chain(&base.clustering);
+    let missing: Vec<&str> =
+        base_key().map(|column| column.name.as_str()).filter(|name| !key_names.contains(name)).collect();
+    if !missing.is_empty() {
+        bail_invalid!(
+            "Cannot create materialized view '{view}' without primary key columns {} from base table '{}'",
+            missing.join(", "),
+            base.name
+        );
+    }
+    let extra: Vec<&str> =
+        key_names.iter().copied().filter(|name| !base_key().any(|column| column.name == *name)).collect();
+    if extra.len() > 1 {
+        bail_invalid!(
+            "Cannot include more than one non-primary key column in materialized view primary key (got {})",
+            extra.join(", ")
+        );
+    }
+    Ok(!extra.is_empty())
 }
 
 /// Returns the base table's columns that the view shows.

@@ -138,8 +138,9 @@ fn report_problems(problems: &[String]) {
     }
     tracing::error!(
         missing,
-        "system_schema is incomplete. All data is kept and nothing is removed. Stop and restore data/system_schema from a \
-         backup, or adopt the tables (`cassette nodetool unknowntables`, `adopttable`)"
+        "system_schema is incomplete. All data is kept and nothing is removed. Stop and restore \
+         data/system_schema from a backup, or adopt the tables (`cassette nodetool unknowntables`, \
+         `adopttable`)"
     );
 }
 
