@@ -25,7 +25,7 @@ use crate::store::core::Core;
 use crate::store::table::Table;
 
 /// Data of a table, or of an index's hidden table, that is missing in the schema.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnknownTable {
     /// Its keyspace; empty if only log records exist.
     pub keyspace: String,
@@ -45,6 +45,17 @@ pub struct UnknownTable {
     pub log_segments: u64,
     /// Bytes of these segments, which may contain records of other tables, too.
     pub log_bytes: u64,
+}
+
+impl UnknownTable {
+    fn with_directory(self, path: PathBuf, size: Size) -> Self {
+        Self { directory: Some(path), sstables: size.sstables, bytes: size.bytes, ..self }
+    }
+
+    fn with_log(self, log: Option<&unclaimed::UnclaimedLog>) -> Self {
+        let (log_segments, log_bytes) = log.map_or((0, 0), |log| (log.segments.len() as u64, log.bytes()));
+        Self { log_segments, log_bytes, ..self }
+    }
 }
 
 /// The files of a directory, including those of indexes below it and excluding snapshots and
@@ -92,66 +103,53 @@ impl Core {
                 let path = root.join(&keyspace).join(&name);
                 let Some((table, id)) = name.rsplit_once('-') else { continue };
                 let Ok(id) = Uuid::try_parse(id).map(TableId) else { continue };
-                let mut unknown = UnknownTable {
+                let unknown = UnknownTable {
                     keyspace: keyspace.clone(),
                     table: table.to_owned(),
-                    id: Some(id),
-                    index: None,
-                    directory: Some(path.clone()),
-                    sstables: 0,
-                    bytes: 0,
-                    log_segments: 0,
-                    log_bytes: 0,
+                    ..UnknownTable::default()
                 };
-                if !tables.contains_key(&id) {
-                    let size = self.size(&path)?;
-                    let log = logs.remove(&id);
-                    if dropped.contains(&path) || (size.files == 0 && log.is_none()) {
-                        continue;
-                    }
-                    (unknown.sstables, unknown.bytes) = (size.sstables, size.bytes);
-                    if let Some(log) = log {
-                        (unknown.log_segments, unknown.log_bytes) = (log.segments.len() as u64, log.bytes());
-                    }
-                    found.push(unknown);
+                if tables.contains_key(&id) {
+                    let is_known = |path: &Path| in_use.contains(path) || dropped.contains(path);
+                    self.find_unknown_indexes(&path, is_known, &unknown, &mut found)?;
                     continue;
                 }
-                for index in self.directories(&path)?.iter().filter_map(|name| name.strip_prefix('.')) {
-                    let path = path.join(format!(".{index}"));
-                    if in_use.contains(&*path) || dropped.contains(&path) {
-                        continue;
-                    }
-                    let size = self.size(&path)?;
-                    if size.files > 0 {
-                        found.push(UnknownTable {
-                            id: None,
-                            index: Some(index.to_owned()),
-                            directory: Some(path),
-                            sstables: size.sstables,
-                            bytes: size.bytes,
-                            ..unknown.clone()
-                        });
-                    }
+                let size = self.size(&path)?;
+                let log = logs.remove(&id);
+                if !dropped.contains(&path) && (size.files > 0 || log.is_some()) {
+                    let unknown = UnknownTable { id: Some(id), ..unknown };
+                    found.push(unknown.with_directory(path, size).with_log(log.as_ref()));
                 }
             }
         }
         let mut without_directory: Vec<_> = logs
             .into_iter()
-            .map(|(id, log)| UnknownTable {
-                keyspace: String::new(),
-                table: String::new(),
-                id: Some(id),
-                index: None,
-                directory: None,
-                sstables: 0,
-                bytes: 0,
-                log_segments: log.segments.len() as u64,
-                log_bytes: log.bytes(),
-            })
+            .map(|(id, log)| UnknownTable { id: Some(id), ..UnknownTable::default() }.with_log(Some(&log)))
             .collect();
         without_directory.sort_by_key(|unknown| unknown.id);
         found.extend(without_directory);
         Ok(found)
+    }
+
+    /// Adds the hidden tables of indexes in a table's directory that are not known.
+    fn find_unknown_indexes(
+        &self,
+        directory: &Path,
+        is_known: impl Fn(&Path) -> bool,
+        of_table: &UnknownTable,
+        found: &mut Vec<UnknownTable>,
+    ) -> Result<()> {
+        for index in self.directories(directory)?.iter().filter_map(|name| name.strip_prefix('.')) {
+            let path = directory.join(format!(".{index}"));
+            if is_known(&path) {
+                continue;
+            }
+            let size = self.size(&path)?;
+            if size.files > 0 {
+                let unknown = UnknownTable { index: Some(index.to_owned()), ..of_table.clone() };
+                found.push(unknown.with_directory(path, size));
+            }
+        }
+        Ok(())
     }
 
     fn list_unclaimed(&self) -> Result<Vec<unclaimed::UnclaimedLog>> {
@@ -326,8 +324,8 @@ impl Core {
                 sstables = unknown.sstables,
                 bytes = unknown.bytes,
                 log_segments = unknown.log_segments,
-                "data of a table that the schema does not name is kept: restore system_schema, or see `cassette nodetool \
-                 unknowntables`"
+                "data of a table that the schema does not name is kept: restore system_schema, or see `cassette \
+                 nodetool unknowntables`"
             );
         }
         self.note_unknown(&found);

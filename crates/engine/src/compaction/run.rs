@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use cassette_rows::merge::shadow::ShadowingStream;
 use cassette_rows::purge::PurgingStream;
@@ -21,7 +22,7 @@ use crate::store::core::Core;
 use crate::store::outputs::OutputSet;
 use crate::store::progress::CompactionKind;
 use crate::store::sstable_handle::SSTable;
-use crate::store::table::Table;
+use crate::store::table::{Table, View};
 use crate::store::transaction::OperationType;
 use crate::strategies::cut::Cutter;
 use crate::strategies::options::CompactionOptions;
@@ -138,22 +139,11 @@ impl Core {
         let options = CompactionOptions::parse(&metadata.params.compaction).unwrap_or_default();
         let began = self.clock.monotonic();
         let now = self.now_seconds();
-        let gc_before = if options.only_purge_repaired_tombstones {
-            0
-        } else {
-            now.saturating_sub(metadata.params.gc_grace_seconds)
-        };
-        // The view's handles: the others may read for an older version of the table.
+        let gc_before = gc_before(&options, &metadata, now);
         let ids: HashSet<_> = work.inputs.sstables.iter().map(|sstable| sstable.id()).collect();
-        let current: Vec<_> =
-            view.sstables.iter().filter(|sstable| ids.contains(&sstable.id())).cloned().collect();
-        let expired = purge::expired(&view, &current, gc_before, options.ignores_overlaps());
+        let (current, read) = current_inputs(&view, &ids, gc_before, options.ignores_overlaps());
         drop(view);
-        let read: Vec<_> = current
-            .iter()
-            .filter(|sstable| !expired.iter().any(|other| other.id() == sstable.id()))
-            .cloned()
-            .collect();
+        let expired = current.len() - read.len();
         let bytes_in: u64 = read.iter().map(|sstable| sstable.reader.data_bytes_on_disk()).sum();
         self.check_space(table, &read)?;
 
@@ -171,13 +161,8 @@ impl Core {
         if let Some(by) = work.shadowed_by {
             plan = Plan { by, max_sources: 0, ..plan };
         }
-        let mut stream: Box<dyn PartitionStream> = Box::new(stream);
-        if let Some(by) = plan.shadowed_by() {
-            let sources = Sources::new(&table.view(), &ids, &read, plan, &self.operations.overlapping);
-            if !sources.is_empty() {
-                stream = Box::new(ShadowingStream::new(stream, sources, by, metadata.clone()));
-            }
-        }
+        let sources = Sources::new(&table.view(), &ids, &read, plan, &self.operations.overlapping);
+        let stream = with_overlapping(Box::new(stream), plan, sources, &metadata);
         let policy = Purge::new(table.clone(), ids, &read, gc_before);
         let mut stream =
             PurgingStream::new(stream, policy, now).with_strict_liveness(metadata.strict_liveness);
@@ -206,23 +191,28 @@ impl Core {
         }
         let bytes_written = written.iter().map(|sstable| sstable.bytes_on_disk).sum();
         let bytes_out = written.iter().map(|sstable| sstable.data_bytes_on_disk).sum();
-        table.metrics.compactions.add(1);
-        table.metrics.bytes_compacted.add(bytes_written);
-        self.metrics.compaction_duration.record_latency(self.clock.monotonic().saturating_sub(began));
-        self.metrics.compactions.add(1);
-        self.metrics.bytes_compacted.add(bytes_written);
+        self.count_compaction(table, began, bytes_written);
         let merged = std::mem::take(&mut *merged.lock());
         let completed = registered.ended(self.clock.now_micros() / 1000, (bytes_in, bytes_out), merged);
         self.operations.report(&completed);
         tracing::debug!(
             table = metadata.qualified_name(),
             inputs = current.len(),
-            expired = expired.len(),
+            expired,
             outputs = written.len(),
             written = bytes_out,
             "compacted"
         );
         Ok(written.iter().map(|sstable| sstable.descriptor.id).collect())
+    }
+
+    /// Adds a compaction to the metrics.
+    fn count_compaction(&self, table: &Table, began: Duration, bytes_written: u64) {
+        table.metrics.compactions.add(1);
+        table.metrics.bytes_compacted.add(bytes_written);
+        self.metrics.compaction_duration.record_latency(self.clock.monotonic().saturating_sub(began));
+        self.metrics.compactions.add(1);
+        self.metrics.bytes_compacted.add(bytes_written);
     }
 
     /// Checks the disk space: the output is at most as large as the inputs, and these are kept
@@ -236,6 +226,43 @@ impl Core {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Returns the handles of all inputs in `view`, and of those that are not entirely expired. Earlier
+/// handles may read for an older version of the table.
+fn current_inputs(
+    view: &View,
+    ids: &HashSet<SSTableId>,
+    gc_before: u32,
+    ignores_overlaps: bool,
+) -> (Vec<Arc<SSTable>>, Vec<Arc<SSTable>>) {
+    let is_input = |sstable: &&Arc<SSTable>| ids.contains(&sstable.id());
+    let current: Vec<_> = view.sstables.iter().filter(is_input).cloned().collect();
+    let expired = purge::expired(view, &current, gc_before, ignores_overlaps);
+    let is_expired = |sstable: &Arc<SSTable>| expired.iter().any(|other| other.id() == sstable.id());
+    let read = current.iter().filter(|sstable| !is_expired(sstable)).cloned().collect();
+    (current, read)
+}
+
+/// Returns the time in seconds before which tombstones may be purged; 0 for none.
+fn gc_before(options: &CompactionOptions, table: &TableMetadata, now: u32) -> u32 {
+    if options.only_purge_repaired_tombstones {
+        return 0;
+    }
+    now.saturating_sub(table.params.gc_grace_seconds)
+}
+
+/// Returns `stream` without what the sources shadow, as far as `plan` provides for it.
+fn with_overlapping(
+    stream: Box<dyn PartitionStream>,
+    plan: Plan,
+    sources: Sources,
+    table: &Arc<TableMetadata>,
+) -> Box<dyn PartitionStream> {
+    match plan.shadowed_by() {
+        Some(by) if !sources.is_empty() => Box::new(ShadowingStream::new(stream, sources, by, table.clone())),
+        _ => stream,
     }
 }
 

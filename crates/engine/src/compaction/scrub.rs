@@ -45,8 +45,8 @@ impl ScrubbedSSTable {
         said.extend(report.messages.iter().map(|message| format!("WARNING: {message}")));
         if out_of_order > 0 {
             said.push(format!(
-                "WARNING: {out_of_order} out of order partition (or partitions without of order rows) found while scrubbing {path}; \
-                 Those have been written (in order) to a new sstable"
+                "WARNING: {out_of_order} out of order partition (or partitions without of order rows) found \
+                 while scrubbing {path}; Those have been written (in order) to a new sstable"
             ));
         }
         match (written.is_empty(), damaged + lost) {

@@ -251,11 +251,9 @@ impl State {
 
         let added = chunk.bytes.len() - chunk.committed + apart;
         let room = (active.file.size - END_LEN).saturating_sub(active.end) as usize;
-        let maximum = options.record_size_max;
-        let too_large = |size: usize| AppendError::TooLarge { size: size as u64, maximum };
-        if size > maximum as usize || record.tables().len() > usize::from(u16::MAX) {
+        if size > options.record_size_max as usize || record.tables().len() > usize::from(u16::MAX) {
             chunk.give_up();
-            return Err(too_large(size));
+            return Err(too_large(size, options));
         }
         if added > room {
             chunk.give_up();
@@ -263,7 +261,7 @@ impl State {
             chunk.give_up();
             let possible =
                 u32::try_from(needed).ok().filter(|size| *size <= CommitLogOptions::SEGMENT_SIZE_MAX);
-            let needed = possible.ok_or_else(|| too_large(needed))?;
+            let needed = possible.ok_or_else(|| too_large(needed, options))?;
             return Ok(Place::NeedsSegment(needed.max(options.segment_size)));
         }
 
@@ -420,6 +418,10 @@ impl State {
     pub(super) fn total_size(&self) -> u64 {
         self.segments.values().map(|tracked| tracked.size).sum()
     }
+}
+
+fn too_large(size: usize, options: &CommitLogOptions) -> AppendError {
+    AppendError::TooLarge { size: size as u64, maximum: options.record_size_max }
 }
 
 /// Returns the size of a segment for a record, its dictionaries and the preceding sync mark. Its

@@ -160,8 +160,8 @@ impl SchemaJournal {
             let length = file.len().map_err(io_error)?;
             if length > length_max {
                 let detail = format!(
-                    "expected at most {length_max} bytes, found {length}: restore it from a backup, or move it away to start \
-                     without schema changes that only it holds"
+                    "expected at most {length_max} bytes, found {length}: restore it from a backup, or move it \
+                     away to start without schema changes that only it holds"
                 );
                 return Err(StorageError::corrupt(path, detail));
             }

@@ -278,99 +278,100 @@ mod tests {
         assert_eq!(CompactionOptions::parse(&CompactionParams::default()), Ok(CompactionOptions::default()));
     }
 
+    /// A strategy with options, and the error of those.
+    type Refused = (&'static str, &'static [(&'static str, &'static str)], &'static str);
+
+    const REFUSED: [Refused; 22] = [
+        ("SizeTiered", &[("bucket_low", "x")], "x is not a parsable float for bucket_low"),
+        (
+            "SizeTiered",
+            &[("bucket_low", "2")],
+            "bucket_high value (1.5) is less than or equal to the bucket_low value (2.0)",
+        ),
+        ("SizeTiered", &[("min_sstable_size", "-1")], "min_sstable_size must be non negative: -1"),
+        (
+            "SizeTiered",
+            &[("min_threshold", "33")],
+            "Min compaction threshold (got 33) cannot be greater than max compaction threshold (got 32)",
+        ),
+        (
+            "SizeTiered",
+            &[("overlapping_tombstones_max_sources", "-1")],
+            "overlapping_tombstones_max_sources must not be negative (0 is no limit), but was -1",
+        ),
+        (
+            "SizeTiered",
+            &[("overlapping_tombstones_policy", "skip")],
+            "overlapping_tombstones_policy says nothing without overlapping_tombstones_max_sources: give both",
+        ),
+        (
+            "SizeTiered",
+            &[("provide_overlapping_tombstones", "none"), ("overlapping_tombstones_max_sources", "3")],
+            "overlapping_tombstones_max_sources contradicts 'provide_overlapping_tombstones': 'none': \
+             there are no sources to limit",
+        ),
+        (
+            "SizeTiered",
+            &[("overlapping_tombstones_threshold", "0.005")],
+            "overlapping_tombstones_threshold must be between 0.01 and 1, but was 0.005",
+        ),
+        (
+            "SizeTiered",
+            &[("overlapping_tombstones_threshold", "much")],
+            "much is not a parsable float for overlapping_tombstones_threshold",
+        ),
+        ("SizeTiered", &[("enabled", "yes")], "enabled should either be 'true' or 'false', not yes"),
+        (
+            "SizeTiered",
+            &[("fanout", "3")],
+            "Properties specified [fanout] are not understood by SizeTieredCompactionStrategy",
+        ),
+        ("Leveled", &[("sstable_size_in_mb", "0")], "sstable_size_in_mb must be larger than 0, but was 0"),
+        ("Leveled", &[("fanout_size", "x")], "x is not a parsable int (base10) for fanout_size"),
+        (
+            "Leveled",
+            &[("fanout_size", "1000")],
+            "At most 9223372036854775807 bytes may be in a compaction level; your maxSSTableSize must \
+             be absurdly high to compute 1048576000000000000000000000000",
+        ),
+        (
+            "TimeWindow",
+            &[("compaction_window_unit", "YEARS")],
+            "YEARS is not valid for compaction_window_unit",
+        ),
+        (
+            "TimeWindow",
+            &[("compaction_window_size", "0")],
+            "0 must be greater than 1 for compaction_window_size",
+        ),
+        (
+            "Unified",
+            &[("min_threshold", "4")],
+            "Properties specified [min_threshold] are not understood by UnifiedCompactionStrategy",
+        ),
+        ("Unified", &[("scaling_parameters", "T1")], "Fan factor cannot be lower than 2 in T1"),
+        (
+            "Unified",
+            &[("scaling_parameters", "Q")],
+            "Scaling parameter Q must match N|L[0-9]+|T[0-9]+|[+-]?[0-9]+",
+        ),
+        (
+            "Unified",
+            &[("target_sstable_size", "1KiB")],
+            "target_sstable_size 1KiB is not acceptable, size must be at least 1.000MiB",
+        ),
+        (
+            "Unified",
+            &[("min_sstable_size", "800MiB")],
+            "Invalid configuration, min_sstable_size (800.000MiB) should be less than 70% of the \
+             targetSSTableSize (1.000GiB)",
+        ),
+        ("Unified", &[("sstable_growth", "2")], "sstable_growth 2 must be between 0 and 1"),
+    ];
+
     #[test]
     fn options_out_of_bounds_and_unknown_ones_are_refused() {
-        for (class, options, error) in [
-            ("SizeTiered", &[("bucket_low", "x")][..], "x is not a parsable float for bucket_low"),
-            (
-                "SizeTiered",
-                &[("bucket_low", "2")],
-                "bucket_high value (1.5) is less than or equal to the bucket_low value (2.0)",
-            ),
-            ("SizeTiered", &[("min_sstable_size", "-1")], "min_sstable_size must be non negative: -1"),
-            (
-                "SizeTiered",
-                &[("min_threshold", "33")],
-                "Min compaction threshold (got 33) cannot be greater than max compaction threshold (got 32)",
-            ),
-            (
-                "SizeTiered",
-                &[("overlapping_tombstones_max_sources", "-1")],
-                "overlapping_tombstones_max_sources must not be negative (0 is no limit), but was -1",
-            ),
-            (
-                "SizeTiered",
-                &[("overlapping_tombstones_policy", "skip")],
-                "overlapping_tombstones_policy says nothing without overlapping_tombstones_max_sources: give both",
-            ),
-            (
-                "SizeTiered",
-                &[("provide_overlapping_tombstones", "none"), ("overlapping_tombstones_max_sources", "3")],
-                "overlapping_tombstones_max_sources contradicts 'provide_overlapping_tombstones': 'none': \
-                 there are no sources to limit",
-            ),
-            (
-                "SizeTiered",
-                &[("overlapping_tombstones_threshold", "0.005")],
-                "overlapping_tombstones_threshold must be between 0.01 and 1, but was 0.005",
-            ),
-            (
-                "SizeTiered",
-                &[("overlapping_tombstones_threshold", "much")],
-                "much is not a parsable float for overlapping_tombstones_threshold",
-            ),
-            ("SizeTiered", &[("enabled", "yes")], "enabled should either be 'true' or 'false', not yes"),
-            (
-                "SizeTiered",
-                &[("fanout", "3")],
-                "Properties specified [fanout] are not understood by SizeTieredCompactionStrategy",
-            ),
-            (
-                "Leveled",
-                &[("sstable_size_in_mb", "0")],
-                "sstable_size_in_mb must be larger than 0, but was 0",
-            ),
-            ("Leveled", &[("fanout_size", "x")], "x is not a parsable int (base10) for fanout_size"),
-            (
-                "Leveled",
-                &[("fanout_size", "1000")],
-                "At most 9223372036854775807 bytes may be in a compaction level; your maxSSTableSize must \
-                 be absurdly high to compute 1048576000000000000000000000000",
-            ),
-            (
-                "TimeWindow",
-                &[("compaction_window_unit", "YEARS")],
-                "YEARS is not valid for compaction_window_unit",
-            ),
-            (
-                "TimeWindow",
-                &[("compaction_window_size", "0")],
-                "0 must be greater than 1 for compaction_window_size",
-            ),
-            (
-                "Unified",
-                &[("min_threshold", "4")],
-                "Properties specified [min_threshold] are not understood by UnifiedCompactionStrategy",
-            ),
-            ("Unified", &[("scaling_parameters", "T1")], "Fan factor cannot be lower than 2 in T1"),
-            (
-                "Unified",
-                &[("scaling_parameters", "Q")],
-                "Scaling parameter Q must match N|L[0-9]+|T[0-9]+|[+-]?[0-9]+",
-            ),
-            (
-                "Unified",
-                &[("target_sstable_size", "1KiB")],
-                "target_sstable_size 1KiB is not acceptable, size must be at least 1.000MiB",
-            ),
-            (
-                "Unified",
-                &[("min_sstable_size", "800MiB")],
-                "Invalid configuration, min_sstable_size (800.000MiB) should be less than 70% of the \
-                 targetSSTableSize (1.000GiB)",
-            ),
-            ("Unified", &[("sstable_growth", "2")], "sstable_growth 2 must be between 0 and 1"),
-        ] {
+        for (class, options, error) in REFUSED {
             let class = format!("{class}CompactionStrategy");
             assert_eq!(parse(&class, options), Err(error.into()));
         }
