@@ -138,7 +138,8 @@ fn fill(session: &Session) {
         run(&format!("INSERT INTO ks.wide (k, s) VALUES ({k}, 'static {k}')"));
         for c in 0..20 {
             run(&format!(
-                "INSERT INTO ks.wide (k, c, v, l, m, f) VALUES ({k}, 'c{c:02}', {c}, [{k}, {c}], {{'a': {k}}}, {{1, {c}}})"
+                "INSERT INTO ks.wide (k, c, v, l, m, f) VALUES ({k}, 'c{c:02}', {c}, [{k}, {c}], {{'a': {k}}}, \
+                 {{1, {c}}})"
             ));
         }
         run(&format!("UPDATE ks.wide SET l = l + [7], m['b'] = {k} WHERE k = {k} AND c = 'c03'"));

@@ -35,8 +35,10 @@ seconds = 3
 
 /// Script that reports the layout of the page; appended here, because reports have no scripts.
 const PROBE: &str = "<script>addEventListener('load', () => { const root = document.documentElement; \
-    const small = [...document.querySelectorAll('svg')].filter(s => s.getBoundingClientRect().width < 100 && s.checkVisibility()).length; \
-    document.title = `wide ${root.scrollWidth} of ${innerWidth}, small ${small}, back ${getComputedStyle(document.body).backgroundColor}`; })</script>";
+    const small = [...document.querySelectorAll('svg')].filter(s => s.getBoundingClientRect().width < 100 && \
+    s.checkVisibility()).length; \
+    document.title = `wide ${root.scrollWidth} of ${innerWidth}, small ${small}, back \
+    ${getComputedStyle(document.body).backgroundColor}`; })</script>";
 
 fn title(browser: &str, page: &Path, profile: &Path, arguments: &[&str]) -> String {
     let output = Command::new(browser)

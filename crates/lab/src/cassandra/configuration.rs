@@ -68,7 +68,9 @@ pub(super) fn jmx_port(settings: &ClusterSettings, number: usize) -> u16 {
     17_200 + u16::from(settings.network[2]) * 20 + number as u16
 }
 
-pub(super) const LOGBACK: &str = r#"<configuration><appender name="F" class="ch.qos.logback.core.FileAppender"><file>system.log</file><encoder><pattern>%-5level %date %msg%n</pattern></encoder></appender>
+pub(super) const LOGBACK: &str = r#"<configuration>
+<appender name="F" class="ch.qos.logback.core.FileAppender"><file>system.log</file>
+<encoder><pattern>%-5level %date %msg%n</pattern></encoder></appender>
 <root level="INFO"><appender-ref ref="F"/></root></configuration>
 "#;
 

@@ -116,7 +116,8 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_reported_before_its_consequences() {
-        let log = "INFO  x\nERROR 2026 Stopping native transport\njava.lang.InternalError: a fault occurred\n\tat x\nERROR y\n";
+        let log = "INFO  x\nERROR 2026 Stopping native transport\njava.lang.InternalError: a fault occurred\n\
+            \tat x\nERROR y\n";
         let reported = diagnose(&[node(true, log)], Some((4 << 20, Path::new("/x")))).unwrap();
         assert!(reported.starts_with("the disk of /x is full: 4 MiB are left; node 2 logged"), "{reported}");
         assert!(

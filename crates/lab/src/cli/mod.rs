@@ -147,7 +147,8 @@ field.";
 pub struct YcsbArgs {
     /// Core workloads to run, in this order on the same records: letters a to f, or a range such as
     /// a..f
-    #[arg(short, long, value_name = "LETTERS", default_value = "a", value_delimiter = ',', value_parser = parse_workloads)]
+    #[arg(short, long, value_name = "LETTERS", default_value = "a")]
+    #[arg(value_delimiter = ',', value_parser = parse_workloads)]
     pub workload: Vec<Letters>,
 
     /// Records to load and to choose from [default: 100000]

@@ -134,7 +134,8 @@ impl TuneArgs {
         for letter in &self.workload {
             let _ = writeln!(
                 out,
-                "\n[[workload]]\nname = \"{letter}\"\nycsb = \"{letter}\"\nproperties = {{ recordcount = {n}, operationcount = {n} }}",
+                "\n[[workload]]\nname = \"{letter}\"\nycsb = \"{letter}\"\nproperties = {{ recordcount = {n}, \
+                 operationcount = {n} }}",
                 n = self.records
             );
         }

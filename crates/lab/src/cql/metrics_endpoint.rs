@@ -141,8 +141,11 @@ mod tests {
         cassette_table_sstables_per_read_sum{keyspace=\"lab\",table=\"a\"} 12\n\
         cassette_table_droppable_ratio{keyspace=\"lab\",table=\"a\"} NaN\n";
 
-    const TABLES: &str = r#"[{"keyspace": "lab", "table": "a", "levels": [{"sstables": 4, "bytes": 1}, {"sstables": 9, "bytes": 1}]},
-        {"keyspace": "lab", "table": "b", "levels": []}, {"keyspace": "system", "table": "c", "levels": [{"sstables": 7, "bytes": 1}]}]"#;
+    const TABLES: &str = r#"[
+        {"keyspace": "lab", "table": "a", "levels": [{"sstables": 4, "bytes": 1}, {"sstables": 9, "bytes": 1}]},
+        {"keyspace": "lab", "table": "b", "levels": []},
+        {"keyspace": "system", "table": "c", "levels": [{"sstables": 7, "bytes": 1}]}
+    ]"#;
 
     #[test]
     fn metrics_are_summed_over_user_tables_under_shared_names() {

@@ -160,8 +160,7 @@ impl Pipeline {
 
     /// Handles the response to the request in slot `index`, received at `end`.
     ///
-    /// The slot is taken first. Every path either puts it back, because another request of the
-    /// operation follows, or frees it and records the operation.
+    /// Every path either sends another request of the operation, or ends the operation.
     fn complete(
         &mut self,
         index: usize,
@@ -172,10 +171,8 @@ impl Pipeline {
         values: &mut FieldValues,
     ) {
         let slot = &mut self.slots[index];
-        let Some(Task { operation, intended }) = slot.task else { return };
-        let start = slot.start.unwrap_or(end);
-        let update_in_flight = slot.read_end.is_some();
-        let outcome = take_answer(envelope, &operation, rows);
+        let Some(task) = slot.task else { return };
+        let outcome = take_answer(envelope, &task.operation, rows);
         if let Err(Refused::Unprepared(id)) = &outcome
             && !slot.preparing
             && self.requests.prepare_again(self.connection.encoder(), index as i16, id)
@@ -187,94 +184,105 @@ impl Pipeline {
             && slot.preparing
             && self.requests.knows(id)
         {
-            // The operation continues where it was; its latency counts from its first start.
-            let (start, read_end) = (slot.start, slot.read_end);
-            if let Operation::Statements { .. } = operation {
-                self.send_step(index, operation, worker, values);
-                return;
-            }
-            match (operation, read_end) {
-                (Operation::ReadModifyWrite { written, .. }, Some(_)) => {
-                    worker.stream.write_values(&slot.key, written, values);
-                    self.requests.update(self.connection.encoder(), index as i16, &slot.key, values);
-                    slot.preparing = false;
-                }
-                _ => {
-                    self.begin(index, Task { operation, intended }, worker, values);
-                    self.slots[index].start = start;
-                }
-            }
+            self.send_again(index, task, worker, values);
             return;
         }
-        let mut outcome = outcome.map_err(Refused::into_failure);
-        if let Operation::Statements { operation: number, .. } = operation
+        let outcome = outcome.map_err(Refused::into_failure);
+        if let Operation::Statements { operation, .. } = task.operation
             && let Some(workload) = worker.stream.statement_workload().cloned()
         {
             let step = slot.step;
-            outcome = outcome.and_then(|()| workload.check(step, rows));
+            let outcome = outcome.and_then(|()| workload.check(step, rows));
             if outcome.is_ok() {
-                worker.recorder.rows += rows.rows();
-                worker.recorder.bytes += rows.bytes();
-                if let Some(kind) = workload.kind_of_step(number, step) {
-                    let timing = Timing { intended: None, start: slot.step_start.unwrap_or(start), end };
-                    worker.recorder.part(OperationKind::Named(kind), timing);
+                let start = slot.step_start.or(slot.start).unwrap_or(end);
+                record_rows(worker, rows);
+                if let Some(kind) = workload.kind_of_step(operation, step) {
+                    worker.recorder.part(OperationKind::Named(kind), Timing { intended: None, start, end });
                 }
-                if step + 1 < workload.steps_of(number).end {
+                if step + 1 < workload.steps_of(operation).end {
                     slot.step += 1;
                     slot.step_start = Some(end);
-                    self.send_step(index, operation, worker, values);
+                    self.send_step(index, task.operation, worker, values);
                     return;
                 }
             }
-            slot.task = None;
-            self.free.push(index);
-            if let Some(key) = operation.new_key() {
-                worker.stream.acknowledge(key);
+            return self.end(index, task, outcome, end, worker);
+        }
+        let Some(read_end) = slot.read_end else {
+            let outcome = outcome.and_then(|()| check_rows(&task.operation, &slot.key, rows));
+            if outcome.is_ok() {
+                record_rows(worker, rows);
+                if let Operation::ReadModifyWrite { written, .. } = task.operation {
+                    slot.read_end = Some(end);
+                    self.send_update(index, written, worker, values);
+                    return;
+                }
             }
-            match outcome {
-                Err(failure) => worker.fail(failure),
-                Ok(()) => worker.recorder.operation(operation.kind(), Timing { intended, start, end }),
-            }
-            return;
+            return self.end(index, task, outcome, end, worker);
+        };
+        if outcome.is_ok() {
+            let (intended, start) = (task.intended, slot.start.unwrap_or(end));
+            worker.recorder.part(OperationKind::Read, Timing { intended, start, end: read_end });
+            let update = Timing { intended: intended.map(|_| read_end), start: read_end, end };
+            worker.recorder.part(OperationKind::Update, update);
         }
-        if !update_in_flight {
-            outcome = outcome.and_then(|()| check_rows(&operation, &slot.key, rows));
-        }
-        if let (Operation::ReadModifyWrite { written, .. }, Ok(()), false) =
-            (operation, &outcome, update_in_flight)
-        {
-            worker.recorder.rows += rows.rows();
-            worker.recorder.bytes += rows.bytes();
-            worker.stream.write_values(&slot.key, written, values);
-            self.requests.update(self.connection.encoder(), index as i16, &slot.key, values);
-            slot.read_end = Some(end);
-            return;
-        }
-        let read_end = slot.read_end.take();
+        self.end(index, task, outcome, end, worker);
+    }
+
+    /// Records an operation that ended, and frees its slot.
+    fn end(
+        &mut self,
+        index: usize,
+        task: Task,
+        outcome: Result<(), Failure>,
+        end: Instant,
+        worker: &mut Worker,
+    ) {
+        let Task { operation, intended } = task;
+        let slot = &mut self.slots[index];
+        let start = slot.start.unwrap_or(end);
         slot.task = None;
         self.free.push(index);
         if let Some(key) = operation.new_key() {
             worker.stream.acknowledge(key);
         }
-        if let Err(failure) = outcome {
-            return worker.fail(failure);
+        match outcome {
+            Err(failure) => worker.fail(failure),
+            Ok(()) => worker.recorder.operation(operation.kind(), Timing { intended, start, end }),
         }
-        match read_end {
-            Some(read_end) => {
-                worker.recorder.part(OperationKind::Read, Timing { intended, start, end: read_end });
-                let update = Timing { intended: intended.map(|_| read_end), start: read_end, end };
-                worker.recorder.part(OperationKind::Update, update);
-            }
-            None => {
-                worker.recorder.rows += rows.rows();
-                worker.recorder.bytes += rows.bytes();
-            }
-        }
-        worker.recorder.operation(operation.kind(), Timing { intended, start, end });
     }
-}
 
-impl Pipeline {
+    /// Sends the current request of an operation again, because its statement was prepared again.
+    /// The operation's latency counts from its first start.
+    fn send_again(&mut self, index: usize, task: Task, worker: &mut Worker, values: &mut FieldValues) {
+        let slot = &self.slots[index];
+        let start = slot.start;
+        match (task.operation, slot.read_end) {
+            (Operation::Statements { .. }, _) => self.send_step(index, task.operation, worker, values),
+            (Operation::ReadModifyWrite { written, .. }, Some(_)) => {
+                self.send_update(index, written, worker, values);
+            }
+            _ => {
+                self.begin(index, task, worker, values);
+                self.slots[index].start = start;
+            }
+        }
+    }
+
+    /// Encodes the update of the read-modify-write in slot `index`.
+    fn send_update(
+        &mut self,
+        index: usize,
+        written: Option<usize>,
+        worker: &mut Worker,
+        values: &mut FieldValues,
+    ) {
+        let slot = &mut self.slots[index];
+        slot.preparing = false;
+        worker.stream.write_values(&slot.key, written, values);
+        self.requests.update(self.connection.encoder(), index as i16, &slot.key, values);
+    }
+
     /// Encodes the request of the current step of the operation in slot `index`.
     fn send_step(&mut self, index: usize, operation: Operation, worker: &Worker, values: &mut FieldValues) {
         let slot = &mut self.slots[index];
@@ -286,6 +294,11 @@ impl Pipeline {
             self.requests.statement(self.connection.encoder(), index as i16, slot.step, values);
         }
     }
+}
+
+fn record_rows(worker: &mut Worker, rows: &RowSink) {
+    worker.recorder.rows += rows.rows();
+    worker.recorder.bytes += rows.bytes();
 }
 
 /// Decodes the rows of a response into `rows`; an error is a failure of its class.

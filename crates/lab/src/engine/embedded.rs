@@ -145,7 +145,8 @@ fn set_option(options: &mut Options, name: &str, value: &str) -> Result<(), Stri
                 "the embedded engine has no option {name}; it has commitlog_segment_size, commitlog_sync, \
                  commitlog_sync_group_window, commitlog_sync_period, commitlog_total_space, compaction_throughput, \
                  concurrent_compactors, counter_cache_size, disk_access_mode, file_cache_size, flush_compression, \
-                 key_cache_size, memtable_cleanup_threshold, memtable_flush_writers, memtable_heap_space and row_cache_size"
+                 key_cache_size, memtable_cleanup_threshold, memtable_flush_writers, memtable_heap_space and \
+                 row_cache_size"
             ));
         }
     }

@@ -208,9 +208,9 @@ impl LevelDbOptions {
                 "sync" => parsed.sync = parsed_value(name, value)?,
                 _ => {
                     return Err(format!(
-                        "LevelDB has no option {name}; it has block_restart_interval, block_size, cache_size, compression, \
-                         fill_cache, filter_bits, max_file_size, max_open_files, paranoid_checks, sync, verify_checksums and \
-                         write_buffer_size"
+                        "LevelDB has no option {name}; it has block_restart_interval, block_size, cache_size, \
+                         compression, fill_cache, filter_bits, max_file_size, max_open_files, \
+                         paranoid_checks, sync, verify_checksums and write_buffer_size"
                     ));
                 }
             }
@@ -477,6 +477,8 @@ fn options_have_leveldbs_own_names() {
 #[cfg(test)]
 #[test]
 fn compaction_megabytes_are_parsed_from_the_statistics() {
-    let stats = "                               Compactions\nLevel  Files Size(MB) Time(sec) Read(MB) Write(MB)\n----\n  0        1        2         0        0         4\n  1        3        5         1        7         8\n";
+    let stats = "                               Compactions\nLevel  Files Size(MB) Time(sec) Read(MB) Write(MB)\n----\n\
+        \u{20} 0        1        2         0        0         4\n\
+        \u{20} 1        3        5         1        7         8\n";
     assert_eq!(compaction_megabytes(stats), (7.0, 12.0));
 }

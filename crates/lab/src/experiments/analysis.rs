@@ -341,7 +341,8 @@ fn sentence(phase: &str, metric: &Metric, name: &str, baseline: &str, comparison
                 ""
             };
             format!(
-                "{phase}: {NO_DIFFERENCE} between {name} and {baseline} ({}: {} %, 95 % interval {} to {}{alone}).{enough}",
+                "{phase}: {NO_DIFFERENCE} between {name} and {baseline} ({}: {} %, 95 % interval {} to \
+                 {}{alone}).{enough}",
                 metric.name,
                 signed(comparison.ratio),
                 signed(interval.low),

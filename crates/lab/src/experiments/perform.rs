@@ -488,9 +488,8 @@ mod tests {
         assert!(names.contains(&"throughput".into()) && names.contains(&"READ p99".into()), "{names:?}");
     }
 
-    #[test]
-    fn statements_run_with_alters_flushes_and_restarts_in_between() {
-        let text = r#"
+    /// An experiment with statements of a user directory.
+    const USERS: &str = r#"
 name = "users"
 [[engine]]
 kind = "embedded"
@@ -502,7 +501,8 @@ name = "users"
 properties = { recordcount = 200, operationcount = 300, requestdistribution = "zipfian" }
 schema = [
   "CREATE KEYSPACE IF NOT EXISTS lab WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
-  "CREATE TABLE lab.users (id text PRIMARY KEY, email text, grade list<text>, tags map<text, frozen<list<text>>>, n int){with}",
+  """CREATE TABLE lab.users
+    (id text PRIMARY KEY, email text, grade list<text>, tags map<text, frozen<list<text>>>, n int){with}""",
   "CREATE INDEX users_email ON lab.users (email)",
 ]
 drop = ["DROP TABLE IF EXISTS lab.users"]
@@ -532,7 +532,8 @@ cql = "UPDATE lab.users SET n = :n WHERE id = :id IF EXISTS"
 expect = "applied"
 [[workload.operation]]
 name = "batch"
-cql = "BEGIN BATCH UPDATE lab.users SET n = :n WHERE id = :id; DELETE grade FROM lab.users WHERE id = :id; APPLY BATCH"
+cql = """
+BEGIN BATCH UPDATE lab.users SET n = :n WHERE id = :id; DELETE grade FROM lab.users WHERE id = :id; APPLY BATCH"""
 [[phase]]
 load = "users"
 [[phase]]
@@ -551,7 +552,10 @@ rate = 100
 rate-to = 300
 seconds = 0.5
 "#;
-        let result = run(text, 1.0);
+
+    #[test]
+    fn statements_run_with_alters_flushes_and_restarts_in_between() {
+        let result = run(USERS, 1.0);
         assert_eq!(result.stopped, None);
         let ran = result.phases[4].statistics.as_ref().unwrap();
         assert_eq!((ran.report.failed, ran.report.operations), (0, 300), "{:?}", ran.report.failures);

@@ -283,7 +283,11 @@ mod tests {
 
     #[test]
     fn optional_engines_are_measured_on_request() {
-        let text = NOOP.replace("[[configuration]]\nname = \"one\"", "[[engine]]\nname = \"more\"\nkind = \"noop\"\noptional = true\n\n[[configuration]]\nname = \"one\"");
+        let text = NOOP.replace(
+            "[[configuration]]\nname = \"one\"",
+            "[[engine]]\nname = \"more\"\nkind = \"noop\"\noptional = true\n\n\
+             [[configuration]]\nname = \"one\"",
+        );
         let file = ExperimentFile::parse(&text).unwrap();
         assert_eq!(Plan::new(&file, &text, &[]).unwrap().setups.len(), 2);
         let asked = Plan::new(&file, &text, &["more".into(), "noop".into()]).unwrap();

@@ -50,8 +50,8 @@ fn processors_are_the_bottleneck(case: &Case<'_>) -> Option<String> {
     let all = case.processors as f64;
     (case.statistics.rate.is_none() && busy >= 0.9 * all).then(|| {
         format!(
-            "the processors are the bottleneck: {} of {} were busy. What costs less of them per operation is faster, whatever \
-             it saves elsewhere.",
+            "the processors are the bottleneck: {} of {} were busy. What costs less of them per operation is \
+             faster, whatever it saves elsewhere.",
             rounded(busy),
             case.processors
         )
@@ -65,8 +65,8 @@ fn client_is_the_bottleneck(case: &Case<'_>) -> Option<String> {
     // Each connection has a client thread, so one that is always busy is saturated.
     (client > server && client >= 0.9).then(|| {
         format!(
-            "the client is the bottleneck: it kept {} processors busy, the server {}. More connections, or another machine, \
-             would show more of the server.",
+            "the client is the bottleneck: it kept {} processors busy, the server {}. More connections, or \
+             another machine, would show more of the server.",
             rounded(client),
             rounded(server)
         )
@@ -78,7 +78,8 @@ fn rate_is_not_kept(case: &Case<'_>) -> Option<String> {
     let done = case.statistics.report.throughput;
     (case.statistics.trials.is_empty() && done < 0.97 * rate).then(|| {
         format!(
-            "the rate was not kept: {} operations a second instead of {}. Latencies grow for as long as this continues.",
+            "the rate was not kept: {} operations a second instead of {}. Latencies grow for as long as this \
+             continues.",
             rounded(done),
             rounded(rate)
         )
@@ -94,8 +95,8 @@ fn omission_would_have_hidden_this(case: &Case<'_>) -> Option<String> {
     let (response, service) = worst(case.statistics)?;
     (response > 2.0 * service && response - service > 1000.0).then(|| {
         format!(
-            "a closed loop would have hidden this: the 99th percentile is {} µs from when operations should have started, \
-             and {} µs from when they could.",
+            "a closed loop would have hidden this: the 99th percentile is {} µs from when operations should \
+             have started, and {} µs from when they could.",
             rounded(response),
             rounded(service)
         )
@@ -128,8 +129,8 @@ fn compaction_debt_grows(case: &Case<'_>) -> Option<String> {
 fn all_is_in_the_write_buffer(case: &Case<'_>) -> Option<String> {
     let sstables = case.get("sstables")?;
     (sstables == 0.0 && case.statistics.report.operations > 0).then(|| {
-        "all data fits in the write buffer: there is no SSTable. Compaction, compression, filters and caches of blocks did \
-         nothing here."
+        "all data fits in the write buffer: there is no SSTable. Compaction, compression, filters and caches of \
+         blocks did nothing here."
             .to_owned()
     })
 }
@@ -142,8 +143,8 @@ fn all_is_in_the_page_cache(case: &Case<'_>) -> Option<String> {
     // Less than a page per hundred rows.
     (reads && has_files && read < case.statistics.report.rows_read as f64 * 40.96).then(|| {
         format!(
-            "the files are in the system's page cache: {} KiB were read from disk for {} rows. A larger cache of the engine's \
-             can only save copying and decompressing.",
+            "the files are in the system's page cache: {} KiB were read from disk for {} rows. A larger cache \
+             of the engine's can only save copying and decompressing.",
             rounded(read / 1024.0),
             rounded(case.statistics.report.rows_read as f64)
         )

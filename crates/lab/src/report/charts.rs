@@ -24,8 +24,8 @@ pub(super) fn charts(out: &mut String, analysis: &Analysis) {
     out.push_str(
         "<section aria-labelledby=\"charts\"><h2 id=\"charts\">Charts</h2>\
         <p>Means over repeats; the thin line is the 95&nbsp;% interval. Longer is better for throughput, shorter for \
-        processor time and latency. <span class=\"good\">Better</span> and <span class=\"worse\">worse</span> than what it is \
-        compared with are marked where that is certain.</p>",
+        processor time and latency. <span class=\"good\">Better</span> and <span class=\"worse\">worse</span> \
+        than what it is compared with are marked where that is certain.</p>",
     );
     for phase in &analysis.phases {
         let _ = write!(out, "<h3>{}</h3><div class=\"charts\">", escaped(&phase.name));
@@ -91,7 +91,8 @@ fn bars(out: &mut String, analysis: &Analysis, phase: &PhaseAnalysis, metric: &M
     let height = ROW * found.len() as f64 + 4.0;
     let _ = write!(
         out,
-        "<figure><figcaption>{}, {unit}</figcaption><svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{}\">",
+        "<figure><figcaption>{}, {unit}</figcaption><svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" \
+         aria-label=\"{}\">",
         escaped(&metric.name),
         escaped(&format!("{}, {} in {unit}. {}", phase.name, metric.name, described.join("; ")))
     );
@@ -117,7 +118,8 @@ fn bars(out: &mut String, analysis: &Analysis, phase: &PhaseAnalysis, metric: &M
             let (low, high, middle) = (x(interval.low), x(interval.high), y + 26.0);
             let _ = write!(
                 out,
-                "<path class=\"interval\" d=\"M{low:.1} {:.1}V{:.1}M{low:.1} {middle:.1}H{high:.1}M{high:.1} {:.1}V{:.1}\"/>",
+                "<path class=\"interval\" d=\"M{low:.1} {:.1}V{:.1}M{low:.1} {middle:.1}H{high:.1}M{high:.1} \
+                 {:.1}V{:.1}\"/>",
                 middle - 5.0,
                 middle + 5.0,
                 middle - 5.0,
@@ -162,7 +164,8 @@ const LINES: &[Line] = &[
 pub(super) fn series(out: &mut String, analysis: &Analysis, parts: &[PartResult]) {
     out.push_str(
         "<section aria-labelledby=\"series\"><h2 id=\"series\">Second by second</h2>\
-        <p>One repeat of each configuration. Dashed lines are where phases begin; the number at the left is the highest point.</p>",
+        <p>One repeat of each configuration. Dashed lines are where phases begin; the number at the left is the \
+        highest point.</p>",
     );
     for (index, group) in analysis.groups.iter().enumerate() {
         let label = group.label();
@@ -247,7 +250,8 @@ fn line(out: &mut String, result: &PartResult, name: &str, value: fn(&crate::run
         thinned.iter().map(|(at, value)| format!("{:.1} {:.1}", x(*at), y(*value))).collect();
     let _ = write!(
         out,
-        "<path class=\"line\" d=\"M{}\"/><text x=\"0\" y=\"10\">{}</text><text x=\"{WIDTH}\" y=\"10\" class=\"value\">{end:.0} s</text></svg></figure>",
+        "<path class=\"line\" d=\"M{}\"/><text x=\"0\" y=\"10\">{}</text><text x=\"{WIDTH}\" y=\"10\" \
+         class=\"value\">{end:.0} s</text></svg></figure>",
         path.join("L"),
         rounded(largest)
     );

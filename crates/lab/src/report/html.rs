@@ -25,7 +25,8 @@ pub fn report(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\"><title>{name}</title><style>{STYLE}</style></head>\n\
-         <body><header><h1>{name}</h1><p>{title}</p><p>{started}; {machine}, {processors} processors; Cassette {version}</p></header>\n<main>\n",
+         <body><header><h1>{name}</h1><p>{title}</p><p>{started}; {machine}, {processors} processors; Cassette \
+         {version}</p></header>\n<main>\n",
         name = escaped(&info.name),
         started = escaped(&info.started_at.replace('T', " ").replace('Z', " UTC")),
         machine = escaped(&info.machine.processor),
@@ -146,7 +147,8 @@ fn tables_of(text: &str) -> String {
             let name = if part.is_empty() { section.clone() } else { format!("{section}: {part}") };
             let _ = write!(
                 out,
-                "<div class=\"table\" role=\"region\" aria-label=\"{name}\" tabindex=\"0\"><table><thead><tr>{}</tr></thead><tbody>",
+                "<div class=\"table\" role=\"region\" aria-label=\"{name}\" \
+                 tabindex=\"0\"><table><thead><tr>{}</tr></thead><tbody>",
                 cells(line, |_| "th scope=\"col\"")
             );
             lines.next_if(|rule| rule.starts_with("|---"));

@@ -175,7 +175,8 @@ fn environment(info: &RunInfo) -> String {
     let machine = &info.machine;
     let _ = writeln!(
         out,
-        "\n## Machine, versions, command\n\n- command: `{}`\n- started: {}\n- Cassette {}\n- machine: {}, {} processors, {:.1} GiB, {}\n\
+        "\n## Machine, versions, command\n\n- command: `{}`\n- started: {}\n- Cassette {}\n- machine: {}, {} \
+         processors, {:.1} GiB, {}\n\
          - scale: {}\n- comparisons: Welch's t-test on logarithms of the repeats' results, corrected by Holm for all \
          comparisons of one metric\n",
         info.command,

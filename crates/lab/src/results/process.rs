@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn process_fields_are_parsed_after_any_process_name() {
-        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 9 0 1000 123456 2000 18446744073709551615 1";
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 9 0 1000 123456 2000 \
+            18446744073709551615 1";
         let expected = ProcessUse {
             user_seconds: 2.5,
             system_seconds: 0.5,

@@ -23,7 +23,8 @@ pub fn space_of(engine: &str) -> Option<Vec<Dimension>> {
             "compaction = {'class': 'SizeTieredCompactionStrategy'}",
             "compaction = {'class': 'LeveledCompactionStrategy'}",
             "compaction = {'class': 'SizeTieredCompactionStrategy'} AND compression = {'enabled': false}",
-            "compaction = {'class': 'LeveledCompactionStrategy'} AND compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 4}",
+            "compaction = {'class': 'LeveledCompactionStrategy'} AND compression = {'class': 'LZ4Compressor', \
+             'chunk_length_in_kb': 4}",
         ])
     };
     Some(match engine {

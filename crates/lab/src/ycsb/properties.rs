@@ -456,7 +456,8 @@ mod tests {
         for (letter, lines) in files {
             let mut from_file = CoreWorkload::default();
             let text = format!(
-                "# a comment\nrecordcount=1000\nworkload=site.ycsb.workloads.CoreWorkload\n\nreadallfields=true\n{lines}"
+                "# a comment\nrecordcount=1000\nworkload=site.ycsb.workloads.CoreWorkload\n\n\
+                 readallfields=true\n{lines}"
             );
             from_file.set_file(&text).unwrap();
             assert_eq!(CoreWorkload::core(letter), Some(from_file), "workload {letter}");

@@ -46,6 +46,7 @@ impl Chosen {
     }
 
     /// Applies the option `name`. Rejects values on which fjall would panic.
+    #[expect(clippy::too_many_lines, reason = "one arm for each option")]
     pub fn with(mut self, name: &str, value: &str) -> Result<Self, String> {
         let Self { database, keyspace, .. } = self;
         let (database, keyspace) = match name {
