@@ -307,14 +307,14 @@ impl Scrub {
         let detail = match (table.is_counter && !self.options.skip_corrupted, table.index_of.is_some()) {
             (false, false) => return Ok(()),
             (true, _) => format!(
-                "An error occurred while scrubbing the partition with key '{key}'.  Skipping corrupt data in counter tables will \
-                 result in undercounts for the affected counters (see CASSANDRA-2759 for more details), so by default the scrub will \
-                 stop at this point.  If you would like to skip the row anyway and continue scrubbing, re-run the scrub with the \
-                 --skip-corrupted option."
+                "An error occurred while scrubbing the partition with key '{key}'.  Skipping corrupt data in \
+                 counter tables will result in undercounts for the affected counters (see CASSANDRA-2759 for \
+                 more details), so by default the scrub will stop at this point.  If you would like to skip \
+                 the row anyway and continue scrubbing, re-run the scrub with the --skip-corrupted option."
             ),
             (false, true) => format!(
-                "An error occurred while scrubbing the partition with key '{key}' for an index table. Without it rows would not be \
-                 found: drop the index and create it again"
+                "An error occurred while scrubbing the partition with key '{key}' for an index table. Without \
+                 it rows would not be found: drop the index and create it again"
             ),
         };
         let found = self.log.messages.last().cloned().unwrap_or_default();

@@ -90,7 +90,8 @@ impl Cassandra {
              commitlog_sync: periodic\ncommitlog_sync_period: 10000ms\ncommitlog_directory: {0}/commitlog\n\
              data_file_directories: [{0}/data]\nsaved_caches_directory: {0}/saved_caches\nhints_directory: {0}/hints\n\
              cdc_raw_directory: {0}/cdc\nlisten_address: 127.0.0.1\nendpoint_snitch: SimpleSnitch\nseed_provider:\n  \
-             - class_name: org.apache.cassandra.locator.SimpleSeedProvider\n    parameters: [{{seeds: \"127.0.0.1:7000\"}}]\n",
+             - class_name: org.apache.cassandra.locator.SimpleSeedProvider\n    parameters: [{{seeds: \
+             \"127.0.0.1:7000\"}}]\n",
             home.display()
         );
         std::fs::write(home.join("cassandra.yaml"), yaml).unwrap();
