@@ -1,31 +1,29 @@
 //! The examples, run.
 
-#[path = "../examples/hello.rs"]
-#[expect(dead_code, reason = "its main opens a database in a directory")]
-mod hello;
-#[path = "../examples/in_memory_tests.rs"]
-#[expect(dead_code, reason = "its main is not called")]
-mod in_memory_tests;
-#[path = "../examples/outbox.rs"]
-#[expect(dead_code, reason = "its main is not called")]
-mod outbox;
-#[path = "../examples/queue.rs"]
-#[expect(dead_code, reason = "its main is not called")]
-mod queue;
-#[path = "../examples/snapshot.rs"]
-#[expect(dead_code, reason = "its main uses the directory of temporary files")]
-mod snapshot;
-#[path = "../examples/time_series.rs"]
-#[expect(dead_code, reason = "its main is not called")]
-mod time_series;
-#[path = "../examples/transactions.rs"]
-#[expect(dead_code, reason = "its main is not called")]
-mod transactions;
-#[path = "../examples/typed_rows.rs"]
-#[expect(dead_code, reason = "its main is not called")]
-mod typed_rows;
+#[path = "."]
+#[expect(dead_code, reason = "the tests call what the mains of the examples call")]
+mod examples {
+    #[path = "../examples/hello.rs"]
+    pub mod hello;
+    #[path = "../examples/in_memory_tests.rs"]
+    pub mod in_memory_tests;
+    #[path = "../examples/outbox.rs"]
+    pub mod outbox;
+    #[path = "../examples/queue.rs"]
+    pub mod queue;
+    #[path = "../examples/snapshot.rs"]
+    pub mod snapshot;
+    #[path = "../examples/time_series.rs"]
+    pub mod time_series;
+    #[path = "../examples/transactions.rs"]
+    pub mod transactions;
+    #[path = "../examples/typed_rows.rs"]
+    pub mod typed_rows;
+}
 
 use cassette::Database;
+
+use examples::{hello, in_memory_tests, outbox, queue, snapshot, time_series, transactions, typed_rows};
 
 #[test]
 fn rows_are_there_after_the_directory_is_opened_again() {
