@@ -202,36 +202,12 @@ async fn serve(
     if let Some(tls) = server_tls.clone() {
         tokio::spawn(reload_certificates(tls));
     }
-    superuser::set_up(
-        &database,
-        arguments.superuser_password_file.as_deref(),
-        address,
-        arguments.allow_default_password,
-    )?;
-    if database.auth_settings().passwords {
-        if server_tls.as_ref().is_none_or(Tls::is_optional) {
-            warn_of_plain_text(address);
-        }
-        server.authenticator = Some(Arc::new(PasswordAuthenticator::new(database.clone())));
-    } else {
-        warn_of_exposure("CQL", address);
-    }
+    set_up_authentication(arguments, &database, &mut server, address)?;
     let server = Server::with_listener(listener, server, Arc::new(database.clone()));
     if let Some(max) = connections_max {
         tracing::info!("at most {max} connections: the other file descriptors are for storage");
     }
-    let (mut terminated, mut interrupted) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let (signals, mut signalled) = watch::channel(0u32);
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                _ = terminated.recv() => {}
-                _ = interrupted.recv() => {}
-            }
-            signals.send_modify(|count| *count += 1);
-        }
-    });
+    let mut signalled = count_signals()?;
     let mut cut = signalled.clone();
     let metrics = server.metrics();
     database.set_server(&metrics);
@@ -243,7 +219,7 @@ async fn serve(
     let mut ready =
         format!("cassette {} listens for CQL on {address}{encrypted}\n", env!("CARGO_PKG_VERSION"));
     let (drain, mut drained) = watch::channel(false);
-    let (stop_admin, mut admin_stopped) = watch::channel(false);
+    let (stop_admin, admin_stopped) = watch::channel(false);
     if let Some(listener) = admin_listener {
         let address = listener.local_addr()?;
         warn_of_exposure("the admin endpoint", address);
@@ -253,18 +229,9 @@ async fn serve(
             let _ = drain.send(true);
         };
         let admin = Admin::new(database.clone(), metrics, logging, drain);
-        let stopped = async move { admin_stopped.wait_for(|stopped| *stopped).await.map_or((), drop) };
-        tokio::spawn(async move {
-            if let Err(error) = admin.serve(listener, stopped).await {
-                tracing::error!(%error, "the admin endpoint has failed");
-            }
-        });
+        tokio::spawn(serve_admin(admin, listener, admin_stopped));
     }
-    // Written in one piece, ignoring errors: a reader of only the first line may close the pipe,
-    // and still needs the server.
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(ready.as_bytes()).and_then(|()| out.flush());
-    drop(out);
+    report_ready(&ready);
     let mut is_drained = false;
     let mut deadline = None;
     let stop = async {
@@ -282,6 +249,63 @@ async fn serve(
     }
     let _ = stop_admin.send(true);
     Ok(Served { database, deadline: deadline.unwrap_or_else(|| Instant::now() + stop_timeout + CLOSE_MAX) })
+}
+
+/// Sets the superuser's password and the server's authenticator, and warns of what other machines
+/// can reach without them.
+fn set_up_authentication(
+    arguments: &ServeArguments,
+    database: &Database,
+    server: &mut ServerConfig,
+    address: SocketAddr,
+) -> anyhow::Result<()> {
+    superuser::set_up(
+        database,
+        arguments.superuser_password_file.as_deref(),
+        address,
+        arguments.allow_default_password,
+    )?;
+    if database.auth_settings().passwords {
+        if server.tls.as_ref().is_none_or(Tls::is_optional) {
+            warn_of_plain_text(address);
+        }
+        server.authenticator = Some(Arc::new(PasswordAuthenticator::new(database.clone())));
+    } else {
+        warn_of_exposure("CQL", address);
+    }
+    Ok(())
+}
+
+/// Returns the number of signals to stop that were received, from now on.
+fn count_signals() -> anyhow::Result<watch::Receiver<u32>> {
+    let (mut terminated, mut interrupted) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (signals, signalled) = watch::channel(0u32);
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                _ = terminated.recv() => {}
+                _ = interrupted.recv() => {}
+            }
+            signals.send_modify(|count| *count += 1);
+        }
+    });
+    Ok(signalled)
+}
+
+/// Serves the admin endpoint until `stopped` is true or its sender is dropped.
+async fn serve_admin(admin: Arc<Admin>, listener: TcpListener, mut stopped: watch::Receiver<bool>) {
+    let stopped = async move { stopped.wait_for(|stopped| *stopped).await.map_or((), drop) };
+    if let Err(error) = admin.serve(listener, stopped).await {
+        tracing::error!(%error, "the admin endpoint has failed");
+    }
+}
+
+/// Prints the addresses. Written in one piece, ignoring errors: a reader of only the first line may
+/// close the pipe, and still needs the server.
+fn report_ready(ready: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(ready.as_bytes()).and_then(|()| out.flush());
 }
 
 /// Uses certificates that replace those in use, until the server ends.

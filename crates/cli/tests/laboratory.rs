@@ -24,8 +24,12 @@ repeats = 1
 kind = "served"
 [[configuration]]
 name = "leveled"
-options = { file_cache_size = "16MiB", row_cache_size = "4MiB", commitlog_sync = "group", commitlog_sync_group_window = "1ms" }
 table = "compaction = {'class': 'LeveledCompactionStrategy'} AND caching = {'keys': 'ALL', 'rows_per_partition': 'ALL'}"
+[configuration.options]
+file_cache_size = "16MiB"
+row_cache_size = "4MiB"
+commitlog_sync = "group"
+commitlog_sync_group_window = "1ms"
 [[workload]]
 name = "c"
 ycsb = "c"

@@ -269,78 +269,78 @@ fn tables_that_the_schema_lost_are_listed_adopted_and_removed() {
     assert_eq!(run(&data, &["SELECT key FROM ks.t WHERE key = 1 AND v = 'one' ALLOW FILTERING"]), 1);
 }
 
+/// Commands, their exit codes, and the start of what they print.
+const COMMANDS: [(&str, i32, &str); 26] = [
+    (
+        "flush nosuch",
+        1,
+        "nodetool: Keyspace [nosuch] does not exist.\nSee 'nodetool help' or 'nodetool help <command>'.\n",
+    ),
+    (
+        "tablestats -F xml",
+        1,
+        "nodetool: arguments for -F are json,yaml only.\nSee 'nodetool help' or 'nodetool help <command>'.\n",
+    ),
+    (
+        "clearsnapshot",
+        1,
+        "nodetool: Specify snapshot name or --all\nSee 'nodetool help' or 'nodetool help <command>'.\n",
+    ),
+    (
+        "setcachecapacity 1 2",
+        1,
+        "nodetool: setcachecapacity requires key-cache-capacity, row-cache-capacity, and \
+         counter-cache-capacity args.\n",
+    ),
+    ("setcachecapacity 1 100000000 1", 1, "nodetool: row_cache_size of "),
+    ("compact -st x -et 1 system", 2, ""),
+    ("flush system_views", 1, "nodetool: Keyspace [system_views] does not exist.\n"),
+    ("setcompactionthroughput -1", 1, "nodetool: Invalid data rate: value must be non-negative\n"),
+    ("setcompactionthroughput x", 1, "nodetool: compaction_throughput: can not convert \"x\" to a Integer\n"),
+    ("stop X", 1, "nodetool: compaction_type: can not convert \"X\" to a OperationType\n"),
+    ("status nosuch", 1, "\nError: The keyspace nosuch, does not exist\n"),
+    (
+        "verify system",
+        1,
+        "verify is disabled unless a [-f|--force] override flag is provided. See CASSANDRA-9947 and \
+         CASSANDRA-17017 for details.\n",
+    ),
+    (
+        "snapshot -t s nosuch",
+        1,
+        "Requested creating snapshot(s) for [nosuch] with snapshot name [s] and options {skipFlush=false}\n\
+         nodetool: Keyspace nosuch does not exist\n",
+    ),
+    (
+        "snapshot -t s -kt system.nosuch",
+        1,
+        "Requested creating snapshot(s) for [system.nosuch] with snapshot name [s] and options \
+         {skipFlush=false}\n\
+         nodetool: Unknown keyspace/cf pair (system.nosuch)\n",
+    ),
+    ("stop -id x", 1, "nodetool: Invalid UUID string: x\n"),
+    ("disableautocompaction system nosuch", 1, "nodetool: Unknown keyspace/cf pair (system.nosuch)\n"),
+    ("statusautocompaction system nosuch", 1, "nodetool: Unknown keyspace/cf pair (system.nosuch)\n"),
+    ("scrub system nosuch", 1, "nodetool: Unknown keyspace/cf pair (system.nosuch)\n"),
+    ("import nosuch t /nowhere", 1, ""),
+    (
+        "refresh system nosuch",
+        1,
+        "nodetool refresh is deprecated, use nodetool import instead\n\
+         nodetool: Unknown keyspace/cf pair (system.nosuch)\n",
+    ),
+    ("clientstats --clear-history", 0, "Clearing connection history\n"),
+    ("clientstats --by-protocol", 0, "Clients by protocol version\n\n"),
+    ("clientstats --verbose", 1, "nodetool: Found unexpected parameters: [--verbose]\n"),
+    ("repair", 2, ""),
+    ("import system local /nowhere", 2, ""),
+    ("flush system nosuch", 2, ""),
+];
+
 #[test]
 fn failures_have_cassandras_words_and_exit_codes() {
     let server = Server::start();
-    for (words, code, said) in [
-        (
-            "flush nosuch",
-            1,
-            "nodetool: Keyspace [nosuch] does not exist.\nSee 'nodetool help' or 'nodetool help <command>'.\n",
-        ),
-        (
-            "tablestats -F xml",
-            1,
-            "nodetool: arguments for -F are json,yaml only.\nSee 'nodetool help' or 'nodetool help <command>'.\n",
-        ),
-        (
-            "clearsnapshot",
-            1,
-            "nodetool: Specify snapshot name or --all\nSee 'nodetool help' or 'nodetool help <command>'.\n",
-        ),
-        (
-            "setcachecapacity 1 2",
-            1,
-            "nodetool: setcachecapacity requires key-cache-capacity, row-cache-capacity, and \
-             counter-cache-capacity args.\n",
-        ),
-        ("setcachecapacity 1 100000000 1", 1, "nodetool: row_cache_size of "),
-        ("compact -st x -et 1 system", 2, ""),
-        ("flush system_views", 1, "nodetool: Keyspace [system_views] does not exist.\n"),
-        ("setcompactionthroughput -1", 1, "nodetool: Invalid data rate: value must be non-negative\n"),
-        (
-            "setcompactionthroughput x",
-            1,
-            "nodetool: compaction_throughput: can not convert \"x\" to a Integer\n",
-        ),
-        ("stop X", 1, "nodetool: compaction_type: can not convert \"X\" to a OperationType\n"),
-        ("status nosuch", 1, "\nError: The keyspace nosuch, does not exist\n"),
-        (
-            "verify system",
-            1,
-            "verify is disabled unless a [-f|--force] override flag is provided. See CASSANDRA-9947 and \
-             CASSANDRA-17017 for details.\n",
-        ),
-        (
-            "snapshot -t s nosuch",
-            1,
-            "Requested creating snapshot(s) for [nosuch] with snapshot name [s] and options {skipFlush=false}\n\
-             nodetool: Keyspace nosuch does not exist\n",
-        ),
-        (
-            "snapshot -t s -kt system.nosuch",
-            1,
-            "Requested creating snapshot(s) for [system.nosuch] with snapshot name [s] and options {skipFlush=false}\n\
-             nodetool: Unknown keyspace/cf pair (system.nosuch)\n",
-        ),
-        ("stop -id x", 1, "nodetool: Invalid UUID string: x\n"),
-        ("disableautocompaction system nosuch", 1, "nodetool: Unknown keyspace/cf pair (system.nosuch)\n"),
-        ("statusautocompaction system nosuch", 1, "nodetool: Unknown keyspace/cf pair (system.nosuch)\n"),
-        ("scrub system nosuch", 1, "nodetool: Unknown keyspace/cf pair (system.nosuch)\n"),
-        ("import nosuch t /nowhere", 1, ""),
-        (
-            "refresh system nosuch",
-            1,
-            "nodetool refresh is deprecated, use nodetool import instead\n\
-             nodetool: Unknown keyspace/cf pair (system.nosuch)\n",
-        ),
-        ("clientstats --clear-history", 0, "Clearing connection history\n"),
-        ("clientstats --by-protocol", 0, "Clients by protocol version\n\n"),
-        ("clientstats --verbose", 1, "nodetool: Found unexpected parameters: [--verbose]\n"),
-        ("repair", 2, ""),
-        ("import system local /nowhere", 2, ""),
-        ("flush system nosuch", 2, ""),
-    ] {
+    for (words, code, said) in COMMANDS {
         let output = server.nodetool(words);
         assert_eq!(output.status.code(), Some(code), "{words}");
         assert!(String::from_utf8_lossy(&output.stdout).starts_with(said), "{words}: {output:?}");

@@ -49,7 +49,8 @@ fn read(input: &[u8]) {
 
 fn seeds() -> Vec<Vec<u8>> {
     let whole = "cluster_name: 'x'\nrpc_address: localhost\nnative_transport_port: 9042\nadmin_listen: 127.0.0.1:7199\n\
-        commitlog_sync: group\ncommitlog_sync_group_window: 2ms\ncommitlog_segment_size: 32MiB\nfile_cache_size: 512MiB\n\
+        commitlog_sync: group\ncommitlog_sync_group_window: 2ms\ncommitlog_segment_size: 32MiB\n\
+        file_cache_size: 512MiB\n\
         compaction_throughput: 64MiB/s\nmemtable_cleanup_threshold: 0.3\ndisk_failure_policy: stop\n\
         native_transport_max_concurrent_connections: -1\nkey_cache_save_period: 4h\n\
         default_compaction:\n  class_name: LeveledCompactionStrategy\n  parameters:\n    sstable_size_in_mb: 160\n";

@@ -16,8 +16,8 @@ use anyhow::{Context, bail};
 use cassette_database::{GUARDRAILS, GuardrailKind, Guardrails, compaction_params};
 use cassette_engine::commitlog::SyncMode;
 use cassette_engine::{
-    CompactionOptions, DiskAccessMode, DiskFailurePolicy, FlushCompression, OverlappingTombstones,
-    SourcesPolicy,
+    BackpressureOptions, CompactionOptions, DiskAccessMode, DiskFailurePolicy, FlushCompression,
+    OverlappingTombstones, SourcesPolicy,
 };
 use cassette_rows::schema::CompactionParams;
 use cassette_server::ServerConfig;
@@ -322,7 +322,11 @@ impl Config {
         if let Some(default) = &self.default_compaction {
             options.default_compaction = default.compaction()?;
         }
-        let engine = &mut options.engine;
+        self.read_engine(&mut options.engine)?;
+        Ok(options)
+    }
+
+    fn read_engine(&self, engine: &mut cassette_engine::Options) -> anyhow::Result<()> {
         engine.commitlog_sync = self.sync_mode()?.unwrap_or(engine.commitlog_sync);
         set(&mut engine.commitlog_segment_size, &self.commitlog_segment_size, "commitlog_segment_size")?;
         set(&mut engine.commitlog_total_space, &self.commitlog_total_space, "commitlog_total_space")?;
@@ -340,21 +344,7 @@ impl Config {
             engine.compaction_throughput = bytes_per_second(rate).context("compaction_throughput")?;
         }
         self.read_overlapping_tombstones(engine)?;
-        let pressure = &mut engine.backpressure;
-        pressure.slowdown_sstables =
-            self.compaction_backpressure_slowdown_sstables.unwrap_or(pressure.slowdown_sstables);
-        pressure.stop_sstables = self.compaction_backpressure_stop_sstables.unwrap_or(pressure.stop_sstables);
-        // A file may lower the second alone.
-        let (slowdown, stop) = (pressure.slowdown_sstables, pressure.stop_sstables);
-        if self.compaction_backpressure_slowdown_sstables.is_some() && stop > 0 && slowdown > stop {
-            bail!(
-                "compaction_backpressure_slowdown_sstables of {slowdown} is above compaction_backpressure_stop_sstables of {stop}: \
-                 writes slow down before they stop"
-            );
-        }
-        if let Some(timeout) = &self.compaction_backpressure_stop_timeout {
-            pressure.stop_timeout = duration(timeout).context("compaction_backpressure_stop_timeout")?;
-        }
+        self.read_backpressure(&mut engine.backpressure)?;
         if let Some(compression) = &self.flush_compression {
             engine.flush_compression = match compression.as_str() {
                 "none" => FlushCompression::None,
@@ -387,7 +377,25 @@ impl Config {
             engine.auto_snapshot_ttl_seconds =
                 Some(u32::try_from(seconds).context("auto_snapshot_ttl: more than an int of seconds")?);
         }
-        Ok(options)
+        Ok(())
+    }
+
+    fn read_backpressure(&self, pressure: &mut BackpressureOptions) -> anyhow::Result<()> {
+        pressure.slowdown_sstables =
+            self.compaction_backpressure_slowdown_sstables.unwrap_or(pressure.slowdown_sstables);
+        pressure.stop_sstables = self.compaction_backpressure_stop_sstables.unwrap_or(pressure.stop_sstables);
+        // A file may lower the second alone.
+        let (slowdown, stop) = (pressure.slowdown_sstables, pressure.stop_sstables);
+        if self.compaction_backpressure_slowdown_sstables.is_some() && stop > 0 && slowdown > stop {
+            bail!(
+                "compaction_backpressure_slowdown_sstables of {slowdown} is above \
+                 compaction_backpressure_stop_sstables of {stop}: writes slow down before they stop"
+            );
+        }
+        if let Some(timeout) = &self.compaction_backpressure_stop_timeout {
+            pressure.stop_timeout = duration(timeout).context("compaction_backpressure_stop_timeout")?;
+        }
+        Ok(())
     }
 
     fn read_saved_caches(&self, engine: &mut cassette_engine::Options) -> anyhow::Result<()> {
@@ -524,10 +532,12 @@ mod tests {
             "cluster_name: 'Test'\nnum_tokens: 16\nseed_provider:\n  - class_name: x\n    parameters: [{seeds: a}]\n\
              commitlog_sync: batch\nmemtable_heap_space: 64MiB\nrpc_address: 127.0.0.2\nnative_transport_port: 9999\n\
              compaction_throughput: 16MiB/s\nprovide_overlapping_tombstones: row\n\
-             overlapping_tombstones_max_sources: 10\noverlapping_tombstones_policy: skip\noverlapping_tombstones_threshold: 0.3\n\
+             overlapping_tombstones_max_sources: 10\noverlapping_tombstones_policy: skip\n\
+             overlapping_tombstones_threshold: 0.3\n\
              compaction_backpressure_stop_sstables: 500\ncompaction_backpressure_stop_timeout: 3s\n\
              saved_caches_directory: /tmp/caches\nkey_cache_save_period: 4m\nkey_cache_keys_to_save: 100\n\
-             row_cache_save_period: 0s\nrow_cache_keys_to_save: 0\ncounter_cache_size: 1MiB\ncounter_cache_save_period: 7200s\n\
+             row_cache_save_period: 0s\nrow_cache_keys_to_save: 0\ncounter_cache_size: 1MiB\n\
+             counter_cache_save_period: 7200s\n\
              default_compaction:\n  class_name: org.apache.cassandra.db.compaction.UnifiedCompactionStrategy\n\
              \x20 parameters:\n    scaling_parameters: T4\n\
              cache_load_timeout: 9s\nkey_cache_migrate_during_compaction: false\n",
@@ -571,9 +581,11 @@ mod tests {
             let error = Config::parse(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
-        let file = "authenticator:\n  class_name: AllowAllAuthenticator\npartitioner: org.apache.cassandra.dht.Murmur3Partitioner\n\
+        let file = "authenticator:\n  class_name: AllowAllAuthenticator\npartitioner: \
+            org.apache.cassandra.dht.Murmur3Partitioner\n\
                     client_encryption_options:\n  enabled: false\ncdc_enabled: false\ntrickle_fsync: false\n\
-                    trickle_fsync_interval: 10240KiB\nsstable_preemptive_open_interval: 50MiB\ncommit_failure_policy: stop\n";
+                    trickle_fsync_interval: 10240KiB\nsstable_preemptive_open_interval: 50MiB\n\
+                    commit_failure_policy: stop\n";
         assert_eq!(Config::parse(file).unwrap().others.len(), 6);
     }
 

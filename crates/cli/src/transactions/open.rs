@@ -151,8 +151,8 @@ fn embedded(database: &Database, keyspace: &str) -> anyhow::Result<Transactions>
         Err(Error::TimeLock(error @ TimeLockError::ServedElsewhere { .. })) => {
             Err(anyhow::Error::from(error).context(format!(
                 "the files of this store were served, and only a timelock server may go on with its timestamps: start \
-                 `cassette serve` on them and `cassette timelock start` with --keyspace {keyspace}, and give this command --contact and \
-                 --timelock instead of --data"
+                 `cassette serve` on them and `cassette timelock start` with --keyspace {keyspace}, and give \
+                 this command --contact and --timelock instead of --data"
             )))
         }
         opened => Ok(opened?),
@@ -189,8 +189,9 @@ pub fn make(
             let store = ClusterStore::connect(&cluster(arguments, contact, &keyspace, Purpose::Write)?)?;
             if !store.tables()?.iter().any(|table| table == TABLE) {
                 bail!(
-                    "there is no keyspace {keyspace} with a table {TABLE} at {contact}: start its timelock servers first, `cassette timelock start \
-                     --keyspace {keyspace} --replication ...`, which make it"
+                    "there is no keyspace {keyspace} with a table {TABLE} at {contact}: start its timelock \
+                     servers first, `cassette timelock start --keyspace {keyspace} --replication ...`, \
+                     which make it"
                 );
             }
             Ok((on_cluster(Arc::new(store), timelock, false)?, None))

@@ -25,7 +25,8 @@ fn lock_many(address: &str, session: usize) -> u16 {
         let name = |n: usize| format!("\"{session:04}{number:04}{n:08}{}\"", "A".repeat(32));
         let names: Vec<String> = (0..NAMES).map(name).collect();
         let body = format!(
-            "{{\"session\":{},\"number\":{number},\"oldest_open\":1,\"names\":[{}],\"timeout_ms\":1000,\"only_wait\":false}}",
+            "{{\"session\":{},\"number\":{number},\"oldest_open\":1,\"names\":[{}],\"timeout_ms\":1000,\
+             \"only_wait\":false}}",
             session + 1,
             names.join(",")
         );

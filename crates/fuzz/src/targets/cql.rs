@@ -110,24 +110,32 @@ fn seeds() -> Vec<Vec<u8>> {
         "SELECT JSON p, c AS \"x\", writetime(v), ttl(v), CAST(c AS text), m['a'], l[0] FROM ks.t WHERE token(p) > ?",
         "SELECT count(*), max(c), sum(-c + 2 * p) FROM t WHERE v = 'v1' GROUP BY p",
         "SELECT DISTINCT p, s FROM t WHERE (c) >= (1) AND p = 0 ALLOW FILTERING",
-        "INSERT INTO t (p, c, v, l, m) VALUES (?, :c, 'it''s', [1, 2], {'a': 1}) IF NOT EXISTS USING TTL 10 AND TIMESTAMP 5",
+        "INSERT INTO t (p, c, v, l, m) VALUES (?, :c, 'it''s', [1, 2], {'a': 1}) IF NOT EXISTS USING TTL 10 AND \
+         TIMESTAMP 5",
         "INSERT INTO v JSON '{\"k\": 1, \"c5\": 1.5}' DEFAULT UNSET",
-        "UPDATE t USING TTL ? SET v = 'a', l = l + [1], m['x'] = 2, s = 3 WHERE p = 1 AND c = 2 IF v = 'x' AND l[0] > 1",
+        "UPDATE t USING TTL ? SET v = 'a', l = l + [1], m['x'] = 2, s = 3 WHERE p = 1 AND c = 2 IF v = 'x' AND \
+         l[0] > 1",
         "UPDATE n SET n = n + 1 WHERE p = 'a' AND c = now()",
         "DELETE v, m['a'] FROM t USING TIMESTAMP 1 WHERE p = 1 AND c > 2 AND c <= 5",
-        "BEGIN UNLOGGED BATCH USING TIMESTAMP 3 INSERT INTO t (p, c) VALUES (1, 2); DELETE FROM t WHERE p = 3; APPLY BATCH",
-        "CREATE TABLE IF NOT EXISTS a.b (k frozen<tuple<int, text>>, c vector<float, 3>, PRIMARY KEY ((k), c)) WITH CLUSTERING ORDER BY (c DESC) AND comment = 'x' AND compression = {'class': 'LZ4Compressor'}",
-        "CREATE MATERIALIZED VIEW w AS SELECT * FROM t WHERE p IS NOT NULL AND c IS NOT NULL AND v IS NOT NULL PRIMARY KEY (v, p, c)",
-        "CREATE CUSTOM INDEX i ON t (values(m)) USING 'StorageAttachedIndex' WITH OPTIONS = {'case_sensitive': 'false'}",
+        "BEGIN UNLOGGED BATCH USING TIMESTAMP 3 INSERT INTO t (p, c) VALUES (1, 2); DELETE FROM t WHERE p = 3; \
+         APPLY BATCH",
+        "CREATE TABLE IF NOT EXISTS a.b (k frozen<tuple<int, text>>, c vector<float, 3>, PRIMARY KEY ((k), c)) \
+         WITH CLUSTERING ORDER BY (c DESC) AND comment = 'x' AND compression = {'class': 'LZ4Compressor'}",
+        "CREATE MATERIALIZED VIEW w AS SELECT * FROM t WHERE p IS NOT NULL AND c IS NOT NULL AND v IS NOT NULL \
+         PRIMARY KEY (v, p, c)",
+        "CREATE CUSTOM INDEX i ON t (values(m)) USING 'StorageAttachedIndex' WITH OPTIONS = {'case_sensitive': \
+         'false'}",
         "CREATE TYPE x (a int, b frozen<list<text>>)",
         "ALTER TABLE t ADD (x int, y map<int, frozen<set<inet>>>)",
-        "ALTER KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': '3'} AND durable_writes = false",
+        "ALTER KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', 'dc1': '3'} AND \
+         durable_writes = false",
         "CREATE FUNCTION f(a int, b text) RETURNS NULL ON NULL INPUT RETURNS int LANGUAGE java AS $$ return 1; $$",
         "GRANT SELECT PERMISSION ON KEYSPACE ks TO 'bob'",
         "DESCRIBE TABLE t",
         "TRUNCATE t",
         "USE ks",
-        "SELECT c5 * 1e10 - 0x00 FROM v WHERE k = 1 AND c26 CONTAINS 'a' AND c28 CONTAINS KEY 1 AND c24 = [1.0, NaN, -Infinity] ALLOW FILTERING",
+        "SELECT c5 * 1e10 - 0x00 FROM v WHERE k = 1 AND c26 CONTAINS 'a' AND c28 CONTAINS KEY 1 AND c24 = [1.0, \
+         NaN, -Infinity] ALLOW FILTERING",
         "SELECT * FROM v ORDER BY c24 ANN OF [1, 2, 3] LIMIT 2",
     ];
     let terms = [

@@ -185,7 +185,10 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds.push(post(
         1,
         "/v1/batch",
-        r#"{"session":1,"batch":1,"attempt":0,"answered":0,"starts":2,"timestamps":3,"immutable":true,"checks":[[1,null]],"unlock":[1],"release":[1],"cancel":[1]}"#,
+        concat!(
+            r#"{"session":1,"batch":1,"attempt":0,"answered":0,"starts":2,"timestamps":3,"immutable":true,"#,
+            r#""checks":[[1,null]],"unlock":[1],"release":[1],"cancel":[1]}"#
+        ),
     ));
     seeds.push(post(
         1,

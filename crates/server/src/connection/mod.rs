@@ -251,8 +251,14 @@ impl<B: Backend> Connection<B> {
             },
             event = events.next(), if !self.closing => Woken::Event(event),
             // An error means that the server was dropped.
-            _ = async { stopped.wait_for(|stopped| *stopped).await.map(drop) }, if !self.closing => Woken::Stopped,
+            _ = async { stopped.wait_for(|stopped| *stopped).await.map(drop) }, if !self.closing => {
+                Woken::Stopped
+            }
         };
+        self.handle(woken).await
+    }
+
+    async fn handle(&mut self, woken: Woken) -> io::Result<()> {
         match woken {
             Woken::Done(done) => {
                 self.answer(done).await?;
