@@ -33,6 +33,23 @@ fn crates() -> BTreeSet<String> {
     entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
 }
 
+/// The Rust files of all crates.
+fn sources() -> Vec<(PathBuf, String)> {
+    let (mut files, mut folders) = (Vec::new(), vec![root().join("crates")]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                files.push((path, text));
+            }
+        }
+    }
+    files
+}
+
 /// The crates of this workspace that `manifest` depends on, including tests and builds.
 fn imports(manifest: &str) -> BTreeSet<String> {
     manifest
@@ -67,18 +84,23 @@ fn imports_only_go_down() {
 #[test]
 fn no_file_of_code_has_grown_into_two() {
     const LINES_MAX: usize = 800;
-    let mut folders = vec![root().join("crates")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() && !path.ends_with("target") {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs") {
-                let lines = std::fs::read_to_string(&path).unwrap().lines().count();
-                assert!(lines <= LINES_MAX, "{} has {lines} lines", path.display());
-            }
-        }
+    for (path, text) in sources() {
+        let lines = text.lines().count();
+        assert!(lines <= LINES_MAX, "{} has {lines} lines", path.display());
     }
+}
+
+#[test]
+fn lines_of_code_have_at_most_120_columns() {
+    const COLUMNS_MAX: usize = 120;
+    let mut wide = Vec::new();
+    for (path, text) in sources() {
+        // The test of the language checks comments.
+        let code = text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
+        let found = code.filter(|(_, line)| line.chars().count() > COLUMNS_MAX);
+        wide.extend(found.map(|(at, _)| format!("{}:{}", path.display(), at + 1)));
+    }
+    assert!(wide.is_empty(), "lines of more than {COLUMNS_MAX} columns:\n{}", wide.join("\n"));
 }
 
 #[test]

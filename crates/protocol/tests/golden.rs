@@ -169,6 +169,7 @@ fn register_is_a_string_list() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of messages with their bytes, without steps")]
 fn errors_bring_what_their_code_has_to_tell() {
     let check = |version, detail: ErrorDetail, expected: &str| {
         check_response(version, &Response::Error(Error::new(detail, "m")), expected);

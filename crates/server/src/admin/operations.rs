@@ -21,6 +21,7 @@ use super::Admin;
 const MOST_COMPACTORS: usize = 1024;
 
 /// Executes an operation on this thread; some take long.
+#[expect(clippy::too_many_lines, reason = "one arm for each operation")]
 pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refused> {
     let database = &admin.database;
     let engine = database.engine();

@@ -23,6 +23,7 @@ use super::Admin;
 use super::process;
 
 /// Reports the node.
+#[expect(clippy::too_many_lines, reason = "one value with all of its fields")]
 pub(super) fn node(admin: &Admin) -> NodeReport {
     let Admin { database, server, .. } = admin;
     let (engine, node, catalog) = (database.engine(), database.node(), database.catalog());
