@@ -87,6 +87,14 @@ report! {
             "Logins refused without a check, because too many had failed."),
         tls_handshakes_failed: u64 = Counter("cassette_tls_handshakes_failed_total",
             "Connections that ended in the TLS handshake."),
+        audit_entries_written: u64 =
+            Counter("cassette_audit_log_written_total", "Entries written by the loggers of the audit log."),
+        audit_entries_dropped: u64 = Counter("cassette_audit_log_dropped_total",
+            "Entries of the audit log that are lost: the queue was full, or writing failed."),
+        full_queries_written: u64 =
+            Counter("cassette_full_query_log_written_total", "Queries written to the full query log."),
+        full_queries_dropped: u64 = Counter("cassette_full_query_log_dropped_total",
+            "Queries that the full query log lost: the queue was full, or writing failed."),
         start_time_seconds: f64 =
             Gauge("process_start_time_seconds", "Start of the process, in seconds since 1970."),
         cpu_seconds: f64 = Counter("process_cpu_seconds_total", "Processor time of all threads."),

@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::query_logs::{AuditLogChanges, LogFileChanges};
+
 /// A request to change the node.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 #[serde(tag = "operation", rename_all = "snake_case")]
@@ -146,6 +148,22 @@ pub enum Operation {
     ClearConnectionHistory,
     /// Stop accepting writes and flush everything.
     Drain,
+    /// Enable the audit log, or change what it records.
+    EnableAuditLog(AuditLogChanges),
+    /// Disable the audit log.
+    DisableAuditLog,
+    /// Enable the full query log.
+    EnableFullQueryLog {
+        /// The directory, if it is not the configured one.
+        #[serde(default)]
+        path: Option<String>,
+        #[serde(flatten)]
+        files: LogFileChanges,
+    },
+    /// Disable the full query log.
+    DisableFullQueryLog,
+    /// Disable the full query log, and remove its files.
+    ResetFullQueryLog,
     /// Let compactions start automatically.
     EnableAutoCompaction(Tables),
     /// Keep compactions from starting automatically.

@@ -13,7 +13,7 @@ mod superuser;
 mod timelock;
 mod transactions;
 
-use cassette_tools::{nodetool, sstable};
+use cassette_tools::{nodetool, query_log, sstable};
 use clap::{Parser, Subcommand};
 
 /// A CQL database in one binary: Cassandra's language, drivers and files, without the JVM.
@@ -42,6 +42,9 @@ enum Command {
     /// Inspect, export and import SSTables without a server
     #[command(subcommand, name = "sstable")]
     SSTable(sstable::SSTableCommand),
+    /// Read and verify the files of the audit log and the full query log
+    #[command(subcommand, name = "querylog")]
+    QueryLog(query_log::QueryLogCommand),
     /// Inspect, back up and restore a store of transactions
     #[command(subcommand)]
     Transactions(transactions::TransactionsCommand),
@@ -61,6 +64,7 @@ fn main() -> std::process::ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Nodetool { words } => return nodetool::run(&words),
         Command::SSTable(command) => command.run(),
+        Command::QueryLog(command) => command.run(),
         Command::Transactions(command) => command.run(),
         Command::TimeLock(command) => command.run(),
         Command::Certificates(arguments) => certificates::run(&arguments).map(|()| true),

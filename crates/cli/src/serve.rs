@@ -6,7 +6,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc};
 use std::thread::Builder;
@@ -18,8 +18,10 @@ use cassette_database::Database;
 use cassette_engine::commitlog::ReplayPolicy;
 use cassette_server::admin::{Admin, LogLevels};
 use cassette_server::authentication::PasswordAuthenticator;
+use cassette_server::query_logs::{LoggedDatabase, QueryLogs};
 use cassette_server::tls::Tls;
 use cassette_server::{Server, ServerConfig, descriptors};
+use cassette_vfs::{RealFileSystem, SystemClock};
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -203,7 +205,9 @@ async fn serve(
         tokio::spawn(reload_certificates(tls));
     }
     set_up_authentication(arguments, &database, &mut server, address)?;
-    let server = Server::with_listener(listener, server, Arc::new(database.clone()));
+    let logs = query_logs(config, &arguments.data)?;
+    let backend = LoggedDatabase::new(database.clone(), Arc::clone(&logs));
+    let server = Server::with_listener(listener, server, Arc::new(backend));
     if let Some(max) = connections_max {
         tracing::info!("at most {max} connections: the other file descriptors are for storage");
     }
@@ -211,11 +215,7 @@ async fn serve(
     let mut cut = signalled.clone();
     let metrics = server.metrics();
     database.set_server(&metrics);
-    let encrypted = match &server_tls {
-        None => "",
-        Some(tls) if tls.is_optional() => ", with and without TLS",
-        Some(_) => ", with TLS",
-    };
+    let encrypted = encryption(server_tls.as_ref());
     let mut ready =
         format!("cassette {} listens for CQL on {address}{encrypted}\n", env!("CARGO_PKG_VERSION"));
     let (drain, mut drained) = watch::channel(false);
@@ -229,6 +229,7 @@ async fn serve(
             let _ = drain.send(true);
         };
         let admin = Admin::new(database.clone(), metrics, logging, drain);
+        admin.set_query_logs(Arc::clone(&logs));
         tokio::spawn(serve_admin(admin, listener, admin_stopped));
     }
     report_ready(&ready);
@@ -243,6 +244,7 @@ async fn serve(
         }
     };
     server.serve_until(stop, async { drop(cut.wait_for(|count| *count > 1).await) }).await;
+    logs.stop();
     if is_drained {
         tracing::info!("drained: no requests are served until the next start");
         drop(signalled.wait_for(|count| *count > 0).await);
@@ -306,6 +308,27 @@ async fn serve_admin(admin: Arc<Admin>, listener: TcpListener, mut stopped: watc
 fn report_ready(ready: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(ready.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Describes the encryption of connections for the line with the address.
+fn encryption(tls: Option<&Tls>) -> &'static str {
+    match tls {
+        None => "",
+        Some(tls) if tls.is_optional() => ", with and without TLS",
+        Some(_) => ", with TLS",
+    }
+}
+
+/// Creates the audit log and the full query log, and enables the former if it is configured.
+fn query_logs(config: &Config, data: &Path) -> anyhow::Result<Arc<QueryLogs>> {
+    let (audit, is_enabled) = config.audit_log(data)?;
+    let (fs, clock) = (Arc::new(RealFileSystem), Arc::new(SystemClock::new()));
+    let logs = QueryLogs::new(fs, clock, audit, config.full_query_log()?);
+    if is_enabled {
+        // Without the log that was asked for, the server must not serve.
+        logs.enable_audit(logs.configured_audit()).context("cannot enable the audit log")?;
+    }
+    Ok(logs)
 }
 
 /// Uses certificates that replace those in use, until the server ends.

@@ -12,10 +12,12 @@ mod native_type;
 mod obscure;
 pub mod parser;
 mod statements;
+mod subject;
 pub mod values;
 
 pub use ast::{ParsedStatement, Statement, quote_identifier, quote_string};
 pub use error::SyntaxError;
-pub use obscure::obscure_passwords;
+pub use obscure::{obscure_password_literals, obscure_passwords};
 pub use parser::{parse, parse_term, parse_type};
 pub use statements::split_statements;
+pub use subject::{StatementKind, Subject};

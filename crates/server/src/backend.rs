@@ -24,7 +24,10 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Records the role that the client of a session has logged in as. Called at most once, before
     /// its first request.
-    fn logged_in(_session: &Self::Session, _role: &str) {}
+    fn logged_in(&self, _session: &Self::Session, _role: &str) {}
+
+    /// Records that the client of a session failed to log in, with the reason that it receives.
+    fn login_failed(&self, _session: &Self::Session, _reason: &str) {}
 
     /// Returns the id of a new trace.
     fn new_trace(&self) -> Uuid;

@@ -15,6 +15,7 @@ mod connection;
 pub mod descriptors;
 mod limits;
 mod metrics;
+pub mod query_logs;
 mod result;
 mod running;
 mod server;

@@ -5,6 +5,7 @@ mod encryption;
 #[cfg(test)]
 mod fuzz;
 mod old_names;
+mod query_logs;
 mod timeouts;
 
 use std::collections::BTreeMap;
@@ -21,6 +22,7 @@ use cassette_engine::{
 };
 use cassette_rows::schema::CompactionParams;
 use cassette_server::ServerConfig;
+use cassette_server::query_logs::{AuditSettings, FullQuerySettings};
 use cassette_server::tls::Tls;
 use cassette_vfs::FileAccess;
 use serde::Deserialize;
@@ -43,7 +45,6 @@ const REQUIRED_VALUES: &[(&str, &[&str])] = &[
     ("cidr_authorizer", &["AllowAllCIDRAuthorizer"]),
     ("partitioner", &["Murmur3Partitioner"]),
     ("transparent_data_encryption_options", &["false"]),
-    ("audit_logging_options", &["false"]),
     ("cdc_enabled", &["false"]),
     ("incremental_backups", &["false"]),
     ("snapshot_before_compaction", &["false"]),
@@ -94,6 +95,8 @@ pub struct Config {
     native_transport_max_response_data_in_flight: Option<String>,
     native_transport_max_response_data_in_flight_per_ip: Option<String>,
     client_encryption_options: Option<encryption::ClientEncryption>,
+    audit_logging_options: Option<query_logs::AuditLogging>,
+    full_query_logging_options: Option<query_logs::FullQueryLogging>,
     commitlog_sync: Option<String>,
     commitlog_sync_period: Option<String>,
     commitlog_sync_group_window: Option<String>,
@@ -300,6 +303,16 @@ impl Config {
     /// not encrypted.
     pub fn tls(&self) -> anyhow::Result<Option<Tls>> {
         encryption::tls(self.client_encryption_options.as_ref())
+    }
+
+    /// Returns the settings of the audit log, and whether it is enabled at the start.
+    pub fn audit_log(&self, data: &Path) -> anyhow::Result<(AuditSettings, bool)> {
+        query_logs::audit(self.audit_logging_options.as_ref(), data)
+    }
+
+    /// Returns the settings of the full query log.
+    pub fn full_query_log(&self) -> anyhow::Result<FullQuerySettings> {
+        query_logs::full_query(self.full_query_logging_options.as_ref())
     }
 
     /// Returns the database's settings, in directory `data`.

@@ -1,9 +1,10 @@
 //! Prepared statements: planned once, found by id, and planned again after schema changes.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
+use cassette_cql::{StatementKind, Subject};
 use md5::{Digest, Md5};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -36,6 +37,8 @@ pub struct Prepared {
     planned: ArcSwap<Planned>,
     /// Set permanently when planning again results in other columns.
     result_has_changed: AtomicBool,
+    /// Determined when a log needs it.
+    subject: OnceLock<Subject>,
 }
 
 impl Prepared {
@@ -47,6 +50,15 @@ impl Prepared {
     /// Returns the text.
     pub fn cql(&self) -> &str {
         &self.cql
+    }
+
+    /// Returns what it does, and to which object.
+    pub fn subject(&self) -> &Subject {
+        self.subject.get_or_init(|| match cassette_cql::parse(&self.cql) {
+            Ok(parsed) => Subject::of(&parsed.statement, self.keyspace.as_deref()),
+            // Never: it has been parsed to be prepared.
+            Err(_) => Subject { kind: StatementKind::Batch, keyspace: None, name: None },
+        })
     }
 
     /// Returns the contents of PREPARE's response, as of the last planning.
@@ -204,6 +216,7 @@ impl PreparedStatements {
             keyspace: keyspace.map(Into::into),
             planned: ArcSwap::from_pointee(planned),
             result_has_changed: AtomicBool::new(false),
+            subject: OnceLock::new(),
         });
         let size = prepared.heap_size() as u64;
         if size > self.capacity {

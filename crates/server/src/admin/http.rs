@@ -14,7 +14,7 @@ use cassette_http::{BodyError, buffered, host};
 
 use super::guard::{self, Head};
 use super::top_partitions::{self, Asked};
-use super::{Admin, operations, prometheus, report};
+use super::{Admin, operations, prometheus, query_logs, report};
 
 /// The maximum length of an operation, in bytes.
 const OPERATION_LENGTH_MAX: usize = 1 << 20;
@@ -46,6 +46,8 @@ pub(super) fn router(admin: Arc<Admin>, body_wait_max: Duration) -> Router {
         )
         .route("/v1/guardrails", get(|admin| blocking(admin, |admin| Ok(report::guardrails(admin)))))
         .route("/v1/timeouts", get(|admin| blocking(admin, |admin| Ok(report::timeouts(admin)))))
+        .route("/v1/audit_log", get(|admin| blocking(admin, |admin| query_logs::audit(admin))))
+        .route("/v1/full_query_log", get(|admin| blocking(admin, |admin| query_logs::full_query(admin))))
         .route("/v1/logging", get(|admin| blocking(admin, |admin| Ok(admin.logging.levels()))))
         .route("/v1/operations", post(operate))
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "there is nothing of this name") })

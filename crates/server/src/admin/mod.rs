@@ -16,18 +16,21 @@ mod http;
 mod operations;
 mod process;
 mod prometheus;
+mod query_logs;
 mod report;
 mod top_partitions;
 
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use cassette_database::{Database, ServerMetrics};
 pub use cassette_http::Limits;
 use tokio::net::TcpListener;
+
+use crate::query_logs::QueryLogs;
 
 /// The maximum number of open connections: half of the descriptors reserved for neither storage nor
 /// CQL.
@@ -41,6 +44,7 @@ pub struct Admin {
     drain: Box<dyn Fn() + Send + Sync>,
     drained: AtomicBool,
     started: Instant,
+    query_logs: OnceLock<Arc<QueryLogs>>,
 }
 
 /// Access to the log levels.
@@ -66,7 +70,21 @@ impl Admin {
         drain: impl Fn() + Send + Sync + 'static,
     ) -> Arc<Self> {
         let (drain, drained) = (Box::new(drain), AtomicBool::new(false));
-        Arc::new(Self { database, server, logging, drain, drained, started: Instant::now() })
+        Arc::new(Self {
+            database,
+            server,
+            logging,
+            drain,
+            drained,
+            started: Instant::now(),
+            query_logs: OnceLock::new(),
+        })
+    }
+
+    /// Sets the logs that operations enable and disable. Called at most once.
+    pub fn set_query_logs(&self, logs: Arc<QueryLogs>) {
+        // A second call is a mistake without consequences.
+        let _ = self.query_logs.set(logs);
     }
 
     /// Answers requests until `stop` completes.

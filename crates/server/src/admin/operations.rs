@@ -15,7 +15,7 @@ use cassette_engine::{
 };
 use cassette_rows::{TableId, TableMetadata};
 
-use super::Admin;
+use super::{Admin, query_logs};
 
 /// As many threads as any machine could use; each has a stack.
 const MOST_COMPACTORS: usize = 1024;
@@ -113,6 +113,15 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         }
         Operation::ClearConnectionHistory => admin.server.forget_seen_clients(),
         Operation::Drain => drain(admin)?,
+        Operation::EnableAuditLog(changes) => query_logs::enable_audit(admin, changes)?,
+        Operation::DisableAuditLog => query_logs::of(admin)?.disable_audit(),
+        Operation::EnableFullQueryLog { path, files } => {
+            query_logs::enable_full_query(admin, path.as_deref(), files)?;
+        }
+        Operation::DisableFullQueryLog => query_logs::of(admin)?.disable_full_query(),
+        Operation::ResetFullQueryLog => query_logs::of(admin)?
+            .reset_full_query()
+            .map_err(|error| Refused::failed(format!("cannot remove the full query log: {error}")))?,
         Operation::EnableAutoCompaction(tables) => set_autocompaction(database, tables, true)?,
         Operation::DisableAutoCompaction(tables) => set_autocompaction(database, tables, false)?,
         Operation::StopCompactions { id: Some(id), .. } => stop_compaction(database, id)?,

@@ -33,6 +33,7 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
     let prepared = database.prepared_statements();
     let requests = database.metrics();
     let memory = process::memory();
+    let (audit, full_query) = admin.query_logs.get().map(|logs| logs.counts()).unwrap_or_default();
     NodeReport {
         cluster_name: node.cluster_name.clone(),
         trace_probability: admin.database.trace_probability(),
@@ -103,6 +104,10 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
         logins_failed: server.logins_failed(),
         logins_refused: server.logins_refused(),
         tls_handshakes_failed: server.tls_handshakes_failed(),
+        audit_entries_written: audit.written,
+        audit_entries_dropped: audit.dropped + audit.failed,
+        full_queries_written: full_query.written,
+        full_queries_dropped: full_query.dropped + full_query.failed,
         start_time_seconds: process::start_time().unwrap_or(0.0),
         cpu_seconds: process::cpu_seconds(),
         descriptors: process::descriptors(),

@@ -1,8 +1,11 @@
 //! The database layer as the server's backend: requests become statements, outcomes become results.
 
 use std::{
-    net::{IpAddr, SocketAddr},
-    sync::{Arc, OnceLock},
+    net::SocketAddr,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use arc_swap::ArcSwapOption;
@@ -48,12 +51,34 @@ const MESSAGE_LENGTH_MAX: usize = 4 << 10;
 pub struct ClientSession {
     /// The keyspace of USE.
     keyspace: ArcSwapOption<String>,
-    peer: Option<IpAddr>,
+    peer: Option<SocketAddr>,
+    /// The number of the connection since the start of the process.
+    id: u64,
     /// The role that has logged in; none without authentication.
     role: OnceLock<Arc<str>>,
 }
 
 impl ClientSession {
+    /// Returns the client's address.
+    pub(crate) fn peer(&self) -> Option<SocketAddr> {
+        self.peer
+    }
+
+    /// Returns the number of the connection since the start of the process.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Returns the role that has logged in.
+    pub(crate) fn role(&self) -> Option<&str> {
+        self.role.get().map(|role| &**role)
+    }
+
+    /// Returns the keyspace of USE.
+    pub(crate) fn keyspace(&self) -> Option<Arc<String>> {
+        self.keyspace.load_full()
+    }
+
     fn caller(&self) -> Caller {
         self.role.get().map_or(Caller::Anonymous, |role| Caller::Role(role.clone()))
     }
@@ -64,10 +89,12 @@ impl Backend for Database {
     type Subscription = db::Subscription;
 
     fn open_session(&self, peer: SocketAddr) -> ClientSession {
-        ClientSession { peer: Some(peer.ip()), ..ClientSession::default() }
+        static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
+        let id = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
+        ClientSession { peer: Some(peer), id, ..ClientSession::default() }
     }
 
-    fn logged_in(session: &ClientSession, role: &str) {
+    fn logged_in(&self, session: &ClientSession, role: &str) {
         // A connection logs in once.
         let _ = session.role.set(role.into());
     }

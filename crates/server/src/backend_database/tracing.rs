@@ -52,7 +52,7 @@ pub(super) fn describe(database: &Database, session: &ClientSession, request: &R
         }
         _ => "Other",
     };
-    TracedRequest { client: session.peer, request, parameters }
+    TracedRequest { client: session.peer.map(|peer| peer.ip()), request, parameters }
 }
 
 fn add_options(options: &QueryParameters, parameters: &mut BTreeMap<String, String>) {

@@ -106,10 +106,13 @@ impl<B: Backend> Connection<B> {
             Verdict::Authenticated { role } => {
                 debug!("{} is {role}", self.peer);
                 self.registered.logged_in(&role);
-                B::logged_in(&self.session, &role);
+                self.shared.backend.logged_in(&self.session, &role);
                 Ok(Response::AuthSuccess(AuthSuccess { token: None }))
             }
-            Verdict::Refused(reason) => Err(Error::new(ErrorDetail::BadCredentials, reason)),
+            Verdict::Refused(reason) => {
+                self.shared.backend.login_failed(&self.session, &reason);
+                Err(Error::new(ErrorDetail::BadCredentials, reason))
+            }
             Verdict::Failed(reason) => Err(Error::new(ErrorDetail::ServerError, reason)),
         }
     }

@@ -1,8 +1,8 @@
 //! Executes commands: their requests to the node, and their output.
 
 use cassette_admin_api::{
-    CompactionRecord, CompactionReport, GuardrailReport, ImportChoices, NodeReport, Operation,
-    SnapshotReport, TableReport, Tables, TimeoutReport, UnknownTableReport,
+    AuditLogReport, CompactionRecord, CompactionReport, FullQueryLogReport, GuardrailReport, ImportChoices,
+    NodeReport, Operation, SnapshotReport, TableReport, Tables, TimeoutReport, UnknownTableReport,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -11,8 +11,8 @@ use super::arguments::Invocation;
 use super::client::Client;
 use super::text::{Table, double};
 use super::{
-    Failure, Format, Output, Result, clients, cluster, compactions, guardrails, info, pools, snapshots,
-    table_stats, tablehistograms, timeouts, top_partitions, unknown_tables,
+    Failure, Format, Output, Result, clients, cluster, compactions, guardrails, info, pools, query_logs,
+    snapshots, table_stats, tablehistograms, timeouts, top_partitions, unknown_tables,
 };
 
 /// Executes a command.
@@ -79,6 +79,14 @@ pub(super) fn execute(invocation: &Invocation, format: Format, client: &Client) 
             let reports: Vec<GuardrailReport> = client.get("/v1/guardrails")?;
             let listed = guardrails::Listed::new(&reports, invocation)?;
             Ok(command.either(|| listed.text(), || listed.data()))
+        }
+        "getauditlog" => {
+            let report: AuditLogReport = client.get("/v1/audit_log")?;
+            command.show(&report, query_logs::audit)
+        }
+        "getfullquerylog" => {
+            let report: FullQueryLogReport = client.get("/v1/full_query_log")?;
+            command.show(&report, query_logs::full_query)
         }
         "getlogginglevels" => {
             let levels: Vec<(String, String)> = client.get("/v1/logging")?;
@@ -309,6 +317,11 @@ impl Command<'_> {
         match invocation.command {
             "flush" => silently(Operation::Flush(self.tables())),
             "drain" => silently(Operation::Drain),
+            "enableauditlog" => silently(query_logs::enable_audit(invocation)?),
+            "disableauditlog" => silently(Operation::DisableAuditLog),
+            "enablefullquerylog" => silently(query_logs::enable_full_query(invocation)?),
+            "disablefullquerylog" => silently(Operation::DisableFullQueryLog),
+            "resetfullquerylog" => silently(Operation::ResetFullQueryLog),
             "compact" => silently(self.compact()?),
             "garbagecollect" => silently(self.garbage_collect()?),
             "scrub" => silently(Operation::Scrub {

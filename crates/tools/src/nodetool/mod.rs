@@ -15,6 +15,7 @@ mod guardrails;
 mod info;
 mod missing;
 mod pools;
+mod query_logs;
 mod snapshots;
 mod table_stats;
 mod tablehistograms;

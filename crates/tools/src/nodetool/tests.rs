@@ -115,6 +115,10 @@ fn node() -> NodeReport {
         clients: Vec::new(),
         client_history: Vec::new(),
         connections_refused: 0,
+        audit_entries_written: 0,
+        audit_entries_dropped: 0,
+        full_queries_written: 0,
+        full_queries_dropped: 0,
         logins_failed: 0,
         logins_refused: 0,
         ..NodeReport::default()
