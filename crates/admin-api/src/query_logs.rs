@@ -50,6 +50,23 @@ pub struct FullQueryLogReport {
     pub max_queue_weight: u64,
 }
 
+/// A statement that took longer than `slow_query_log_timeout`, with its executions together.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct SlowQueryReport {
+    /// The text without passwords and without values of bind markers.
+    pub text: String,
+    /// The number of slow executions.
+    pub count: u64,
+    /// Their mean duration, milliseconds.
+    pub mean_millis: f64,
+    /// The shortest.
+    pub min_millis: f64,
+    /// The longest.
+    pub max_millis: f64,
+    /// When the last one ended, milliseconds since 1970.
+    pub last_millis: i64,
+}
+
 /// How the files of a log are written, where it differs from the configuration.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
 pub struct LogFileChanges {

@@ -39,6 +39,7 @@ pub use basics::response::{
 pub use basics::server_metrics::{
     Client, Encryption, Pool, PreparedMetrics, RunningRequest, SeenClient, ServerMetrics,
 };
+pub use basics::slow_queries::SlowQuery;
 pub use basics::timeouts::{RequestTimeouts, Timeout};
 pub use cassette_cql::ast::BatchKind;
 pub use cassette_engine::without_waiting;

@@ -54,6 +54,9 @@ const REQUIRED_VALUES: &[(&str, &[&str])] = &[
 /// announces 2 GiB at most.
 const RESPONSE_SIZES: std::ops::RangeInclusive<usize> = 1 << 20..=1 << 30;
 
+/// The default of `slow_query_log_timeout`, as in Cassandra.
+const SLOW_QUERY_LOG_TIMEOUT: Duration = Duration::from_millis(500);
+
 /// The address of the admin endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminAddress {
@@ -134,6 +137,7 @@ pub struct Config {
     default_compaction: Option<ClassWithParameters>,
     disk_failure_policy: Option<String>,
     prepared_statements_cache_size: Option<String>,
+    slow_query_log_timeout: Option<String>,
     materialized_views_enabled: Option<bool>,
     auto_snapshot: Option<bool>,
     auto_snapshot_ttl: Option<String>,
@@ -305,6 +309,14 @@ impl Config {
         encryption::tls(self.client_encryption_options.as_ref())
     }
 
+    /// Returns the duration beyond which statements are logged; `None` for none.
+    fn slow_query_log_timeout(&self) -> anyhow::Result<Option<Duration>> {
+        let Some(text) = &self.slow_query_log_timeout else { return Ok(Some(SLOW_QUERY_LOG_TIMEOUT)) };
+        let timeout = duration(text).context("slow_query_log_timeout")?;
+        // As in Cassandra, 0 disables it.
+        Ok((!timeout.is_zero()).then_some(timeout))
+    }
+
     /// Returns the settings of the audit log, and whether it is enabled at the start.
     pub fn audit_log(&self, data: &Path) -> anyhow::Result<(AuditSettings, bool)> {
         query_logs::audit(self.audit_logging_options.as_ref(), data)
@@ -327,6 +339,7 @@ impl Config {
             "prepared_statements_cache_size",
         )?;
         options.timeouts = self.timeouts.timeouts()?;
+        options.slow_query_log_timeout = self.slow_query_log_timeout()?;
         options.guardrails.clone_from(&self.guardrails);
         options.auth = self.auth.settings()?;
         let classes = self.auth.classes()?;

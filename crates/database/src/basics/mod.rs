@@ -8,5 +8,6 @@ pub(crate) mod passwords;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod server_metrics;
+pub(crate) mod slow_queries;
 pub(crate) mod time_uuids;
 pub(crate) mod timeouts;

@@ -27,6 +27,8 @@ use crate::statements::schema::{self, SchemaStatement};
 pub(crate) struct Planned {
     /// The plan.
     pub plan: Plan,
+    /// The text, for the log of slow queries.
+    pub cql: Box<str>,
     /// The bind markers.
     pub markers: Vec<ColumnSpec>,
     /// The markers of the partition key; empty if they are not known.
@@ -90,6 +92,7 @@ impl Planned {
         };
         Ok(Self {
             plan,
+            cql: cql.into(),
             markers: cx.markers.specs()?,
             partition_key_indexes: key_table
                 .map(|table| cx.markers.partition_key_indexes(&table))

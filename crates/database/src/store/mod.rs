@@ -32,6 +32,7 @@ use crate::basics::error::{DatabaseError, Result};
 use crate::basics::metrics::RequestMetrics;
 use crate::basics::paging_key::PagingKey;
 use crate::basics::server_metrics::{PreparedMetrics, ServerMetrics};
+use crate::basics::slow_queries::{SlowQueries, SlowQuery};
 use crate::basics::time_uuids::{self, TimeUuids};
 use crate::basics::timeouts::{Deadlines, Limited, RequestTimeouts};
 use crate::planning::context::TimeUuidSource;
@@ -68,6 +69,7 @@ pub(crate) struct Store {
     deadlines: Deadlines,
     disk_usage: DiskUsage,
     metrics: RequestMetrics,
+    slow_queries: SlowQueries,
     server: RwLock<Option<Weak<dyn ServerMetrics>>>,
     time_uuids: TimeUuids,
     write_clock: WriteClock,
@@ -82,6 +84,7 @@ pub(crate) struct StoreParts {
     pub paging_key: PagingKey,
     pub node: Node,
     pub timeouts: RequestTimeouts,
+    pub slow_query_log_timeout: Option<Duration>,
     /// The keyspaces of virtual tables.
     pub virtual_keyspaces: Vec<Keyspace>,
     pub settings: StoreSettings,
@@ -119,7 +122,8 @@ impl Store {
     /// If the schema or the commit log cannot be read, or the data directory belongs to another
     /// cluster.
     pub fn open(parts: StoreParts) -> Result<(Self, Unbuilt)> {
-        let StoreParts { engine, clock, paging_key, node, timeouts, virtual_keyspaces, settings } = parts;
+        let StoreParts { engine, clock, paging_key, node, timeouts, virtual_keyspaces, settings, .. } = parts;
+        let slow_queries = SlowQueries::new(parts.slow_query_log_timeout);
         let build_states = BuildStates::default();
         let opened = open(&engine, &*clock, node, virtual_keyspaces, &build_states)?;
         let store = Self {
@@ -139,6 +143,7 @@ impl Store {
             node: opened.node,
             disk_usage: DiskUsage::default(),
             metrics: RequestMetrics::default(),
+            slow_queries,
             server: RwLock::new(None),
             time_uuids: TimeUuids::after(opened.newest_timestamp),
             paging_key,
@@ -351,6 +356,22 @@ impl Store {
         let now = self.engine.stats().now;
         self.metrics.tick(now);
         self.build_states.tick(now);
+        if let Some(message) = self.slow_queries.report(now) {
+            tracing::info!("{message}");
+        }
+    }
+
+    /// Returns the latest slow statements.
+    pub fn slow_queries(&self) -> Vec<SlowQuery> {
+        self.slow_queries.latest()
+    }
+
+    /// Records an execution if it was slow.
+    #[inline]
+    pub fn note_if_slow(&self, elapsed: Duration, text: impl FnOnce() -> String) {
+        if self.slow_queries.is_slow(elapsed) {
+            self.slow_queries.record(&text(), elapsed, self.clock().now_micros().div_euclid(1000));
+        }
     }
 
     /// Returns the metrics of prepared statements.

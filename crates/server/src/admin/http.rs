@@ -48,6 +48,7 @@ pub(super) fn router(admin: Arc<Admin>, body_wait_max: Duration) -> Router {
         .route("/v1/timeouts", get(|admin| blocking(admin, |admin| Ok(report::timeouts(admin)))))
         .route("/v1/audit_log", get(|admin| blocking(admin, |admin| query_logs::audit(admin))))
         .route("/v1/full_query_log", get(|admin| blocking(admin, |admin| query_logs::full_query(admin))))
+        .route("/v1/slow_queries", get(|admin| blocking(admin, |admin| Ok(query_logs::slow(admin)))))
         .route("/v1/logging", get(|admin| blocking(admin, |admin| Ok(admin.logging.levels()))))
         .route("/v1/operations", post(operate))
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "there is nothing of this name") })

@@ -2,8 +2,12 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use cassette_admin_api::{AuditLogChanges, AuditLogReport, FullQueryLogReport, LogFileChanges, Refused};
+use cassette_admin_api::{
+    AuditLogChanges, AuditLogReport, FullQueryLogReport, LogFileChanges, Refused, SlowQueryReport,
+};
+use cassette_database::SlowQuery;
 use cassette_query_log::RollCycle;
 
 use super::Admin;
@@ -50,6 +54,20 @@ pub(super) fn full_query(admin: &Admin) -> Result<FullQueryLogReport, Refused> {
         max_log_size: settings.max_log_size,
         max_queue_weight: settings.max_queue_weight,
     })
+}
+
+/// Reports the latest slow statements, the newest first.
+pub(super) fn slow(admin: &Admin) -> Vec<SlowQueryReport> {
+    let millis = |duration: Duration| duration.as_secs_f64() * 1e3;
+    let report = |query: SlowQuery| SlowQueryReport {
+        text: query.text,
+        count: query.count,
+        mean_millis: millis(query.total) / query.count.max(1) as f64,
+        min_millis: millis(query.min),
+        max_millis: millis(query.max),
+        last_millis: query.last_millis,
+    };
+    admin.database.slow_queries().into_iter().map(report).collect()
 }
 
 /// Enables the audit log with the configured settings and changes to them.

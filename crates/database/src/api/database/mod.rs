@@ -17,6 +17,7 @@ use crate::basics::error::{DatabaseError, Result};
 use crate::basics::metrics::RequestMetrics;
 use crate::basics::response::SchemaChange;
 use crate::basics::server_metrics::{Pool, PreparedMetrics, ServerMetrics};
+use crate::basics::slow_queries::SlowQuery;
 use crate::basics::timeouts::RequestTimeouts;
 use crate::execution::virtual_tables;
 use crate::schema::catalog::{Catalog, Subscription};
@@ -132,6 +133,13 @@ impl Database {
     #[doc(hidden)]
     pub fn metrics(&self) -> &RequestMetrics {
         self.0.store.metrics()
+    }
+
+    /// Returns the latest statements that took longer than `slow_query_log_timeout`, the newest
+    /// first.
+    #[doc(hidden)]
+    pub fn slow_queries(&self) -> Vec<SlowQuery> {
+        self.0.store.slow_queries()
     }
 
     /// Sets the server in front of the database, whose metrics virtual tables show.

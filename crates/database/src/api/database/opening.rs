@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use cassette_engine::{CompactionOptions, Engine};
 use cassette_rows::TableParams;
@@ -48,6 +49,9 @@ pub struct Options {
     /// The timeouts of statements. Default: unlimited, for embedded databases; a server sets
     /// Cassandra's.
     pub timeouts: RequestTimeouts,
+    /// `slow_query_log_timeout`: statements that take longer are logged; `None` for none. Default:
+    /// none, for embedded databases; a server sets Cassandra's.
+    pub slow_query_log_timeout: Option<Duration>,
     /// Guardrails that differ from their defaults: texts by the names of cassandra.yaml, empty for
     /// null.
     pub guardrails: BTreeMap<String, String>,
@@ -69,6 +73,7 @@ impl Options {
             materialized_views_enabled: false,
             default_compaction: CompactionParams::default(),
             timeouts: RequestTimeouts::unlimited(),
+            slow_query_log_timeout: None,
             guardrails: BTreeMap::new(),
             auth: AuthSettings::default(),
             settings: BTreeMap::new(),
@@ -132,6 +137,7 @@ impl Database {
             paging_key,
             node: options.node,
             timeouts: options.timeouts,
+            slow_query_log_timeout: options.slow_query_log_timeout,
             virtual_keyspaces: virtual_tables::keyspaces(),
             settings: StoreSettings {
                 background_threads,

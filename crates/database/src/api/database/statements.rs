@@ -248,7 +248,12 @@ impl Database {
         };
         if let Some((_, first)) = executions.first() {
             let request = if conditional { RequestKind::CasWrite } else { RequestKind::Write };
-            self.metrics().record(request, self.store().clock().monotonic() - first.started, &outcome);
+            let elapsed = self.store().clock().monotonic() - first.started;
+            self.metrics().record(request, elapsed, &outcome);
+            self.store().note_if_slow(elapsed, || {
+                let first = planned.first().map_or("", |planned| &*planned.cql);
+                format!("BATCH of {} statements, the first: {first}", planned.len())
+            });
         }
         let outcome = outcome?;
         for (_, execution) in executions {
@@ -288,7 +293,9 @@ impl Database {
                 RequestKind::Read | RequestKind::Range if outcome.is_ok() => execution.read_until.get(),
                 _ => self.store().clock().monotonic(),
             };
-            self.metrics().record(kind, ended.saturating_sub(execution.started), &outcome);
+            let elapsed = ended.saturating_sub(execution.started);
+            self.metrics().record(kind, elapsed, &outcome);
+            self.store().note_if_slow(elapsed, || planned.cql.to_string());
         }
         Ok(Executed { outcome: outcome?, warnings: execution.bound.warnings.into_inner() })
     }

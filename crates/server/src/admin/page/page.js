@@ -139,7 +139,7 @@ function draw() {
   legend("latency-legend", (moment) => moment.p99, (n) => n === 0 ? "–" : shown(n) + " ms");
 }
 
-function show(node, tables, compactions, at) {
+function show(node, tables, compactions, slow, at) {
   const moment = { rates: {}, p99: {} };
   const seconds = last ? (at - last.at) / 1000 : 0;
   for (const [kind] of KINDS) {
@@ -179,6 +179,10 @@ function show(node, tables, compactions, at) {
     cache.size_bytes / cache.capacity_bytes)));
   fillTable("pools", ["", "active", "pending", "completed", "blocked"], node.pools.map((pool) =>
     [pool.name, count(pool.active), count(pool.pending), count(pool.completed), count(pool.blocked_all_time)]));
+  const rounded = (n) => Math.round(n).toString();
+  fillTable("slow", ["milliseconds", "times", "mean", "least", "most", "last"], slow.map((query) =>
+    [query.text, count(query.count), rounded(query.mean_millis), rounded(query.min_millis), rounded(query.max_millis),
+      new Date(query.last_millis).toLocaleTimeString()]), "No slow query yet.");
   const users = tables.filter((table) => !/^system(_|$)/.test(table.keyspace))
     .sort((a, b) => b.live_bytes + b.memtable_bytes - a.live_bytes - a.memtable_bytes);
   fillTable("tables", ["", "reads/s", "writes/s", "read 99 %", "write 99 %", "SSTables/read", "SSTables", "levels", "on disk", "memtables", "pending compactions"],
@@ -202,7 +206,7 @@ async function report(path) {
 
 async function refresh() {
   try {
-    const reports = await Promise.all(["/v1/node", "/v1/tables", "/v1/compactions"].map(report));
+    const reports = await Promise.all(["/v1/node", "/v1/tables", "/v1/compactions", "/v1/slow_queries"].map(report));
     show(...reports, performance.now());
     draw();
     $("state").textContent = "live";
