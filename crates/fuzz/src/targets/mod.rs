@@ -11,6 +11,7 @@ mod json;
 mod keystores;
 mod mutations;
 mod paging_state;
+mod query_logs;
 mod sasl;
 mod sstable;
 mod values;
@@ -33,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     experiments::TARGET,
     sasl::TARGET,
     keystores::TARGET,
+    query_logs::TARGET,
 ];
 
 /// The first byte, which most targets use to choose what the rest is for; 0 for no input.
