@@ -12,6 +12,7 @@ mod files;
 mod format;
 pub mod reasons;
 pub mod recording;
+pub mod replay;
 pub mod report;
 pub mod results;
 pub mod run;

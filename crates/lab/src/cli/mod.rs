@@ -3,6 +3,7 @@
 mod cassandra;
 mod console;
 mod experiments;
+mod replay;
 mod tune;
 mod ycsb;
 
@@ -44,6 +45,8 @@ pub enum LabCommand {
     /// Search the settings of an engine that suit a workload
     #[command(after_help = TUNE_EXAMPLES)]
     Tune(TuneArgs),
+    /// Replay a full query log on a server or a database, and compare the results of two
+    Replay(Box<replay::ReplayArgs>),
     /// Start, stop and inspect a private Apache Cassandra cluster
     #[command(subcommand)]
     Cassandra(CassandraCommand),
@@ -115,6 +118,7 @@ impl LabCommand {
             Self::Compare(args) => experiments::compare(args),
             Self::Report(args) => experiments::report(args),
             Self::Tune(args) => tune::run(args),
+            Self::Replay(args) => replay::run(args),
             Self::Cassandra(cassandra) => cassandra.run(),
         }
     }

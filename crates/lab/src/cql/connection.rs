@@ -120,14 +120,20 @@ impl Connection {
     /// Sends a request and waits for its response, with nothing else in flight. An error of the
     /// server is an error.
     fn request(&mut self, attempt: &str, request: &Request) -> Result<Response, LabError> {
-        self.encoder.request(0, request, false);
-        let answer = self.answer().map_err(|error| self.refused(attempt, error))?;
-        match Response::decode(&answer).map_err(|error| self.refused(attempt, error))? {
-            (Response::Error(Error { message, detail }), _) => {
+        match self.call(attempt, request)? {
+            Response::Error(Error { message, detail }) => {
                 Err(self.refused(attempt, format!("{message} ({})", error_class(&detail))))
             }
-            (response, _) => Ok(response),
+            response => Ok(response),
         }
+    }
+
+    /// Sends a request and waits for its response, with nothing else in flight.
+    pub fn call(&mut self, attempt: &str, request: &Request) -> Result<Response, LabError> {
+        self.encoder.request(0, request, false);
+        let answer = self.answer().map_err(|error| self.refused(attempt, error))?;
+        let (response, _) = Response::decode(&answer).map_err(|error| self.refused(attempt, error))?;
+        Ok(response)
     }
 
     fn answer(&mut self) -> io::Result<Envelope> {
@@ -139,7 +145,8 @@ impl Connection {
         }
     }
 
-    fn unexpected(&self, attempt: &str, response: &Response) -> LabError {
+    /// Returns the error for a response of another kind.
+    pub fn unexpected(&self, attempt: &str, response: &Response) -> LabError {
         self.refused(attempt, format!("unexpected response {}", response.opcode()))
     }
 

@@ -7,6 +7,7 @@
 //! request.
 
 mod connection;
+mod executor;
 mod metrics_endpoint;
 mod pipeline;
 mod requests;
@@ -26,6 +27,7 @@ use crate::run::{Action, Driven, Sampler, Target, Worker, drive_together};
 use crate::workload::TableShape;
 use crate::workload::stream::share_of;
 use connection::{Connection, Text};
+pub(crate) use executor::{Outcome, QueryExecutor};
 pub use metrics_endpoint::MetricsEndpoint;
 use requests::Requests;
 
