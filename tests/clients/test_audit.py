@@ -12,6 +12,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import pytest
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.query import BatchStatement, BatchType, SimpleStatement
 
@@ -126,6 +127,20 @@ class Audited(Server):
         return cluster, cluster.connect()
 
 
+@pytest.fixture
+def serve(tmp_path):
+    """Starts servers, which end with the test."""
+    servers = []
+
+    def serve(configuration, folder=tmp_path):
+        servers.append(Audited(folder, configuration))
+        return servers[-1].start()
+
+    yield serve
+    for server in servers:
+        server.stop()
+
+
 def querylog(*words):
     return subprocess.run([str(BINARY), "querylog", *map(str, words)], capture_output=True, text=True, check=False)
 
@@ -187,14 +202,14 @@ def shown(line):
     return f"{user}|type:{rest}"
 
 
-def test_entries_are_those_of_cassandra(tmp_path):
+def test_entries_are_those_of_cassandra(serve, tmp_path):
     configuration = (
         "materialized_views_enabled: true\n"
         "authenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer\n"
         f"audit_logging_options:\n  enabled: true\n  audit_logs_dir: {tmp_path}/audit\n"
         "  logger:\n    - class_name: BinAuditLogger\n    - class_name: FileAuditLogger\n"
     )
-    server = Audited(tmp_path, configuration).start()
+    server = serve(configuration)
     exercise(server)
     server.stop()
     dumped = querylog("dump", "--format", "text", tmp_path / "audit")
@@ -212,8 +227,8 @@ def test_entries_are_those_of_cassandra(tmp_path):
     assert "geheim" not in log and HASH not in log
 
 
-def test_the_audit_log_is_changed_at_run_time(tmp_path):
-    server = Audited(tmp_path, f"audit_logging_options:\n  audit_logs_dir: {tmp_path}/audit\n").start()
+def test_the_audit_log_is_changed_at_run_time(serve, tmp_path):
+    server = serve(f"audit_logging_options:\n  audit_logs_dir: {tmp_path}/audit\n")
     cluster, session = server.session()
     session.execute(f"CREATE KEYSPACE ks WITH replication = {REPLICATION}")
     session.execute("CREATE TABLE ks.t (k int PRIMARY KEY, v int)")
@@ -252,11 +267,8 @@ def test_the_audit_log_is_changed_at_run_time(tmp_path):
     server.stop()
 
 
-def test_json_lines_go_to_standard_output(tmp_path):
-    server = Audited(
-        tmp_path,
-        "audit_logging_options:\n  enabled: true\n  included_categories: DDL\n  logger: JsonAuditLogger\n",
-    ).start()
+def test_json_lines_go_to_standard_output(serve, tmp_path):
+    server = serve("audit_logging_options:\n  enabled: true\n  included_categories: DDL\n  logger: JsonAuditLogger\n")
     cluster, session = server.session()
     session.execute(f"CREATE KEYSPACE ks WITH replication = {REPLICATION}")
     cluster.shutdown()
@@ -266,9 +278,9 @@ def test_json_lines_go_to_standard_output(tmp_path):
     assert (len(lines), entry["type"], entry["ks"]) == (1, "CREATE_KEYSPACE", "ks")
 
 
-def test_the_full_query_log_records_queries_with_their_values(tmp_path):
+def test_the_full_query_log_records_queries_with_their_values(serve, tmp_path):
     directory = tmp_path / "queries"
-    server = Audited(tmp_path, f"full_query_logging_options:\n  log_dir: {directory}\n").start()
+    server = serve(f"full_query_logging_options:\n  log_dir: {directory}\n")
     cluster, session = server.session()
     session.execute(f"CREATE KEYSPACE ks WITH replication = {REPLICATION}")
     session.execute("CREATE TABLE ks.t (k int PRIMARY KEY, v text)")
@@ -307,12 +319,12 @@ def test_the_full_query_log_records_queries_with_their_values(tmp_path):
     server.stop()
 
 
-def test_a_recorded_log_is_replayed_with_the_same_results(tmp_path):
+def test_a_recorded_log_is_replayed_with_the_same_results(serve, tmp_path):
     directory = tmp_path / "queries"
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
-    first = Audited(tmp_path / "first", f"full_query_logging_options:\n  log_dir: {directory}\n").start()
-    second = Audited(tmp_path / "second", "").start()
+    first = serve(f"full_query_logging_options:\n  log_dir: {directory}\n", tmp_path / "first")
+    second = serve("", tmp_path / "second")
     assert first.nodetool("enablefullquerylog").returncode == 0
     cluster, session = first.session()
     session.execute(f"CREATE KEYSPACE ks WITH replication = {REPLICATION}")
@@ -349,8 +361,8 @@ def test_a_recorded_log_is_replayed_with_the_same_results(tmp_path):
     second.stop()
 
 
-def test_slow_queries_are_logged_and_reported(tmp_path):
-    server = Audited(tmp_path, "slow_query_log_timeout: 1ms\n").start()
+def test_slow_queries_are_logged_and_reported(serve, tmp_path):
+    server = serve("slow_query_log_timeout: 1ms\n")
     cluster, session = server.session()
     session.execute(f"CREATE KEYSPACE ks WITH replication = {REPLICATION}")
     session.execute("CREATE TABLE ks.t (k int, c int, v text, PRIMARY KEY (k, c))")
