@@ -11,7 +11,7 @@ use anyhow::Context;
 use clap::Args;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    KeyUsagePurpose, SanType, date_time_ymd,
 };
 
 use crate::config::encryption_options;
@@ -23,6 +23,9 @@ Examples:
 
   For a server that clients reach by other names:
     cassette certificates certificates --name db.example.com --name 192.0.2.7
+
+  For a client that logs in with its certificate:
+    cassette certificates certificates --client-uri spiffe://example.com/app
 
 The files are for development and tests: everyone who can read ca-key.pem can sign certificates.
 
@@ -48,6 +51,11 @@ pub struct CertificatesArguments {
     /// The name in the client's certificate
     #[arg(long, value_name = "NAME", default_value = "client")]
     client: String,
+
+    /// A URI in the client's certificate, as MutualTlsAuthenticator needs it:
+    /// spiffe://DOMAIN/PATH; can be repeated
+    #[arg(long = "client-uri", value_name = "URI")]
+    client_uris: Vec<String>,
 }
 
 /// Creates the files, and prints how to use them.
@@ -73,9 +81,8 @@ fn files(arguments: &CertificatesArguments) -> anyhow::Result<[(&'static str, St
     let authority_key_pem = authority_key.serialize_pem();
     let issuer = Issuer::new(authority, authority_key);
 
-    let signed = |name: &str, hosts: &[String], purpose| -> anyhow::Result<String> {
+    let signed = |mut parameters: CertificateParams, purpose| -> anyhow::Result<String> {
         let key = KeyPair::generate()?;
-        let mut parameters = parameters(name, hosts)?;
         parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         parameters.extended_key_usages = vec![purpose];
         parameters.use_authority_key_identifier_extension = true;
@@ -84,9 +91,16 @@ fn files(arguments: &CertificatesArguments) -> anyhow::Result<[(&'static str, St
     };
     let defaults = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
     let hosts = if arguments.names.is_empty() { &defaults[..] } else { &arguments.names };
+    let server = parameters(&hosts[0], hosts)?;
+    let mut client = parameters(&arguments.client, &[])?;
+    for uri in &arguments.client_uris {
+        let name = uri.as_str().try_into().ok().filter(|_| uri.bytes().all(|byte| byte.is_ascii_graphic()));
+        let name = name.with_context(|| format!("expected a URI in ASCII, found {uri}"))?;
+        client.subject_alt_names.push(SanType::URI(name));
+    }
     Ok([
-        ("server.pem", signed(&hosts[0], hosts, ExtendedKeyUsagePurpose::ServerAuth)?),
-        ("client.pem", signed(&arguments.client, &[], ExtendedKeyUsagePurpose::ClientAuth)?),
+        ("server.pem", signed(server, ExtendedKeyUsagePurpose::ServerAuth)?),
+        ("client.pem", signed(client, ExtendedKeyUsagePurpose::ClientAuth)?),
         ("ca-key.pem", authority_key_pem),
         ("ca.pem", authority_certificate),
     ])

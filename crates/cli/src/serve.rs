@@ -17,7 +17,7 @@ use cassette_admin_api::ADDRESS_DEFAULT;
 use cassette_database::Database;
 use cassette_engine::commitlog::ReplayPolicy;
 use cassette_server::admin::{Admin, LogLevels};
-use cassette_server::authentication::PasswordAuthenticator;
+use cassette_server::authentication::{Authenticator, CertificateAuthenticator, PasswordAuthenticator};
 use cassette_server::query_logs::{LoggedDatabase, QueryLogs};
 use cassette_server::tls::Tls;
 use cassette_server::{Server, ServerConfig, descriptors};
@@ -78,8 +78,10 @@ pub struct ServeArguments {
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<AdminAddress>,
 
-    /// How clients are authenticated: AllowAllAuthenticator or PasswordAuthenticator; overrides
-    /// `authenticator` of the configuration file [default: AllowAllAuthenticator]
+    /// How clients are authenticated: AllowAllAuthenticator, PasswordAuthenticator, or, with its
+    /// parameters in the configuration file, MutualTlsAuthenticator or
+    /// MutualTlsWithPasswordFallbackAuthenticator; overrides `authenticator` of that file [default:
+    /// AllowAllAuthenticator]
     #[arg(long, value_name = "CLASS")]
     authenticator: Option<String>,
 
@@ -267,15 +269,32 @@ fn set_up_authentication(
         address,
         arguments.allow_default_password,
     )?;
-    if database.auth_settings().passwords {
-        if server.tls.as_ref().is_none_or(Tls::is_optional) {
-            warn_of_plain_text(address);
-        }
-        server.authenticator = Some(Arc::new(PasswordAuthenticator::new(database.clone())));
-    } else {
+    server.authenticator = authenticator(database)?;
+    if server.authenticator.is_none() {
         warn_of_exposure("CQL", address);
+    } else if server.tls.as_ref().is_none_or(Tls::is_optional) {
+        warn_of_plain_text(address);
     }
     Ok(())
+}
+
+/// Returns what verifies the identity of clients, by the settings of the database.
+fn authenticator(database: &Database) -> anyhow::Result<Option<Arc<dyn Authenticator>>> {
+    let settings = database.auth_settings();
+    if !settings.certificates {
+        return Ok(settings.passwords.then(|| Arc::new(PasswordAuthenticator::new(database.clone())) as _));
+    }
+    let certificates = CertificateAuthenticator::new(database.clone());
+    if settings.passwords {
+        return Ok(Some(Arc::new(certificates.with_passwords())));
+    }
+    if !database.has_identities().context("cannot read the identities of certificates")? {
+        tracing::warn!(
+            "no certificate can log in: start with authenticator PasswordAuthenticator or \
+             MutualTlsWithPasswordFallbackAuthenticator, and execute ADD IDENTITY"
+        );
+    }
+    Ok(Some(Arc::new(certificates)))
 }
 
 /// Returns the number of signals to stop that were received, from now on.

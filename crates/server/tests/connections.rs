@@ -6,7 +6,7 @@ mod support;
 
 use std::{
     collections::BTreeSet,
-    net::{SocketAddr, TcpStream},
+    net::TcpStream,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -21,7 +21,7 @@ use cassette_protocol::{
 };
 use cassette_server::{
     ServerConfig,
-    authentication::{Authenticator, Negotiation, Verdict},
+    authentication::{Authenticator, Negotiation, Peer, Verdict},
 };
 use support::{TestServer, VOID, error_of, read_to_end, wait_until};
 
@@ -444,7 +444,7 @@ impl Authenticator for Knock {
         "org.example.Knock"
     }
 
-    fn negotiate(&self, _peer: SocketAddr) -> Box<dyn Negotiation> {
+    fn negotiate(&self, _peer: Peer<'_>) -> Box<dyn Negotiation> {
         Box::new(Knock)
     }
 }
@@ -488,7 +488,7 @@ impl Authenticator for Closed {
         "org.example.Closed"
     }
 
-    fn negotiate(&self, _peer: SocketAddr) -> Box<dyn Negotiation> {
+    fn negotiate(&self, _peer: Peer<'_>) -> Box<dyn Negotiation> {
         Box::new(self.clone())
     }
 }

@@ -4,14 +4,20 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use cassette_database::{AuthCacheSettings, AuthSettings};
+use cassette_server::tls::{ClientCertificates, Tls};
 use serde::Deserialize;
 
 use super::{chosen, duration};
 
 const ALLOW_ALL_AUTHENTICATOR: &str = "AllowAllAuthenticator";
 const PASSWORD_AUTHENTICATOR: &str = "PasswordAuthenticator";
+const CERTIFICATE_AUTHENTICATOR: &str = "MutualTlsAuthenticator";
+const FALLBACK_AUTHENTICATOR: &str = "MutualTlsWithPasswordFallbackAuthenticator";
 const ALLOW_ALL_AUTHORIZER: &str = "AllowAllAuthorizer";
 const CASSANDRA_AUTHORIZER: &str = "CassandraAuthorizer";
+
+/// The only class that finds the identity in a certificate.
+const CERTIFICATE_VALIDATOR: &str = "SpiffeCertificateValidator";
 
 /// The keys as written, absent where the default applies.
 #[derive(Debug, Default, Deserialize)]
@@ -30,7 +36,11 @@ impl AuthKeys {
     /// Replaces what the file says by classes of the command line.
     pub fn choose(&mut self, authenticator: Option<&str>, authorizer: Option<&str>) {
         let value = |class: &str| serde_json::Value::String(class.to_owned());
-        self.authenticator = authenticator.map(value).or_else(|| self.authenticator.take());
+        // The file may have the parameters of the same class.
+        let is_same = authenticator == self.authenticator.as_ref().and_then(chosen).as_deref().map(simple);
+        if !is_same {
+            self.authenticator = authenticator.map(value).or_else(|| self.authenticator.take());
+        }
         self.authorizer = authorizer.map(value).or_else(|| self.authorizer.take());
     }
 
@@ -39,10 +49,18 @@ impl AuthKeys {
         let authenticator = class(
             "authenticator",
             self.authenticator.as_ref(),
-            [ALLOW_ALL_AUTHENTICATOR, PASSWORD_AUTHENTICATOR],
+            &[
+                ALLOW_ALL_AUTHENTICATOR,
+                PASSWORD_AUTHENTICATOR,
+                CERTIFICATE_AUTHENTICATOR,
+                FALLBACK_AUTHENTICATOR,
+            ],
         )?;
+        if [CERTIFICATE_AUTHENTICATOR, FALLBACK_AUTHENTICATOR].contains(&authenticator) {
+            check_validator(self.authenticator.as_ref())?;
+        }
         let authorizer =
-            class("authorizer", self.authorizer.as_ref(), [ALLOW_ALL_AUTHORIZER, CASSANDRA_AUTHORIZER])?;
+            class("authorizer", self.authorizer.as_ref(), &[ALLOW_ALL_AUTHORIZER, CASSANDRA_AUTHORIZER])?;
         if authenticator == ALLOW_ALL_AUTHENTICATOR && authorizer != ALLOW_ALL_AUTHORIZER {
             bail!(
                 "{authenticator} can't be used with {authorizer}: set authenticator to {PASSWORD_AUTHENTICATOR}"
@@ -51,11 +69,30 @@ impl AuthKeys {
         Ok([("authenticator", authenticator), ("authorizer", authorizer)])
     }
 
+    /// Checks that clients can present what the authenticator requires.
+    pub fn check_certificates(&self, tls: Option<&Tls>) -> anyhow::Result<()> {
+        let [(_, authenticator), _] = self.classes()?;
+        let found = tls.map_or(ClientCertificates::Ignored, Tls::client_certificates);
+        let (required, is_met) = match authenticator {
+            CERTIFICATE_AUTHENTICATOR => ("true", found == ClientCertificates::Required),
+            FALLBACK_AUTHENTICATOR => ("true or optional", found != ClientCertificates::Ignored),
+            _ => return Ok(()),
+        };
+        if !is_met {
+            bail!(
+                "{authenticator} requires client_encryption_options.enabled to be true & \
+                 client_encryption_options.require_client_auth to be {required}"
+            );
+        }
+        Ok(())
+    }
+
     /// Returns the settings of the database.
     pub fn settings(&self) -> anyhow::Result<AuthSettings> {
         let [(_, authenticator), (_, authorizer)] = self.classes()?;
         Ok(AuthSettings {
-            passwords: authenticator == PASSWORD_AUTHENTICATOR,
+            passwords: [PASSWORD_AUTHENTICATOR, FALLBACK_AUTHENTICATOR].contains(&authenticator),
+            certificates: [CERTIFICATE_AUTHENTICATOR, FALLBACK_AUTHENTICATOR].contains(&authenticator),
             permissions: authorizer == CASSANDRA_AUTHORIZER,
             credentials_cache: cache(
                 "credentials_validity",
@@ -76,17 +113,41 @@ impl AuthKeys {
     }
 }
 
-/// Returns which of the two known classes a key names; the first one by default.
+/// Returns which of the known classes a key names; the first one by default.
 fn class(
     key: &str,
     value: Option<&serde_json::Value>,
-    known: [&'static str; 2],
+    known: &[&'static str],
 ) -> anyhow::Result<&'static str> {
     let Some(name) = value.and_then(chosen) else { return Ok(known[0]) };
-    let simple = name.rsplit('.').next().unwrap_or_default();
-    match known.into_iter().find(|class| *class == simple) {
-        Some(class) => Ok(class),
+    match known.iter().find(|class| **class == simple(&name)) {
+        Some(class) => Ok(*class),
         None => bail!("{key}: {name} is not supported: expected {}", known.join(" or ")),
+    }
+}
+
+/// Returns the name of a class without its package.
+fn simple(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or_default()
+}
+
+/// Returns a parameter of a class. Cassandra's files have them in a map, or in a list of one map.
+pub(super) fn parameter<'a>(value: Option<&'a serde_json::Value>, name: &str) -> Option<&'a str> {
+    let parameters = value?.get("parameters")?;
+    parameters.get(0).unwrap_or(parameters).get(name)?.as_str()
+}
+
+/// Checks that the identity of a certificate is its SPIFFE ID.
+fn check_validator(authenticator: Option<&serde_json::Value>) -> anyhow::Result<()> {
+    match parameter(authenticator, "validator_class_name").filter(|name| !name.is_empty()) {
+        Some(name) if simple(name) == CERTIFICATE_VALIDATOR => Ok(()),
+        Some(name) => bail!(
+            "authenticator.parameters.validator_class_name: {name} is not supported: expected \
+             {CERTIFICATE_VALIDATOR}"
+        ),
+        None => bail!(
+            "authenticator.parameters.validator_class_name is not set: expected {CERTIFICATE_VALIDATOR}"
+        ),
     }
 }
 
@@ -139,9 +200,18 @@ mod tests {
     fn classes_that_do_not_fit_are_refused() {
         for (text, says) in [
             (
+                "authenticator: LdapAuthenticator\n",
+                "authenticator: LdapAuthenticator is not supported: expected AllowAllAuthenticator or \
+                 PasswordAuthenticator or MutualTlsAuthenticator or",
+            ),
+            (
                 "authenticator: MutualTlsAuthenticator\n",
-                "authenticator: MutualTlsAuthenticator is not supported: \
-                 expected AllowAllAuthenticator or PasswordAuthenticator",
+                "authenticator.parameters.validator_class_name is not set: expected",
+            ),
+            (
+                "authenticator:\n  class_name: MutualTlsAuthenticator\n  parameters:\n    \
+                 validator_class_name: com.example.Own\n",
+                "com.example.Own is not supported: expected SpiffeCertificateValidator",
             ),
             (
                 "authorizer: CassandraAuthorizer\n",
@@ -151,6 +221,32 @@ mod tests {
         ] {
             let error = format!("{:#}", settings(text).unwrap_err());
             assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn certificates_log_in_by_all_of_cassandras_forms_and_only_with_tls() {
+        let spiffe = "validator_class_name: org.apache.cassandra.auth.SpiffeCertificateValidator\n";
+        for (class, passwords, expected) in [
+            ("MutualTlsAuthenticator", false, "require_client_auth to be true"),
+            (
+                "MutualTlsWithPasswordFallbackAuthenticator",
+                true,
+                "require_client_auth to be true or optional",
+            ),
+        ] {
+            for (package, before) in [("", "    "), ("org.apache.cassandra.auth.", "    - ")] {
+                let text = format!(
+                    "authenticator:\n  class_name: {package}{class}\n  parameters:\n{before}{spiffe}"
+                );
+                let auth = settings(&text).unwrap();
+                assert!(auth.certificates && auth.passwords == passwords, "{text}");
+                let mut config = Config::parse(&text).unwrap();
+                let error = config.tls().unwrap_err().to_string();
+                assert!(error.starts_with(class) && error.ends_with(expected), "{error}");
+                config.choose_auth(Some(class), None);
+                assert!(config.database(Path::new("x")).unwrap().auth.certificates);
+            }
         }
     }
 }

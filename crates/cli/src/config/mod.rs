@@ -306,7 +306,9 @@ impl Config {
     /// Reads the private key and the certificates for connections of clients. `None` if these are
     /// not encrypted.
     pub fn tls(&self) -> anyhow::Result<Option<Tls>> {
-        encryption::tls(self.client_encryption_options.as_ref())
+        let tls = encryption::tls(self.client_encryption_options.as_ref())?;
+        self.auth.check_certificates(tls.as_ref())?;
+        Ok(tls)
     }
 
     /// Returns the duration beyond which statements are logged; `None` for none.

@@ -19,6 +19,17 @@ pub enum Login {
     Rejected,
 }
 
+/// The result of a login with a certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IdentityLogin {
+    /// The identity has this role, which can log in.
+    Accepted(String),
+    /// The identity has this role, which must not log in.
+    NotPermitted(String),
+    /// The identity has no role.
+    Unknown,
+}
+
 /// The superuser that a database has after [`Database::set_up_superuser`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Superuser {
@@ -50,6 +61,28 @@ impl Database {
         // A role is permitted to log in by its own attribute, not by those of its roles.
         let role = store.role(role)?;
         Ok(if role.is_some_and(|role| role.can_login) { Login::Accepted } else { Login::NotPermitted })
+    }
+
+    /// Looks up the role of a client whose verified certificate contains `identity`. Waits for a
+    /// disk.
+    ///
+    /// # Errors
+    /// If roles cannot be read, or no role can have such an identity.
+    pub fn log_in_with_identity(&self, identity: &str) -> Result<IdentityLogin> {
+        let store = self.store();
+        let Some(name) = (*store.login_role_of_identity(identity)?).clone() else {
+            return Ok(IdentityLogin::Unknown);
+        };
+        let can_login = store.role(&name)?.is_some_and(|role| role.can_login);
+        Ok(if can_login { IdentityLogin::Accepted(name) } else { IdentityLogin::NotPermitted(name) })
+    }
+
+    /// Returns whether any certificate can log in.
+    ///
+    /// # Errors
+    /// If identities cannot be read.
+    pub fn has_identities(&self) -> Result<bool> {
+        self.store().has_identities()
     }
 
     /// Creates the default superuser if there are no roles, and reports its password. With
@@ -157,5 +190,26 @@ mod tests {
         session.execute("CREATE ROLE cassandra WITH LOGIN = true", ()).unwrap();
         assert_eq!(database.set_up_superuser(Some("geheim")).unwrap(), Superuser::Changed);
         assert_eq!(database.log_in("cassandra", "geheim").unwrap(), Login::Rejected);
+    }
+
+    #[test]
+    fn an_identity_logs_in_as_its_role_until_it_or_the_role_is_dropped() {
+        let database = open();
+        let session = database.session();
+        let log_in = || database.log_in_with_identity("spiffe://a/b").unwrap();
+        assert_eq!(log_in(), IdentityLogin::Unknown);
+        assert!(!database.has_identities().unwrap());
+        session.execute("CREATE ROLE u", ()).unwrap();
+        session.execute("ADD IDENTITY 'spiffe://a/b' TO ROLE 'u'", ()).unwrap();
+        assert!(database.has_identities().unwrap());
+        assert_eq!(log_in(), IdentityLogin::NotPermitted("u".to_owned()));
+        session.execute("ALTER ROLE u WITH LOGIN = true", ()).unwrap();
+        assert_eq!(log_in(), IdentityLogin::Accepted("u".to_owned()));
+        session.execute("DROP IDENTITY 'spiffe://a/b'", ()).unwrap();
+        assert_eq!(log_in(), IdentityLogin::Unknown);
+        session.execute("ADD IDENTITY 'spiffe://a/b' TO ROLE 'u'", ()).unwrap();
+        session.execute("DROP ROLE u", ()).unwrap();
+        assert_eq!(log_in(), IdentityLogin::Unknown);
+        assert!(!database.has_identities().unwrap());
     }
 }

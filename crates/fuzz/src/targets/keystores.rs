@@ -1,5 +1,7 @@
-//! Keystores and truststores in PEM, PKCS #12 and JKS. The first byte chooses the password.
+//! Keystores and truststores in PEM, PKCS #12 and JKS, and the identities in certificates. The first
+//! byte chooses the password.
 
+use cassette_server::authentication::spiffe_id;
 use cassette_server::tls::read_keystore;
 
 use super::split;
@@ -28,6 +30,9 @@ fn run(input: &[u8]) {
     if let Ok(certificates) = read_keystore(content, password, ITERATIONS_MAX) {
         assert!(certificates > 0, "a keystore without a certificate is an error");
     }
+    if let Some(identity) = spiffe_id(content) {
+        assert!(identity.starts_with("spiffe://"), "{identity}");
+    }
 }
 
 macro_rules! files {
@@ -46,7 +51,8 @@ fn seeds() -> Vec<Vec<u8>> {
         "openssl-plain.p12",
         "openssl-trust.p12",
         "java.jks",
-        "java-trust.jks"
+        "java-trust.jks",
+        "spiffe.der"
     );
     files.into_iter().flat_map(|file| [0, 1].map(|choice| [&[choice], file].concat())).collect()
 }

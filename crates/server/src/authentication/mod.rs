@@ -4,13 +4,26 @@
 //! time, fairly between addresses (`native_transport_max_auth_threads`). [`login_limit`] bounds
 //! failed logins before that.
 
+mod certificate;
 pub(crate) mod login_limit;
 mod password;
 pub mod plain;
+mod spiffe;
 
 use std::{fmt::Debug, net::SocketAddr};
 
+pub use certificate::CertificateAuthenticator;
 pub use password::PasswordAuthenticator;
+pub use spiffe::spiffe_id;
+
+/// A client that is to be authenticated.
+#[derive(Debug, Clone, Copy)]
+pub struct Peer<'a> {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Its certificate in DER, which the TLS handshake has verified.
+    pub certificate: Option<&'a [u8]>,
+}
 
 /// Verifies the identity of clients.
 pub trait Authenticator: Debug + Send + Sync {
@@ -18,7 +31,7 @@ pub trait Authenticator: Debug + Send + Sync {
     fn class_name(&self) -> &str;
 
     /// Starts an exchange with a client.
-    fn negotiate(&self, peer: SocketAddr) -> Box<dyn Negotiation>;
+    fn negotiate(&self, peer: Peer<'_>) -> Box<dyn Negotiation>;
 }
 
 /// One exchange.

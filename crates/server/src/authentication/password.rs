@@ -8,7 +8,7 @@ use std::{
 use cassette_database::{DEFAULT_SUPERUSER, Database, Login};
 use tracing::{error, warn};
 
-use super::{Authenticator, Negotiation, Verdict, plain};
+use super::{Authenticator, Negotiation, Peer, Verdict, plain};
 
 /// Verifies names and passwords with the roles of a database.
 #[derive(Debug, Clone)]
@@ -31,8 +31,8 @@ impl Authenticator for PasswordAuthenticator {
         Self::CLASS
     }
 
-    fn negotiate(&self, peer: SocketAddr) -> Box<dyn Negotiation> {
-        Box::new(Exchange { database: self.database.clone(), peer })
+    fn negotiate(&self, peer: Peer<'_>) -> Box<dyn Negotiation> {
+        Box::new(Exchange { database: self.database.clone(), peer: peer.address })
     }
 }
 

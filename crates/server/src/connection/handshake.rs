@@ -10,7 +10,7 @@ use tracing::debug;
 use super::Connection;
 use crate::{
     Backend,
-    authentication::{Negotiation, Verdict},
+    authentication::{Negotiation, Peer, Verdict},
     metrics::StageSeen,
 };
 
@@ -57,7 +57,9 @@ impl<B: Backend> Connection<B> {
                 Response::Ready => Stage::Ready,
                 Response::Authenticate(_) => {
                     let Some(authenticator) = &self.shared.config.authenticator else { return };
-                    Stage::Authenticating(Some(authenticator.negotiate(self.peer)))
+                    let certificate = self.stream.client_certificate();
+                    let peer = Peer { address: self.peer, certificate };
+                    Stage::Authenticating(Some(authenticator.negotiate(peer)))
                 }
                 _ => return,
             };

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 
 use files::FileVersion;
@@ -91,6 +91,11 @@ impl Tls {
         self.shared.options.is_optional
     }
 
+    /// Returns which clients have to present a certificate.
+    pub fn client_certificates(&self) -> ClientCertificates {
+        self.shared.options.client_certificates
+    }
+
     /// Reads the files again if one has changed, and uses them for connections that are accepted
     /// from then on. Returns whether it did.
     ///
@@ -156,7 +161,13 @@ fn server_config(options: &TlsOptions) -> Result<ServerConfig, TlsError> {
     };
     let Identity { key, certificates } = options.keystore.identity()?;
     let rejected = rejected(&options.keystore.path.display().to_string());
-    builder.with_single_cert(certificates, key).map_err(rejected)
+    let mut config = builder.with_single_cert(certificates, key).map_err(rejected)?;
+    if options.client_certificates != ClientCertificates::Ignored {
+        // A resumed session would not verify the certificate again, which can have expired.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
+    Ok(config)
 }
 
 /// Returns the certificates that sign those of clients, with the path of their file.

@@ -42,6 +42,12 @@ impl Socket {
         })
     }
 
+    /// Returns the certificate that the client has presented, in DER. It has been verified.
+    pub fn client_certificate(&self) -> Option<&[u8]> {
+        let Self::Encrypted(stream) = self else { return None };
+        stream.get_ref().1.peer_certificates()?.first().map(AsRef::as_ref)
+    }
+
     /// Writes what can be written without waiting.
     ///
     /// # Errors

@@ -1,8 +1,12 @@
 use std::fs;
 use std::path::Path;
 
-use rcgen::{CertifiedKey, generate_simple_self_signed};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedKey, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    SanType, date_time_ymd, generate_simple_self_signed,
+};
 use tempfile::TempDir;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::*;
 
@@ -96,4 +100,66 @@ fn replaced_files_are_read_again_and_damaged_ones_leave_the_previous_in_use() {
     assert!(tls.reload_if_changed().unwrap());
     assert!(!Arc::ptr_eq(&first, &tls.shared.config.load_full()));
     assert!(!tls.reload_if_changed().unwrap());
+}
+
+/// A certificate for clients until the start of a year, and its private key.
+fn client(issuer: &Issuer<'_, KeyPair>, end: i32) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
+    let key = KeyPair::generate().unwrap();
+    let mut parameters = CertificateParams::default();
+    parameters.subject_alt_names = vec![SanType::URI("spiffe://domain/app".try_into().unwrap())];
+    parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    (parameters.not_before, parameters.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(end, 1, 1));
+    let certificate = parameters.signed_by(&key, issuer).unwrap();
+    (certificate.der().clone(), PrivatePkcs8KeyDer::from(key.serialize_der()).into())
+}
+
+#[tokio::test]
+async fn certificates_of_clients_are_accepted_until_they_expire() {
+    let directory = TempDir::new().unwrap();
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority_key = KeyPair::generate().unwrap();
+    let trusted = authority.self_signed(&authority_key).unwrap();
+    let issuer = Issuer::new(authority, authority_key);
+    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let keystore = written(directory.path(), "server.pem", signing_key.serialize_pem() + &cert.pem());
+    let truststore = written(directory.path(), "ca.pem", trusted.pem());
+    let tls = Tls::new(TlsOptions {
+        keystore: Keystore::new(keystore),
+        truststore: Some(Keystore::new(truststore)),
+        client_certificates: ClientCertificates::Required,
+        ..TlsOptions::default()
+    });
+    let tls = tls.unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    for (end, is_accepted) in [(2021, false), (4096, true)] {
+        let (certificate, key) = client(&issuer, end);
+        let mut roots = RootCertStore::empty();
+        roots.add(cert.der().clone()).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(vec![certificate.clone()], key)
+            .unwrap();
+        let connecting = async {
+            let stream = TcpStream::connect(address).await.unwrap();
+            let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+            // In TLS 1.3, the client receives the server's refusal after its own handshake.
+            connector.connect("localhost".try_into().unwrap(), stream).await
+        };
+        let accepting = async { tls.accept(listener.accept().await.unwrap().0).await };
+        let (_client, accepted) = tokio::join!(connecting, accepting);
+        match accepted {
+            Ok(socket) => {
+                assert!(is_accepted);
+                assert_eq!(socket.client_certificate(), Some(certificate.as_ref()));
+            }
+            Err(error) => {
+                assert!(!is_accepted && error.to_string().contains("certificate expired"), "{error}");
+            }
+        }
+    }
 }

@@ -40,3 +40,7 @@ for format in PKCS12 JKS; do
 done
 mv trust.pkcs12 java-trust.p12
 mv trust.jks java-trust.jks
+
+# A certificate with a SPIFFE ID, the second of two URIs, in DER.
+openssl req -x509 -key key.pem -subj "/CN=app" -days 36500 -outform DER -out spiffe.der \
+    -addext 'subjectAltName=URI:https://x/y,URI:spiffe://example.com/app' -addext extendedKeyUsage=clientAuth

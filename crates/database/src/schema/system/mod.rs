@@ -32,6 +32,8 @@ pub(crate) const SYSTEM_AUTH: &str = "system_auth";
 
 /// The table of roles.
 pub(crate) const ROLES: &str = "roles";
+/// The table of the roles of clients' certificates.
+pub(crate) const IDENTITY_TO_ROLE: &str = "identity_to_role";
 /// The table of the members of roles.
 pub(crate) const ROLE_MEMBERS: &str = "role_members";
 /// The table of permissions by role.
@@ -88,8 +90,15 @@ pub(crate) fn replicated_keyspaces() -> Vec<Keyspace> {
     let mut traces = make(SYSTEM_TRACES, definitions::SYSTEM_TRACES, 2, 0);
     traces.virtual_tables.clear();
     let mut auth = make(SYSTEM_AUTH, definitions::SYSTEM_AUTH, 1, 90 * 24 * 60 * 60);
-    for name in [ROLES, ROLE_MEMBERS, ROLE_PERMISSIONS, RESOURCE_INDEX, NETWORK_PERMISSIONS, CIDR_PERMISSIONS]
-    {
+    for name in [
+        ROLES,
+        IDENTITY_TO_ROLE,
+        ROLE_MEMBERS,
+        ROLE_PERMISSIONS,
+        RESOURCE_INDEX,
+        NETWORK_PERMISSIONS,
+        CIDR_PERMISSIONS,
+    ] {
         auth.virtual_tables.remove(name);
     }
     vec![auth, make("system_distributed", definitions::SYSTEM_DISTRIBUTED, 3, 10 * 24 * 60 * 60), traces]

@@ -97,8 +97,14 @@ fn authorize_alter(alter: &AlterRole, performer: &Performer<'_>) -> Result<()> {
     if performer.name() != Some(name) {
         return performer.require_for_roles(Permission::Alter, Resource::Role(name));
     }
-    // A role can change its password, but no other attribute itself.
-    let forbidden = [(options.login.is_some(), "LOGIN"), (options.custom.is_some(), "OPTIONS")];
+    // A role can change its password, if it can log in with it, but no other attribute itself.
+    let has_passwords = performer.store.authorization().settings().passwords;
+    let forbidden = [
+        (options.login.is_some(), "LOGIN"),
+        (options.password.is_some() && !has_passwords, "PASSWORD"),
+        (options.hashed_password.is_some() && !has_passwords, "HASHED_PASSWORD"),
+        (options.custom.is_some(), "OPTIONS"),
+    ];
     match forbidden.into_iter().find(|(is_given, _)| *is_given) {
         Some((_, option)) => Err(unauthorized(format!("You aren't allowed to alter {option}"))),
         None => Ok(()),

@@ -3,6 +3,7 @@
 //! Each is authorized when it runs, by the caller's roles at that time, with Cassandra's errors in
 //! Cassandra's order. Rows are written by [`crate::store::authorization`].
 
+mod identities;
 mod list;
 mod management;
 mod memberships;
@@ -91,7 +92,10 @@ impl RoleStatement {
             Statement::ListPermissions(list) => {
                 permissions::list(list, resource, execution, &performer, sink)
             }
-            _ => Err(DatabaseError::not_supported("Identities of client certificates are")),
+            Statement::AddIdentity(add) => identities::add(add, &performer),
+            Statement::DropIdentity(drop) => identities::drop(drop, &performer),
+            // No plan is made of other statements.
+            _ => Err(DatabaseError::Server("unexpected statement".to_owned())),
         }
     }
 }

@@ -26,7 +26,7 @@ impl Default for AuthCacheSettings {
     }
 }
 
-/// Values by the name of a role.
+/// Values by the name of a role, or by an identity.
 #[derive(Debug)]
 pub(crate) struct AuthCache<V> {
     settings: AuthCacheSettings,

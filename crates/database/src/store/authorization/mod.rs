@@ -5,6 +5,7 @@
 
 mod cache;
 mod granted;
+mod identities;
 mod permissions;
 mod roles;
 mod rows;
@@ -27,12 +28,14 @@ pub(crate) use roles::{Role, RoleChange};
 /// Which clients are to be authenticated and authorized, and the caches of that.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AuthSettings {
-    /// Whether clients log in with passwords (`authenticator: PasswordAuthenticator`): then roles
-    /// can have passwords.
+    /// Whether clients log in with passwords (`authenticator: PasswordAuthenticator`, or
+    /// `MutualTlsWithPasswordFallbackAuthenticator`): then roles can have passwords.
     pub passwords: bool,
+    /// Whether clients log in with certificates (`authenticator: MutualTlsAuthenticator`).
+    pub certificates: bool,
     /// Whether permissions are checked (`authorizer: CassandraAuthorizer`).
     pub permissions: bool,
-    /// The cache of the hashes of passwords (`credentials_…`).
+    /// The caches of the hashes of passwords and of the roles of certificates (`credentials_…`).
     pub credentials_cache: AuthCacheSettings,
     /// The cache of the permissions of roles (`permissions_…`).
     pub permissions_cache: AuthCacheSettings,
@@ -47,6 +50,8 @@ pub(crate) struct Authorization {
     /// Held while roles or permissions change.
     changing: Mutex<()>,
     credentials: AuthCache<Option<String>>,
+    /// The roles of the identities of certificates.
+    identities: AuthCache<Option<String>>,
     granted: AuthCache<Granted>,
     /// The roles that a role has, itself among them.
     memberships: AuthCache<Vec<Role>>,
@@ -58,6 +63,7 @@ impl Authorization {
             settings,
             changing: Mutex::new(()),
             credentials: AuthCache::new(settings.credentials_cache),
+            identities: AuthCache::new(settings.credentials_cache),
             granted: AuthCache::new(settings.permissions_cache),
             memberships: AuthCache::new(settings.roles_cache),
         }
@@ -70,6 +76,7 @@ impl Authorization {
     /// Removes all cached entries.
     pub fn invalidate(&self) {
         self.credentials.invalidate();
+        self.identities.invalidate();
         self.memberships.invalidate();
         self.granted.invalidate();
     }

@@ -129,14 +129,14 @@ impl Store {
         Ok(vec![mutation(&roles, &grantee.name, vec![of_role]), mutation(&members, role, vec![of_members])])
     }
 
-    /// Removes a role, and its memberships in both directions.
+    /// Removes a role, its identities, and its memberships in both directions.
     pub fn remove_role(&self, role: &Role, timestamp: i64) -> Result<Vec<Mutation>> {
         let members = self.auth_table(ROLE_MEMBERS)?;
         let mut names = Vec::new();
         self.visit_auth_rows(&members, Some(&role.name), |_, row| {
             names.extend(row.clustering_text(0).map(str::to_owned));
         })?;
-        let mut mutations = Vec::new();
+        let mut mutations = self.remove_identities_of(&role.name, timestamp)?;
         for name in names {
             if let Some(member) = self.role(&name)? {
                 mutations.extend(self.put_member(&role.name, &member, false, timestamp)?);

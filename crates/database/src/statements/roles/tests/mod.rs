@@ -1,6 +1,8 @@
 //! Roles and permissions, with the errors of Cassandra 5.0.8 (`PasswordAuthenticator`,
 //! `CassandraAuthorizer`).
 
+mod access;
+
 use crate::api::database::{Database, Options};
 use crate::api::embedded::Rows;
 use crate::basics::request::{Caller, StatementOptions, Values};
