@@ -23,11 +23,11 @@ def certificates(tmp_path_factory):
     return directory
 
 
-def serve(folder, certificates, **options):
+def serve(folder, certificates, *arguments, **options):
     options = {"enabled": "true", "keystore": certificates / "server.pem", **options}
     lines = "".join(f"  {key}: {value}\n" for key, value in options.items())
     (folder / "cassandra.yaml").write_text(f"client_encryption_options:\n{lines}")
-    return Server(folder / "data", "--config", folder / "cassandra.yaml").start()
+    return Server(folder / "data", "--config", folder / "cassandra.yaml", *arguments).start()
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +138,28 @@ def test_wrong_password_of_a_keystore_is_an_error_that_names_the_key(tmp_path):
     assert done.returncode != 0
     assert "the password does not open the keystore; set it with keystore_password" in done.stderr
     assert "changed" not in done.stderr + done.stdout
+
+
+def test_reloadssl_uses_replaced_certificates_at_once(certificates, tmp_path):
+    subprocess.run([BINARY, "certificates", tmp_path / "new"], capture_output=True, check=True)
+    (tmp_path / "server.pem").write_bytes((certificates / "server.pem").read_bytes())
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        admin = free.getsockname()[1]
+    server = serve(tmp_path, certificates, "--admin", f"127.0.0.1:{admin}", keystore=tmp_path / "server.pem")
+    with connect(server, context(certificates)) as cluster:
+        cluster.connect()
+    (tmp_path / "server.pem").write_bytes((tmp_path / "new" / "server.pem").read_bytes())
+    done = subprocess.run([BINARY, "nodetool", "-p", str(admin), "reloadssl"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    with connect(server, context(tmp_path / "new")) as cluster:
+        cluster.connect()
+    (tmp_path / "server.pem").write_text("damaged")
+    done = subprocess.run([BINARY, "nodetool", "-p", str(admin), "reloadssl"], capture_output=True, text=True)
+    assert done.returncode != 0 and "server.pem: expected a private key" in done.stderr
+    with connect(server, context(tmp_path / "new")) as cluster:
+        cluster.connect()
+    server.stop()
 
 
 def test_optional_encryption_serves_both(certificates, tmp_path):

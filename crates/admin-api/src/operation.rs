@@ -140,6 +140,16 @@ pub enum Operation {
     },
     /// Empty a cache: `key`, `row` or `counter`.
     InvalidateCache { cache: String },
+    /// Remove entries of a cache of `system_auth`: `credentials`, `permissions`, `roles`,
+    /// `networkpermissions` or `jmxpermissions`.
+    InvalidateAuthCache {
+        cache: String,
+        /// The roles of the entries; all if empty.
+        #[serde(default)]
+        roles: Vec<String>,
+    },
+    /// Read the certificates of `client_encryption_options` again, if they have changed.
+    ReloadCertificates,
     /// Set the capacities of caches in MiB.
     SetCacheCapacity { key_mebibytes: u64, row_mebibytes: u64, counter_mebibytes: u64 },
     /// Set the maximum number of saved keys of caches; 0 for all.

@@ -194,14 +194,7 @@ async fn serve(
     let address = listener.local_addr()?;
     let admin_listener = listen_for_admin(arguments.admin.or(config.admin()?)).await?;
     config.file_access()?.set();
-    let mut options = config.database(&arguments.data)?;
-    if arguments.skip_damaged_log {
-        options.engine.commitlog_replay = ReplayPolicy::SkipDamaged;
-    }
-    options.node.address = address.ip();
-    options.node.port = address.port();
-    let database = Database::open(options)
-        .with_context(|| format!("cannot open the data directory {}", arguments.data.display()))?;
+    let database = open_database(arguments, config, address)?;
     let server_tls = server.tls.clone();
     if let Some(tls) = server_tls.clone() {
         tokio::spawn(reload_certificates(tls));
@@ -232,6 +225,9 @@ async fn serve(
         };
         let admin = Admin::new(database.clone(), metrics, logging, drain);
         admin.set_query_logs(Arc::clone(&logs));
+        if let Some(tls) = server_tls {
+            admin.set_tls(tls);
+        }
         tokio::spawn(serve_admin(admin, listener, admin_stopped));
     }
     report_ready(&ready);
@@ -253,6 +249,22 @@ async fn serve(
     }
     let _ = stop_admin.send(true);
     Ok(Served { database, deadline: deadline.unwrap_or_else(|| Instant::now() + stop_timeout + CLOSE_MAX) })
+}
+
+/// Opens the data directory for a server that listens on `address`.
+fn open_database(
+    arguments: &ServeArguments,
+    config: &Config,
+    address: SocketAddr,
+) -> anyhow::Result<Database> {
+    let mut options = config.database(&arguments.data)?;
+    if arguments.skip_damaged_log {
+        options.engine.commitlog_replay = ReplayPolicy::SkipDamaged;
+    }
+    options.node.address = address.ip();
+    options.node.port = address.port();
+    Database::open(options)
+        .with_context(|| format!("cannot open the data directory {}", arguments.data.display()))
 }
 
 /// Sets the superuser's password and the server's authenticator, and warns of what other machines

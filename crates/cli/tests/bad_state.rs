@@ -62,8 +62,8 @@ fn a_configuration_that_cannot_be_followed_is_refused() {
         ("native_transport_port: many\n", ["native_transport_port", "data.yaml"]),
         ("file_cache_size: 1000000GiB\n", ["file_cache_size of 1073741824000000 bytes", "memory"]),
         (
-            "network_authorizer: CassandraNetworkAuthorizer\n",
-            ["network_authorizer: CassandraNetworkAuthorizer", "is not supported"],
+            "cidr_authorizer: CassandraCIDRAuthorizer\n",
+            ["cidr_authorizer: CassandraCIDRAuthorizer", "is not supported"],
         ),
     ] {
         assert_says(&Launch::new(&data).config(yaml).refused(), &words);

@@ -122,6 +122,18 @@ fn commands_that_change_something_change_it() {
     server.shows("invalidatecountercache");
     server.shows("invalidaterowcache");
     server.shows("invalidatekeycache");
+    for command in [
+        "invalidatecredentialscache",
+        "invalidatecredentialscache a b",
+        "invalidaterolescache",
+        "invalidatepermissionscache",
+        "invalidatepermissionscache a --keyspace system",
+        "invalidatenetworkpermissionscache a",
+        "invalidatejmxpermissionscache",
+        "reloadssl",
+    ] {
+        assert_eq!(server.shows(command), "", "{command}");
+    }
     assert_eq!(server.shows("gettraceprobability"), "Current trace probability: 0.0\n");
     server.shows("settraceprobability 0.25");
     assert_eq!(server.shows("gettraceprobability"), "Current trace probability: 0.25\n");

@@ -46,6 +46,7 @@ pub use cassette_engine::without_waiting;
 pub use cassette_engine::{
     Durability, ImportOptions, ImportedSSTable, Snapshot, SnapshotFilter, SnapshotOptions, VerifiedSSTable,
 };
+pub use schema::authorization::AuthCacheKind;
 pub use schema::catalog::{
     Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, SchemaEvents, Subscription,
 };

@@ -15,6 +15,8 @@ const CERTIFICATE_AUTHENTICATOR: &str = "MutualTlsAuthenticator";
 const FALLBACK_AUTHENTICATOR: &str = "MutualTlsWithPasswordFallbackAuthenticator";
 const ALLOW_ALL_AUTHORIZER: &str = "AllowAllAuthorizer";
 const CASSANDRA_AUTHORIZER: &str = "CassandraAuthorizer";
+const ALLOW_ALL_NETWORKS: &str = "AllowAllNetworkAuthorizer";
+const NETWORK_AUTHORIZER: &str = "CassandraNetworkAuthorizer";
 
 /// The only class that finds the identity in a certificate.
 const CERTIFICATE_VALIDATOR: &str = "SpiffeCertificateValidator";
@@ -24,6 +26,7 @@ const CERTIFICATE_VALIDATOR: &str = "SpiffeCertificateValidator";
 pub(super) struct AuthKeys {
     authenticator: Option<serde_json::Value>,
     authorizer: Option<serde_json::Value>,
+    network_authorizer: Option<serde_json::Value>,
     credentials_validity: Option<String>,
     credentials_cache_max_entries: Option<usize>,
     permissions_validity: Option<String>,
@@ -45,7 +48,7 @@ impl AuthKeys {
     }
 
     /// Returns the names of the classes, as `system_views.settings` shows them.
-    pub fn classes(&self) -> anyhow::Result<[(&'static str, &'static str); 2]> {
+    pub fn classes(&self) -> anyhow::Result<[(&'static str, &'static str); 3]> {
         let authenticator = class(
             "authenticator",
             self.authenticator.as_ref(),
@@ -66,12 +69,19 @@ impl AuthKeys {
                 "{authenticator} can't be used with {authorizer}: set authenticator to {PASSWORD_AUTHENTICATOR}"
             );
         }
-        Ok([("authenticator", authenticator), ("authorizer", authorizer)])
+        let network = self.network_authorizer.as_ref();
+        let network = class("network_authorizer", network, &[ALLOW_ALL_NETWORKS, NETWORK_AUTHORIZER])?;
+        if authenticator == ALLOW_ALL_AUTHENTICATOR && network != ALLOW_ALL_NETWORKS {
+            bail!(
+                "{network} can't be used with {authenticator}: set authenticator to {PASSWORD_AUTHENTICATOR}"
+            );
+        }
+        Ok([("authenticator", authenticator), ("authorizer", authorizer), ("network_authorizer", network)])
     }
 
     /// Checks that clients can present what the authenticator requires.
     pub fn check_certificates(&self, tls: Option<&Tls>) -> anyhow::Result<()> {
-        let [(_, authenticator), _] = self.classes()?;
+        let [(_, authenticator), ..] = self.classes()?;
         let found = tls.map_or(ClientCertificates::Ignored, Tls::client_certificates);
         let (required, is_met) = match authenticator {
             CERTIFICATE_AUTHENTICATOR => ("true", found == ClientCertificates::Required),
@@ -89,11 +99,12 @@ impl AuthKeys {
 
     /// Returns the settings of the database.
     pub fn settings(&self) -> anyhow::Result<AuthSettings> {
-        let [(_, authenticator), (_, authorizer)] = self.classes()?;
+        let [(_, authenticator), (_, authorizer), (_, network)] = self.classes()?;
         Ok(AuthSettings {
             passwords: [PASSWORD_AUTHENTICATOR, FALLBACK_AUTHENTICATOR].contains(&authenticator),
             certificates: [CERTIFICATE_AUTHENTICATOR, FALLBACK_AUTHENTICATOR].contains(&authenticator),
             permissions: authorizer == CASSANDRA_AUTHORIZER,
+            network: network == NETWORK_AUTHORIZER,
             credentials_cache: cache(
                 "credentials_validity",
                 self.credentials_validity.as_deref(),
@@ -184,10 +195,12 @@ mod tests {
     #[test]
     fn classes_and_caches_of_the_file_reach_the_database() {
         let text = "authenticator:\n  class_name: org.apache.cassandra.auth.PasswordAuthenticator\n\
-                    authorizer: CassandraAuthorizer\nroles_validity: 1m\npermissions_validity_in_ms: 500\n\
+                    authorizer: CassandraAuthorizer\n\
+                    network_authorizer: CassandraNetworkAuthorizer\n\
+                    roles_validity: 1m\npermissions_validity_in_ms: 500\n\
                     credentials_validity: 0ms\ncredentials_cache_max_entries: 7\n";
         let auth = settings(text).unwrap();
-        assert!(auth.passwords && auth.permissions);
+        assert!(auth.passwords && auth.permissions && auth.network);
         assert_eq!(auth.roles_cache.validity, Duration::from_secs(60));
         assert_eq!(auth.permissions_cache.validity, Duration::from_millis(500));
         assert_eq!(auth.credentials_cache, AuthCacheSettings { validity: Duration::ZERO, max_entries: 7 });
@@ -218,6 +231,10 @@ mod tests {
                 "AllowAllAuthenticator can't be used with CassandraAuthorizer",
             ),
             ("roles_validity: 5\n", "roles_validity"),
+            (
+                "network_authorizer: CassandraNetworkAuthorizer\n",
+                "CassandraNetworkAuthorizer can't be used with AllowAllAuthenticator",
+            ),
         ] {
             let error = format!("{:#}", settings(text).unwrap_err());
             assert!(error.contains(says), "{error}");

@@ -41,7 +41,6 @@ const WITHOUT_EFFECT: &str = include_str!("without_effect.txt");
 /// sets another value relies on it.
 const REQUIRED_VALUES: &[(&str, &[&str])] = &[
     ("role_manager", &["CassandraRoleManager"]),
-    ("network_authorizer", &["AllowAllNetworkAuthorizer"]),
     ("cidr_authorizer", &["AllowAllCIDRAuthorizer"]),
     ("partitioner", &["Murmur3Partitioner"]),
     ("transparent_data_encryption_options", &["false"]),
@@ -595,10 +594,7 @@ mod tests {
     #[test]
     fn what_would_not_be_kept_is_refused_and_what_does_not_matter_is_not() {
         for (text, expected) in [
-            (
-                "network_authorizer: CassandraNetworkAuthorizer\n",
-                "CassandraNetworkAuthorizer is not supported",
-            ),
+            ("cidr_authorizer: CassandraCIDRAuthorizer\n", "CassandraCIDRAuthorizer is not supported"),
             (
                 "role_manager:\n  class_name: org.example.LdapRoleManager\n",
                 "role_manager: org.example.LdapRoleManager is not supported",

@@ -3,6 +3,7 @@
 use crate::api::database::Database;
 use crate::basics::error::Result;
 use crate::basics::passwords;
+use crate::schema::authorization::AuthCacheKind;
 use crate::store::authorization::{AuthSettings, RoleChange};
 
 /// The name and the password of the superuser that the first start with authentication creates.
@@ -114,6 +115,15 @@ impl Database {
         let put = store.put_role(DEFAULT_SUPERUSER, &change, timestamp)?;
         store.write_roles(&[put])?;
         Ok(if password.is_some() { Superuser::PasswordWasSet } else { Superuser::HasDefaultPassword })
+    }
+
+    /// Removes the entry of a role from a cache, or all entries.
+    pub fn invalidate_auth_cache(&self, kind: AuthCacheKind, role: Option<&str>) {
+        let authorization = self.store().authorization();
+        match role {
+            Some(role) => authorization.invalidate_role(kind, role),
+            None => authorization.invalidate_cache(kind),
+        }
     }
 
     /// Empties the caches of credentials, roles and permissions.

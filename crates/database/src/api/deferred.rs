@@ -13,6 +13,7 @@ use crate::basics::metrics::RequestKind;
 use crate::execution::Execution;
 use crate::execution::modification::{Mutations, guard_disk_usage};
 use crate::planning::modification::ModificationPlan;
+use crate::schema::authorization::AuthCacheKind;
 use crate::schema::catalog::Catalog;
 use crate::statements::plan::Plan;
 use crate::statements::required::authorize;
@@ -51,7 +52,7 @@ pub enum Undeferrable {
     /// It removes a whole table.
     #[error("TRUNCATE")]
     Truncate,
-    /// USE or DESCRIBE.
+    /// USE or DESCRIBE, or a write of a virtual table.
     #[error("a statement without data")]
     NoData,
     /// It has an IF.
@@ -112,7 +113,9 @@ fn check_deferrable(
     catalog: &Catalog,
 ) -> std::result::Result<(), DeferError> {
     let table = modification.table();
-    let refused = if modification.has_conditions() {
+    let refused = if AuthCacheKind::of_table(table).is_some() {
+        Undeferrable::NoData
+    } else if modification.has_conditions() {
         Undeferrable::Conditional
     } else if table.is_counter {
         Undeferrable::Counter

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::basics::request::{BoundValue, StatementOptions};
 use crate::planning::terms::Markers;
+use crate::schema::authorization::AuthCacheKind;
 use crate::schema::catalog::{Catalog, KeyspaceKind};
 use crate::schema::guardrails::{Guard, Guardrails};
 
@@ -71,6 +72,7 @@ impl<'a> PlanContext<'a> {
                 "{} keyspace is not user-modifiable.",
                 table.keyspace
             ))),
+            _ if AuthCacheKind::of_table(&table).is_some() => Ok(table),
             _ if keyspace.virtual_tables.contains(&table.name) => {
                 bail_invalid!("Modification is not supported by table {}", table.qualified_name())
             }

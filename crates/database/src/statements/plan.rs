@@ -18,6 +18,7 @@ use crate::planning::context::PlanContext;
 use crate::planning::modification::{BatchPlan, ModificationPlan};
 use crate::planning::select::SelectPlan;
 use crate::planning::terms::Markers;
+use crate::schema::authorization::AuthCacheKind;
 use crate::schema::catalog::{Catalog, KeyspaceKind};
 use crate::statements::roles::RoleStatement;
 use crate::statements::schema::{self, SchemaStatement};
@@ -114,6 +115,10 @@ impl Planned {
             // A change of the schema or of a whole table must not stop halfway.
             Plan::Truncate(table) => {
                 execution.guard().drop_or_truncate()?;
+                if let Some(kind) = AuthCacheKind::of_table(table) {
+                    execution.store.authorization().invalidate_cache(kind);
+                    return Ok(Outcome::Void);
+                }
                 interrupt::check_now()?;
                 let patience = interrupt::remaining();
                 interrupt::shielded(|| {
@@ -222,6 +227,7 @@ fn plan_truncate(name: &QualifiedName, cx: &mut PlanContext<'_>) -> Result<Plan>
         KeyspaceKind::Local => {
             Err(DatabaseError::Unauthorized(format!("{} keyspace is not user-modifiable.", table.keyspace)))
         }
+        _ if AuthCacheKind::of_table(&table).is_some() => Ok(Plan::Truncate(table)),
         _ if keyspace.virtual_tables.contains(&table.name) => {
             bail_invalid!("Truncation is not supported by table {}", table.qualified_name())
         }

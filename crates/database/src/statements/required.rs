@@ -69,6 +69,9 @@ pub(crate) fn authorize(
     catalog: &Catalog,
     options: &StatementOptions,
 ) -> Result<()> {
+    if let Caller::Role(role) = &options.caller {
+        store.check_data_center(role)?;
+    }
     if !store.authorization().settings().permissions {
         return Ok(());
     }

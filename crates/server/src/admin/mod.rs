@@ -31,6 +31,7 @@ pub use cassette_http::Limits;
 use tokio::net::TcpListener;
 
 use crate::query_logs::QueryLogs;
+use crate::tls::Tls;
 
 /// The maximum number of open connections: half of the descriptors reserved for neither storage nor
 /// CQL.
@@ -43,6 +44,8 @@ pub struct Admin {
     logging: Arc<dyn LogLevels>,
     drain: Box<dyn Fn() + Send + Sync>,
     drained: AtomicBool,
+    /// The certificates of the server for CQL.
+    tls: OnceLock<Tls>,
     started: Instant,
     query_logs: OnceLock<Arc<QueryLogs>>,
 }
@@ -76,6 +79,7 @@ impl Admin {
             logging,
             drain,
             drained,
+            tls: OnceLock::new(),
             started: Instant::now(),
             query_logs: OnceLock::new(),
         })
@@ -85,6 +89,12 @@ impl Admin {
     pub fn set_query_logs(&self, logs: Arc<QueryLogs>) {
         // A second call is a mistake without consequences.
         let _ = self.query_logs.set(logs);
+    }
+
+    /// Lets `nodetool reloadssl` reload the certificates of the server for CQL. Effective once.
+    pub fn set_tls(&self, tls: Tls) {
+        // A second value has no effect.
+        let _ = self.tls.set(tls);
     }
 
     /// Answers requests until `stop` completes.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use cassette_admin_api::{Done, Operation, RefusalKind, Refused, Tables};
 use cassette_database::{
-    AdoptedSchema, Database, DatabaseError, ImportOptions, KeyspaceKind, SnapshotFilter, SnapshotOptions,
-    Timeout,
+    AdoptedSchema, AuthCacheKind, Database, DatabaseError, ImportOptions, KeyspaceKind, SnapshotFilter,
+    SnapshotOptions, Timeout,
 };
 use cassette_engine::{
     CacheKind, CompactionKind, EngineError, OverlappingTombstones, ScrubOptions, import_summary,
@@ -100,6 +100,8 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
             "counter" => engine.invalidate_counter_cache(),
             other => return Err(Refused::wrong_use(format!("{other} is none of key, row, counter"))),
         },
+        Operation::InvalidateAuthCache { cache, roles } => invalidate_auth_cache(database, cache, roles)?,
+        Operation::ReloadCertificates => reload_certificates(admin)?,
         Operation::SetCacheCapacity { key_mebibytes, row_mebibytes, counter_mebibytes } => {
             let bytes = |mebibytes: &u64| mebibytes.saturating_mul(1 << 20);
             engine
@@ -128,6 +130,30 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         Operation::StopCompactions { kind, .. } => stop_compactions(database, kind.as_deref())?,
     }
     Ok(Done::default())
+}
+
+fn invalidate_auth_cache(database: &Database, cache: &str, roles: &[String]) -> Result<(), Refused> {
+    let Some(kind) = AuthCacheKind::named(cache) else {
+        let known = AuthCacheKind::ALL.map(AuthCacheKind::name).join(", ");
+        return Err(Refused::wrong_use(format!("{cache} is none of {known}")));
+    };
+    if roles.is_empty() {
+        database.invalidate_auth_cache(kind, None);
+    }
+    for role in roles {
+        database.invalidate_auth_cache(kind, Some(role));
+    }
+    Ok(())
+}
+
+/// As in Cassandra, does nothing if no connections are encrypted.
+fn reload_certificates(admin: &Admin) -> Result<(), Refused> {
+    let Some(tls) = admin.tls.get() else { return Ok(()) };
+    let reloaded = tls.reload_if_changed();
+    if reloaded.map_err(|error| Refused::failed(error.to_string()))? {
+        tracing::info!("certificates were replaced; new connections use them");
+    }
+    Ok(())
 }
 
 /// Applies `operation`, whose name is `what` in errors, to each table.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::arguments::Invocation;
 use super::client::Client;
+use super::permissions_cache;
 use super::text::{Table, double};
 use super::{
     Failure, Format, Output, Result, clients, cluster, compactions, guardrails, info, pools, query_logs,
@@ -385,6 +386,16 @@ impl Command<'_> {
                 let cache = invocation.command.trim_start_matches("invalidate").trim_end_matches("cache");
                 silently(Operation::InvalidateCache { cache: cache.to_owned() })
             }
+            "invalidatecredentialscache"
+            | "invalidaterolescache"
+            | "invalidatenetworkpermissionscache"
+            | "invalidatejmxpermissionscache" => {
+                let cache = invocation.command.trim_start_matches("invalidate").trim_end_matches("cache");
+                let roles = invocation.arguments.clone();
+                silently(Operation::InvalidateAuthCache { cache: cache.to_owned(), roles })
+            }
+            "invalidatepermissionscache" => silently(permissions_cache::invalidation(invocation)?),
+            "reloadssl" => silently(Operation::ReloadCertificates),
             "setcachecapacity" => {
                 let [key_mebibytes, row_mebibytes, counter_mebibytes] = self.of_caches("capacity")?;
                 silently(Operation::SetCacheCapacity { key_mebibytes, row_mebibytes, counter_mebibytes })

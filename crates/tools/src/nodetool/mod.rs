@@ -14,6 +14,7 @@ mod compactions;
 mod guardrails;
 mod info;
 mod missing;
+mod permissions_cache;
 mod pools;
 mod query_logs;
 mod snapshots;

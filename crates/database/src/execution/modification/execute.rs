@@ -5,7 +5,9 @@ use crate::basics::error::{Result, WriteType};
 use crate::basics::request::{Consistency, ConsistencyRules};
 use crate::basics::response::{Outcome, RowSink};
 use crate::execution::Execution;
+use crate::execution::virtual_tables::delete_keys;
 use crate::planning::modification::ModificationPlan;
+use crate::schema::authorization::AuthCacheKind;
 
 impl ModificationPlan {
     /// Applies the guardrails on the statement.
@@ -35,6 +37,10 @@ impl ModificationPlan {
         let rows = self.rows_of(execution)?;
         let times = rows.attributes.times(execution, &self.table, || execution.default_timestamp())?;
         rows.add_to(&mut mutations, &times, execution)?;
+        if let Some(kind) = AuthCacheKind::of_table(&self.table) {
+            delete_keys(kind, &mutations.list, execution.store)?;
+            return Ok(Outcome::Void);
+        }
         mutations.apply(execution, WriteType::Simple)?;
         Ok(Outcome::Void)
     }

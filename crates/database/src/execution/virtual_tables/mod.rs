@@ -1,5 +1,7 @@
-//! Virtual tables: read-only tables whose rows are computed from memory when they are read.
+//! Virtual tables: tables whose rows are computed from memory when they are read. All but those of
+//! the keys of caches are read-only.
 
+mod cache_keys;
 mod indexes;
 mod metrics;
 mod pools;
@@ -13,9 +15,11 @@ use std::sync::{Arc, LazyLock};
 use cassette_engine::KeyRange;
 use cassette_rows::{DecoratedKey, PartitionStream, PartitionUpdate, Selection, TableMetadata};
 
+use crate::schema::authorization::AuthCacheKind;
 use crate::schema::catalog::{Keyspace, KeyspaceKind, KeyspaceParams, Replication};
 use crate::schema::options::own_table;
 use crate::store::Store;
+pub(crate) use cache_keys::delete_keys;
 pub(crate) use pools::pools;
 use schema::VirtualSchema;
 pub(crate) use settings::of_engine as engine_settings;
@@ -74,6 +78,11 @@ fn system_views() -> Vec<Definition> {
         .into_iter()
         .map(|(cql, comment, source)| (cql, comment, Box::new(source) as Source))
         .collect();
+    tables.extend(AuthCacheKind::ALL.map(|kind| {
+        let source = cache_keys::CacheKeys(kind);
+        let (cql, comment) = source.definition();
+        (cql, comment, Box::new(source) as Source)
+    }));
     tables.push((settings, "current settings", Box::new(settings::Settings)));
     tables.push((
         indexes::ATTACHED.to_owned(),

@@ -10,6 +10,7 @@ use super::json::JsonInsert;
 use super::rows_plan::{self, RowsPlan};
 use crate::basics::error::{Result, WriteType, bail_invalid};
 use crate::planning::context::{BindContext, PlanContext};
+use crate::schema::authorization::AuthCacheKind;
 
 /// A planned INSERT, UPDATE or DELETE.
 #[derive(Debug)]
@@ -40,7 +41,16 @@ impl ModificationPlan {
             ast::Modification::Update(update) => What::Rows(Box::new(rows_plan::update(update, &table, cx)?)),
             ast::Modification::Delete(delete) => What::Rows(Box::new(rows_plan::delete(delete, &table, cx)?)),
         };
-        Ok(Self { table, what })
+        let plan = Self { table, what };
+        if AuthCacheKind::of_table(&plan.table).is_some() {
+            if plan.has_timestamp() {
+                bail_invalid!("Custom timestamp is not supported by virtual tables");
+            }
+            if plan.has_conditions() {
+                bail_invalid!("Conditional updates are not supported by virtual tables");
+            }
+        }
+        Ok(plan)
     }
 
     /// Returns the modified table.
@@ -166,6 +176,12 @@ pub(crate) fn validate(kind: BatchKind, has_timestamp: bool, statements: &[&Modi
         if counters > 0 {
             bail_invalid!("Cannot provide custom timestamp for a BATCH containing counters");
         }
+    }
+    if statements.iter().any(|s| AuthCacheKind::of_table(s.table()).is_some()) {
+        if kind == BatchKind::Logged {
+            bail_invalid!("Cannot include a virtual table statement in a logged batch");
+        }
+        bail_invalid!("Batches of mutations for virtual tables are not supported: execute them one by one");
     }
     if kind == BatchKind::Counter && counters < statements.len() {
         bail_invalid!("Cannot include non-counter statement in a counter batch");

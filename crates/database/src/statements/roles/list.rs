@@ -58,7 +58,8 @@ pub(super) fn roles(list: &ListRoles, performer: &Performer<'_>, sink: &mut dyn 
         sink.value(Some(&[u8::from(role.is_superuser)]));
         sink.value(Some(&[u8::from(role.can_login)]));
         sink.value_with(&mut |out| collection::write_map(out, std::iter::empty()));
-        sink.value(Some(b"ALL"));
+        let data_centers = performer.store.data_centers_of(&role.name)?.to_string();
+        sink.value(Some(data_centers.as_bytes()));
         sink.end_row()?;
     }
     Ok(Outcome::Rows { paging_state: None })
@@ -76,7 +77,8 @@ pub(super) fn users(performer: &Performer<'_>, sink: &mut dyn RowSink) -> Result
         sink.value(Some(user.name.as_bytes()));
         let is_superuser = performer.store.is_superuser(&user.name)?;
         sink.value(Some(&[u8::from(is_superuser)]));
-        sink.value(Some(b"ALL"));
+        let data_centers = performer.store.data_centers_of(&user.name)?.to_string();
+        sink.value(Some(data_centers.as_bytes()));
         sink.end_row()?;
     }
     Ok(Outcome::Rows { paging_state: None })

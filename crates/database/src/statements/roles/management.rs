@@ -1,5 +1,7 @@
 //! CREATE, ALTER and DROP of roles.
 
+use std::collections::BTreeSet;
+
 use cassette_cql::ast::{Access, AlterRole, CreateRole, DropRole, Permission, RoleOptions};
 
 use super::performer::{Performer, unauthorized};
@@ -37,6 +39,10 @@ pub(super) fn create(create: &CreateRole, performer: &Performer<'_>) -> Result<O
     };
     let mut mutations =
         vec![store.put_role(name, &change, timestamp)?, store.put_all_cidrs(name, timestamp)?];
+    if store.authorization().settings().network {
+        let access = options.datacenters.as_ref().unwrap_or(&Access::All);
+        mutations.push(store.put_data_centers(name, access, timestamp)?);
+    }
     if let Some(creator) = performer.name().filter(|_| store.authorization().settings().permissions) {
         let resource = Resource::Role(name);
         mutations.extend(store.grant(creator, resource, resource.applicable(), timestamp)?);
@@ -56,7 +62,7 @@ pub(super) fn alter(alter: &AlterRole, performer: &Performer<'_>) -> Result<Outc
     if !attributes && options.datacenters.is_none() && options.cidrs.is_none() {
         bail_invalid!("ALTER [ROLE|USER] can't be empty");
     }
-    if options.datacenters.is_some() {
+    if options.datacenters.is_some() && !store.authorization().settings().network {
         bail_invalid!("ACCESS TO DATACENTERS operations not supported by AllowAllNetworkAuthorizer");
     }
     let salted_hash = new_hash(options)?;
@@ -72,6 +78,9 @@ pub(super) fn alter(alter: &AlterRole, performer: &Performer<'_>) -> Result<Outc
     if attributes {
         let change = RoleChange { is_superuser: options.superuser, can_login: options.login, salted_hash };
         mutations.push(store.put_role(name, &change, timestamp)?);
+    }
+    if let Some(access) = &options.datacenters {
+        mutations.push(store.put_data_centers(name, access, timestamp)?);
     }
     if options.cidrs.is_some() {
         mutations.push(store.put_all_cidrs(name, timestamp)?);
@@ -93,6 +102,12 @@ fn authorize_alter(alter: &AlterRole, performer: &Performer<'_>) -> Result<()> {
     }
     if options.superuser.is_some() {
         return Err(unauthorized("Only superusers are allowed to alter superuser status"));
+    }
+    if options.datacenters.is_some() {
+        return Err(unauthorized("Only superusers are allowed to alter access to datacenters."));
+    }
+    if options.cidrs.is_some() {
+        return Err(unauthorized("Only superusers are allowed to alter access from CIDR groups."));
     }
     if performer.name() != Some(name) {
         return performer.require_for_roles(Permission::Alter, Resource::Role(name));
@@ -154,6 +169,8 @@ fn check_options(options: &RoleOptions, performer: &Performer<'_>) -> Result<()>
     if let Some(Access::Only(names)) = &options.datacenters
         && names.iter().any(|name| **name != **data_center)
     {
+        let names: BTreeSet<&str> = names.iter().map(|name| &**name).collect();
+        let names: Vec<&str> = names.into_iter().collect();
         bail_invalid!(
             "Invalid value(s) for DATACENTERS '[{}]',All values must be valid datacenters",
             names.join(", ")

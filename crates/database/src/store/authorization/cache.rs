@@ -77,6 +77,20 @@ impl<V> AuthCache<V> {
         entries.clear();
     }
 
+    /// Removes the entry of `role`.
+    pub fn invalidate_key(&self, role: &str) {
+        let mut entries = self.entries.write();
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        entries.remove(role);
+    }
+
+    /// Returns the valid entries. `now` is monotonic time.
+    pub fn entries(&self, now: Duration) -> Vec<(Box<str>, Arc<V>)> {
+        let entries = self.entries.read();
+        let valid = entries.iter().filter(|(_, entry)| self.is_valid(entry, now));
+        valid.map(|(role, entry)| (role.clone(), entry.value.clone())).collect()
+    }
+
     fn is_valid(&self, entry: &Entry<V>, now: Duration) -> bool {
         now.saturating_sub(entry.read_at) < self.settings.validity
     }
@@ -113,6 +127,18 @@ mod tests {
         assert_eq!(get(&cache, "a", 12, 3), 3);
         cache.invalidate();
         assert_eq!(get(&cache, "a", 12, 4), 4);
+    }
+
+    #[test]
+    fn one_entry_can_be_invalidated_and_only_valid_ones_are_listed() {
+        let cache = cache(2, 10);
+        for (role, at) in [("a", 10), ("b", 11), ("c", 11)] {
+            get(&cache, role, at, 1);
+        }
+        cache.invalidate_key("b");
+        let listed = cache.entries(Duration::from_secs(12));
+        assert_eq!(listed.iter().map(|(role, _)| &**role).collect::<Vec<_>>(), ["c"]);
+        assert_eq!(get(&cache, "b", 12, 2), 2);
     }
 
     #[test]

@@ -28,6 +28,11 @@ impl Granted {
         self.is_superuser
     }
 
+    /// Iterates over the stored names of the resources with any permission.
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        self.permissions.keys().map(|resource| &**resource)
+    }
+
     /// Returns whether it has a permission on a resource or on one that contains it.
     pub fn permits(&self, permission: Permission, resource: Resource<'_>) -> bool {
         self.is_superuser

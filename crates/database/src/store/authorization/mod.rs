@@ -6,17 +6,20 @@
 mod cache;
 mod granted;
 mod identities;
+mod network;
 mod permissions;
 mod roles;
 mod rows;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cassette_engine::Mutation;
 use cassette_rows::interrupt;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::basics::error::{DatabaseError, Result};
+use crate::schema::authorization::{AuthCacheKind, DataCenters};
 use crate::store::Store;
 
 use cache::AuthCache;
@@ -35,11 +38,14 @@ pub struct AuthSettings {
     pub certificates: bool,
     /// Whether permissions are checked (`authorizer: CassandraAuthorizer`).
     pub permissions: bool,
+    /// Whether roles can use certain data centers only (`network_authorizer:
+    /// CassandraNetworkAuthorizer`).
+    pub network: bool,
     /// The caches of the hashes of passwords and of the roles of certificates (`credentials_…`).
     pub credentials_cache: AuthCacheSettings,
     /// The cache of the permissions of roles (`permissions_…`).
     pub permissions_cache: AuthCacheSettings,
-    /// The cache of the roles that roles are granted (`roles_…`).
+    /// The caches of the roles that roles are granted, and of their data centers (`roles_…`).
     pub roles_cache: AuthCacheSettings,
 }
 
@@ -55,6 +61,7 @@ pub(crate) struct Authorization {
     granted: AuthCache<Granted>,
     /// The roles that a role has, itself among them.
     memberships: AuthCache<Vec<Role>>,
+    data_centers: AuthCache<DataCenters>,
 }
 
 impl Authorization {
@@ -66,6 +73,7 @@ impl Authorization {
             identities: AuthCache::new(settings.credentials_cache),
             granted: AuthCache::new(settings.permissions_cache),
             memberships: AuthCache::new(settings.roles_cache),
+            data_centers: AuthCache::new(settings.roles_cache),
         }
     }
 
@@ -75,10 +83,61 @@ impl Authorization {
 
     /// Removes all cached entries.
     pub fn invalidate(&self) {
-        self.credentials.invalidate();
-        self.identities.invalidate();
-        self.memberships.invalidate();
-        self.granted.invalidate();
+        for kind in AuthCacheKind::ALL {
+            self.invalidate_cache(kind);
+        }
+    }
+
+    /// Removes all entries of a cache.
+    pub fn invalidate_cache(&self, kind: AuthCacheKind) {
+        match kind {
+            AuthCacheKind::Credentials => {
+                self.credentials.invalidate();
+                self.identities.invalidate();
+            }
+            AuthCacheKind::Permissions => self.granted.invalidate(),
+            AuthCacheKind::Roles => self.memberships.invalidate(),
+            AuthCacheKind::NetworkPermissions => self.data_centers.invalidate(),
+            // It is always empty.
+            AuthCacheKind::JmxPermissions => {}
+        }
+    }
+
+    /// Removes the entry of a role from a cache.
+    pub fn invalidate_role(&self, kind: AuthCacheKind, role: &str) {
+        match kind {
+            AuthCacheKind::Credentials => self.credentials.invalidate_key(role),
+            AuthCacheKind::Permissions => self.granted.invalidate_key(role),
+            AuthCacheKind::Roles => self.memberships.invalidate_key(role),
+            AuthCacheKind::NetworkPermissions => self.data_centers.invalidate_key(role),
+            AuthCacheKind::JmxPermissions => {}
+        }
+    }
+
+    /// Returns the roles with an entry in a cache; of permissions with the stored name of a
+    /// resource, for each on which the role has any. `now` is monotonic time.
+    pub fn cached_keys(&self, kind: AuthCacheKind, now: Duration) -> Vec<(Box<str>, Option<Box<str>>)> {
+        fn roles<V>(
+            cache: &AuthCache<V>,
+            now: Duration,
+            exists: impl Fn(&V) -> bool,
+        ) -> Vec<(Box<str>, Option<Box<str>>)> {
+            let entries = cache.entries(now).into_iter().filter(|(_, value)| exists(value));
+            entries.map(|(role, _)| (role, None)).collect()
+        }
+        match kind {
+            AuthCacheKind::Credentials => roles(&self.credentials, now, Option::is_some),
+            AuthCacheKind::Permissions => {
+                let of_role = |(role, granted): (Box<str>, Arc<Granted>)| {
+                    let resources: Vec<_> = granted.resources().map(Box::from).collect();
+                    resources.into_iter().map(move |resource| (role.clone(), Some(resource)))
+                };
+                self.granted.entries(now).into_iter().flat_map(of_role).collect()
+            }
+            AuthCacheKind::Roles => roles(&self.memberships, now, |roles| !roles.is_empty()),
+            AuthCacheKind::NetworkPermissions => roles(&self.data_centers, now, |_| true),
+            AuthCacheKind::JmxPermissions => Vec::new(),
+        }
     }
 }
 

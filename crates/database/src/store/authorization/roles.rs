@@ -1,4 +1,4 @@
-//! Rows of `roles`, `role_members`, `network_permissions` and `cidr_permissions`.
+//! Rows of `roles`, `role_members` and `cidr_permissions`.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::basics::error::Result;
 use crate::schema::system::encode::{
     StoredRow, Value, mutation, partition_deletion, row_deletion, row_update,
 };
-use crate::schema::system::{CIDR_PERMISSIONS, NETWORK_PERMISSIONS, ROLE_MEMBERS, ROLES};
+use crate::schema::system::{CIDR_PERMISSIONS, ROLE_MEMBERS, ROLES};
 use crate::store::Store;
 
 /// A stored role.
@@ -145,7 +145,8 @@ impl Store {
         for other in &role.member_of {
             mutations.push(mutation(&members, other, vec![row_deletion(&[&role.name], timestamp)]));
         }
-        for table in [ROLE_MEMBERS, NETWORK_PERMISSIONS, CIDR_PERMISSIONS, ROLES] {
+        mutations.push(self.remove_data_centers(&role.name, timestamp)?);
+        for table in [ROLE_MEMBERS, CIDR_PERMISSIONS, ROLES] {
             mutations.push(partition_deletion(&self.auth_table(table)?, &role.name, timestamp));
         }
         Ok(mutations)
