@@ -33,7 +33,8 @@ targets!(
     http,
     experiments,
     sasl,
-    keystores
+    keystores,
+    query_logs
 );
 
 #[test]
