@@ -110,7 +110,7 @@ def test_client_needs_a_certificate_of_the_authority(mutual, certificates, tmp_p
 
 @pytest.mark.parametrize("store", ["java.p12", "java-legacy.p12", "java.jks", "openssl.p12"])
 def test_keystores_of_java_and_openssl_are_read(store, certificates, tmp_path):
-    stores = ROOT / "crates" / "server" / "testdata" / "keystores"
+    stores = ROOT / "crates" / "tls" / "testdata" / "keystores"
     (tmp_path / "password").write_text("changeit\n")
     server = serve(
         tmp_path,
@@ -129,7 +129,7 @@ def test_keystores_of_java_and_openssl_are_read(store, certificates, tmp_path):
 
 
 def test_wrong_password_of_a_keystore_is_an_error_that_names_the_key(tmp_path):
-    keystore = ROOT / "crates" / "server" / "testdata" / "keystores" / "java.p12"
+    keystore = ROOT / "crates" / "tls" / "testdata" / "keystores" / "java.p12"
     (tmp_path / "cassandra.yaml").write_text(
         f"client_encryption_options:\n  enabled: true\n  keystore: {keystore}\n  keystore_password: changed\n"
     )

@@ -1,6 +1,7 @@
 //! The `cassette` command.
 
 mod address;
+mod admin;
 mod certificates;
 mod config;
 mod demo;
@@ -12,6 +13,7 @@ mod serve;
 mod superuser;
 mod timelock;
 mod transactions;
+mod unix_socket;
 
 use cassette_tools::{nodetool, query_log, sstable};
 use clap::{Parser, Subcommand};

@@ -5,6 +5,7 @@
 //! Memtables are flushed meanwhile as far as time permits; the commit log has the rest.
 
 use std::io::Write;
+use std::iter;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
@@ -13,7 +14,6 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use cassette_admin_api::ADDRESS_DEFAULT;
 use cassette_database::Database;
 use cassette_engine::commitlog::ReplayPolicy;
 use cassette_server::admin::{Admin, LogLevels};
@@ -28,8 +28,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::address::listen_address;
-use crate::config::{AdminAddress, Config, duration};
-use crate::listening::cannot_listen;
+use crate::admin::{AdminArguments, Prepared, reload};
+use crate::config::{Config, duration};
+use crate::listening::{cannot_listen, warn_of_exposure, warn_of_plain_text};
 use crate::{logging, memory, parent, superuser};
 
 const EXAMPLES: &str = "\
@@ -51,9 +52,6 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 /// The time for interrupted requests to end before the database is closed.
 const INTERRUPTED_MAX: Duration = Duration::from_millis(800);
 
-/// How often the files of certificates are checked for new versions.
-const CERTIFICATES_INTERVAL: Duration = Duration::from_secs(60);
-
 /// Arguments of `cassette serve`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -73,10 +71,8 @@ pub struct ServeArguments {
     #[arg(long)]
     skip_damaged_log: bool,
 
-    /// Address of the admin endpoint, for `cassette nodetool`, Prometheus and a browser; `off`
-    /// disables it [default: 127.0.0.1:7199]
-    #[arg(long, value_name = "ADDRESS")]
-    admin: Option<AdminAddress>,
+    #[command(flatten)]
+    admin: AdminArguments,
 
     /// How clients are authenticated: AllowAllAuthenticator, PasswordAuthenticator, or, with its
     /// parameters in the configuration file, MutualTlsAuthenticator or
@@ -192,14 +188,15 @@ async fn serve(
         anyhow::Error::from(error).context(context)
     })?;
     let address = listener.local_addr()?;
-    let admin_listener = listen_for_admin(arguments.admin.or(config.admin()?)).await?;
+    let prepared_admin = arguments.admin.prepare(config).await?;
     config.file_access()?.set();
     let database = open_database(arguments, config, address)?;
     let server_tls = server.tls.clone();
     if let Some(tls) = server_tls.clone() {
-        tokio::spawn(reload_certificates(tls));
+        tokio::spawn(reload(tls, "certificates", Tls::reload_if_changed));
     }
-    set_up_authentication(arguments, &database, &mut server, address)?;
+    let admin_address = prepared_admin.as_ref().and_then(Prepared::address);
+    set_up_authentication(arguments, &database, &mut server, address, admin_address)?;
     let logs = query_logs(config, &arguments.data)?;
     let backend = LoggedDatabase::new(database.clone(), Arc::clone(&logs));
     let server = Server::with_listener(listener, server, Arc::new(backend));
@@ -214,21 +211,21 @@ async fn serve(
     let mut ready =
         format!("cassette {} listens for CQL on {address}{encrypted}\n", env!("CARGO_PKG_VERSION"));
     let (drain, mut drained) = watch::channel(false);
-    let (stop_admin, admin_stopped) = watch::channel(false);
-    if let Some(listener) = admin_listener {
-        let address = listener.local_addr()?;
-        warn_of_exposure("the admin endpoint", address);
-        ready += &format!("the admin endpoint is at http://{address}/\n");
+    let (stop_admin, mut admin_stopped) = watch::channel(false);
+    if let Some(prepared) = prepared_admin {
+        ready += &prepared.ready();
         let drain = move || {
             // An error only means that the server was dropped already.
             let _ = drain.send(true);
         };
-        let admin = Admin::new(database.clone(), metrics, logging, drain);
+        let access = prepared.access(server.logins());
+        let admin = Admin::new(database.clone(), metrics, logging, access, drain);
         admin.set_query_logs(Arc::clone(&logs));
         if let Some(tls) = server_tls {
             admin.set_tls(tls);
         }
-        tokio::spawn(serve_admin(admin, listener, admin_stopped));
+        prepared
+            .serve(admin, async move { admin_stopped.wait_for(|stopped| *stopped).await.map_or((), drop) });
     }
     report_ready(&ready);
     let mut is_drained = false;
@@ -274,18 +271,19 @@ fn set_up_authentication(
     database: &Database,
     server: &mut ServerConfig,
     address: SocketAddr,
+    admin_address: Option<SocketAddr>,
 ) -> anyhow::Result<()> {
     superuser::set_up(
         database,
         arguments.superuser_password_file.as_deref(),
-        address,
+        iter::once(address).chain(admin_address),
         arguments.allow_default_password,
     )?;
     server.authenticator = authenticator(database)?;
     if server.authenticator.is_none() {
         warn_of_exposure("CQL", address);
     } else if server.tls.as_ref().is_none_or(Tls::is_optional) {
-        warn_of_plain_text(address);
+        warn_of_plain_text("CQL", address);
     }
     Ok(())
 }
@@ -326,14 +324,6 @@ fn count_signals() -> anyhow::Result<watch::Receiver<u32>> {
     Ok(signalled)
 }
 
-/// Serves the admin endpoint until `stopped` is true or its sender is dropped.
-async fn serve_admin(admin: Arc<Admin>, listener: TcpListener, mut stopped: watch::Receiver<bool>) {
-    let stopped = async move { stopped.wait_for(|stopped| *stopped).await.map_or((), drop) };
-    if let Err(error) = admin.serve(listener, stopped).await {
-        tracing::error!(%error, "the admin endpoint has failed");
-    }
-}
-
 /// Prints the addresses. Written in one piece, ignoring errors: a reader of only the first line may
 /// close the pipe, and still needs the server.
 fn report_ready(ready: &str) {
@@ -360,61 +350,6 @@ fn query_logs(config: &Config, data: &Path) -> anyhow::Result<Arc<QueryLogs>> {
         logs.enable_audit(logs.configured_audit()).context("cannot enable the audit log")?;
     }
     Ok(logs)
-}
-
-/// Uses certificates that replace those in use, until the server ends.
-async fn reload_certificates(tls: Tls) {
-    let mut ticks = tokio::time::interval(CERTIFICATES_INTERVAL);
-    loop {
-        ticks.tick().await;
-        let checked = tls.clone();
-        match tokio::task::spawn_blocking(move || checked.reload_if_changed()).await {
-            Ok(Ok(false)) => {}
-            Ok(Ok(true)) => tracing::info!("certificates were replaced; new connections use them"),
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "cannot read certificates; the previous ones stay in use");
-            }
-            Err(_) => return,
-        }
-    }
-}
-
-/// Warns if other machines can reach `what`: there are no passwords.
-pub(crate) fn warn_of_exposure(what: &str, address: SocketAddr) {
-    if !address.ip().is_loopback() {
-        tracing::warn!(
-            "{what} listens on {address} without authentication: every client that can connect has full access"
-        );
-    }
-}
-
-/// Warns if other machines can reach the listener: passwords and data are not encrypted.
-fn warn_of_plain_text(address: SocketAddr) {
-    if !address.ip().is_loopback() {
-        tracing::warn!("CQL listens on {address} without TLS: passwords and data can be read on the network");
-    }
-}
-
-/// Listens on the address of the admin endpoint. A port in use by another process is an error only
-/// if the address was specified.
-async fn listen_for_admin(asked: Option<AdminAddress>) -> anyhow::Result<Option<TcpListener>> {
-    let address = match asked {
-        Some(AdminAddress::Off) => return Ok(None),
-        Some(AdminAddress::At(address)) => address,
-        None => ADDRESS_DEFAULT,
-    };
-    match TcpListener::bind(address).await {
-        Ok(listener) => Ok(Some(listener)),
-        Err(error) if asked.is_none() => {
-            tracing::warn!(%error, "cannot listen on {address}: the admin endpoint is disabled; choose \
-                another address with --admin");
-            Ok(None)
-        }
-        Err(error) => {
-            let context = cannot_listen(address, "--admin", &error);
-            Err(anyhow::Error::from(error).context(context).context("cannot start the admin endpoint"))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -12,12 +12,12 @@ use cassette_database::{DEFAULT_SUPERUSER, Database, Superuser};
 /// is one. Without passwords, does nothing.
 ///
 /// # Errors
-/// If the superuser has the default password and other machines can reach `address`, unless that
-/// `is_allowed`; if the file cannot be used.
+/// If the superuser has the default password and other machines can reach one of `addresses`,
+/// unless that `is_allowed`; if the file cannot be used.
 pub fn set_up(
     database: &Database,
     password_file: Option<&Path>,
-    address: SocketAddr,
+    addresses: impl IntoIterator<Item = SocketAddr>,
     is_allowed: bool,
 ) -> anyhow::Result<()> {
     if !database.auth_settings().passwords {
@@ -27,6 +27,7 @@ pub fn set_up(
         return Ok(());
     }
     let password = password_file.map(read_password).transpose()?;
+    let exposed = addresses.into_iter().find(|address| !address.ip().is_loopback());
     match database.set_up_superuser(password.as_deref()).context("cannot set up the superuser")? {
         Superuser::Changed if password.is_some() => tracing::info!(
             "{DEFAULT_SUPERUSER} does not have the default password any more: \
@@ -36,16 +37,18 @@ pub fn set_up(
         Superuser::PasswordWasSet => {
             tracing::info!("{DEFAULT_SUPERUSER} now has the password of --superuser-password-file");
         }
-        Superuser::HasDefaultPassword if !address.ip().is_loopback() && !is_allowed => bail!(
-            "the superuser {DEFAULT_SUPERUSER} has the default password, and {address} can be reached \
-             by other machines: set a password with --superuser-password-file, or on a loopback \
-             address with ALTER ROLE {DEFAULT_SUPERUSER} WITH PASSWORD, or add \
-             --allow-default-password"
-        ),
-        Superuser::HasDefaultPassword => tracing::warn!(
-            "the superuser {DEFAULT_SUPERUSER} has the default password: change it with \
-             ALTER ROLE {DEFAULT_SUPERUSER} WITH PASSWORD"
-        ),
+        Superuser::HasDefaultPassword => match exposed {
+            Some(address) if !is_allowed => bail!(
+                "the superuser {DEFAULT_SUPERUSER} has the default password, and {address} can be \
+                 reached by other machines: set a password with --superuser-password-file, or on a \
+                 loopback address with ALTER ROLE {DEFAULT_SUPERUSER} WITH PASSWORD, or add \
+                 --allow-default-password"
+            ),
+            _ => tracing::warn!(
+                "the superuser {DEFAULT_SUPERUSER} has the default password: change it with \
+                 ALTER ROLE {DEFAULT_SUPERUSER} WITH PASSWORD"
+            ),
+        },
     }
     Ok(())
 }
@@ -92,14 +95,14 @@ mod tests {
     fn the_default_password_is_served_on_loopback_only_unless_allowed() {
         let (near, far) = ("127.0.0.1:1".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
         let database = database();
-        set_up(&database, None, near, false).unwrap();
-        let error = set_up(&database, None, far, false).unwrap_err().to_string();
+        set_up(&database, None, [near], false).unwrap();
+        let error = set_up(&database, None, [far], false).unwrap_err().to_string();
         assert!(error.contains("has the default password"), "{error}");
-        set_up(&database, None, far, true).unwrap();
+        set_up(&database, None, [far], true).unwrap();
         let password = file("geheim\n");
-        set_up(&database, Some(password.path()), far, false).unwrap();
+        set_up(&database, Some(password.path()), [far], false).unwrap();
         assert_eq!(database.log_in(DEFAULT_SUPERUSER, "geheim").unwrap(), Login::Accepted);
-        set_up(&database, None, far, false).unwrap();
+        set_up(&database, None, [far], false).unwrap();
     }
 
     #[test]
@@ -107,11 +110,11 @@ mod tests {
         let address = "127.0.0.1:1".parse().unwrap();
         for content in ["", "\n", "two\nlines\n", &"x".repeat(2000)] {
             let file = file(content);
-            assert!(set_up(&database(), Some(file.path()), address, false).is_err(), "{content}");
+            assert!(set_up(&database(), Some(file.path()), [address], false).is_err(), "{content}");
         }
         let without = Database::in_memory().unwrap();
         let password = file("geheim");
-        let error = set_up(&without, Some(password.path()), address, false).unwrap_err().to_string();
+        let error = set_up(&without, Some(password.path()), [address], false).unwrap_err().to_string();
         assert!(error.contains("requires --authenticator PasswordAuthenticator"), "{error}");
     }
 }

@@ -19,8 +19,7 @@ use tokio::net::TcpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::address::listen_address;
-use crate::listening::cannot_listen;
-use crate::serve::warn_of_exposure;
+use crate::listening::{cannot_listen, warn_of_exposure};
 use crate::transactions::password_in;
 use crate::{logging, memory};
 

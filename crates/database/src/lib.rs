@@ -16,7 +16,7 @@ mod schema;
 mod statements;
 mod store;
 
-pub use api::authentication::{DEFAULT_SUPERUSER, IdentityLogin, Login, Superuser};
+pub use api::authentication::{AdminAccess, DEFAULT_SUPERUSER, IdentityLogin, Login, Superuser};
 pub use api::compaction_history::CompactionRecord;
 pub use api::database::{BatchSource, BatchStatement, Database, Options, pools};
 pub use api::deferred::{DeferError, DeferredWrite, NotApplied, Undeferrable};

@@ -12,10 +12,10 @@ use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinHandle;
 
+use crate::listener::{Accepted, Listener, Peer};
 use crate::stream::BoundedWrites;
 
 /// Pause after a failed accept, whose usual cause is a lack of file descriptors.
@@ -26,8 +26,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Limits {
     /// Open connections. Further ones wait in the listener's backlog until one is closed.
     pub connections_max: usize,
-    /// Time for the head of a request, from the connection's begin or the response before. A
-    /// connection that is idle for longer is closed.
+    /// Time for the handshake of TLS, and for the head of a request, from the connection's begin
+    /// or the response before. A connection that is idle for longer is closed.
     pub head_wait_max: Duration,
     /// Time for the body of a request, for handlers that pass it to [`buffered`].
     pub body_wait_max: Duration,
@@ -45,18 +45,19 @@ impl Limits {
 }
 
 /// Answers requests until `stop` completes, then waits for requests in progress. All requests of a
-/// connection share one `of_connection()` as an [`Extension`]; its last copy is dropped when the
-/// connection is closed and its last request has ended.
+/// connection share one result of `of_connection` as an [`Extension`]; its last copy is dropped
+/// when the connection is closed and its last request has ended.
 ///
 /// # Errors
 /// None at present; a failure of a connection ends that connection, and accepting is retried.
 pub async fn serve<T: Clone + Send + Sync + 'static>(
-    listener: TcpListener,
+    listener: impl Into<Listener>,
     router: Router,
     limits: Limits,
-    of_connection: impl Fn() -> T,
+    of_connection: impl Fn(&Peer) -> T + Clone + Send + 'static,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    let listener = listener.into();
     let room = Arc::new(Semaphore::new(limits.connections_max));
     // Connections hold the receivers: the sender is closed when the last one has ended.
     let (stopping, is_stopping) = watch::channel(false);
@@ -68,12 +69,13 @@ pub async fn serve<T: Clone + Send + Sync + 'static>(
             let max = limits.connections_max;
             tracing::warn!("all {max} connections for HTTP are in use: further clients wait");
         }
-        let (stream, permit) = tokio::select! {
+        let (accepted, permit) = tokio::select! {
             accepted = accept(&listener, &room) => accepted,
             () = &mut stop => break,
         };
-        let service = router.clone().layer(Extension(of_connection()));
-        let connection = tokio::spawn(connection(stream, service, limits, is_stopping.clone(), permit));
+        let (router, of_connection) = (router.clone(), of_connection.clone());
+        let service = move |peer: &Peer| router.layer(Extension(of_connection(peer)));
+        let connection = tokio::spawn(connection(accepted, service, limits, is_stopping.clone(), permit));
         tokio::spawn(report_panic(connection));
     }
     drop((listener, is_stopping));
@@ -83,12 +85,12 @@ pub async fn serve<T: Clone + Send + Sync + 'static>(
 }
 
 /// Accepts a connection once the limit allows another one.
-async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+async fn accept(listener: &Listener, room: &Arc<Semaphore>) -> (Accepted, OwnedSemaphorePermit) {
     loop {
         // Before accepting: a connection in the backlog takes no file descriptor.
         let Ok(permit) = room.clone().acquire_owned().await else { return std::future::pending().await };
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, permit),
+            Ok(accepted) => return (accepted, permit),
             Err(error) => {
                 tracing::debug!(%error, "accepting a connection for HTTP failed; it is repeated");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -98,14 +100,18 @@ async fn accept(listener: &TcpListener, room: &Arc<Semaphore>) -> (TcpStream, Ow
 }
 
 async fn connection(
-    stream: TcpStream,
-    service: Router,
+    accepted: Accepted,
+    service: impl FnOnce(&Peer) -> Router,
     limits: Limits,
     mut is_stopping: watch::Receiver<bool>,
     _permit: OwnedSemaphorePermit,
 ) {
-    // Without it small responses are only delayed.
-    let _ = stream.set_nodelay(true);
+    let established = tokio::select! {
+        established = accepted.established(limits.head_wait_max) => established,
+        () = until_true(&mut is_stopping) => return,
+    };
+    let Some((stream, peer)) = established else { return };
+    let service = service(&peer);
     let io = TokioIo::new(BoundedWrites::new(stream, limits.write_wait_max));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.head_wait_max);

@@ -6,19 +6,20 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
+
+use crate::listener::Stream;
 
 /// Fails with `TimedOut` when the peer accepts no byte for `wait_max` while there are some to send:
 /// a response that its client does not read would occupy the connection forever.
 pub(super) struct BoundedWrites {
-    stream: TcpStream,
+    stream: Stream,
     wait_max: Duration,
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl BoundedWrites {
-    pub fn new(stream: TcpStream, wait_max: Duration) -> Self {
+    pub fn new(stream: Stream, wait_max: Duration) -> Self {
         Self { stream, wait_max, waiting: None }
     }
 
@@ -68,10 +69,13 @@ impl AsyncWrite for BoundedWrites {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        // Encrypted bytes may wait for the socket here.
+        let done = Pin::new(&mut self.stream).poll_flush(context);
+        self.bounded(context, done)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let done = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.bounded(context, done)
     }
 }

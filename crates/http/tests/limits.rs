@@ -40,7 +40,7 @@ fn start(limits: Limits) -> (Runtime, SocketAddr) {
         .route("/large", get(|| async { vec![7; 64 << 20] }))
         .route("/panic", get(|| async { panic!("the handler panics") as () }))
         .route("/body", post(move |request| body(request, limits.body_wait_max)));
-    runtime.spawn(serve(listener, router, limits, || (), pending()));
+    runtime.spawn(serve(listener, router, limits, |_| (), pending()));
     (runtime, address)
 }
 
@@ -130,7 +130,7 @@ fn a_stop_closes_idle_connections_and_ends() {
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let router = Router::new().route("/", get(|| async { "answer" }));
-    let serving = runtime.spawn(serve(listener, router, wide(), || (), async { drop(stopped.await) }));
+    let serving = runtime.spawn(serve(listener, router, wide(), |_| (), async { drop(stopped.await) }));
     let mut idle = connect(address);
     exchange(&mut idle);
     drop(stop);

@@ -8,8 +8,9 @@ use std::{
 };
 
 use cassette_protocol::MESSAGE_LENGTH_MAX_DEFAULT;
+use cassette_tls::Tls;
 
-use crate::{authentication::Authenticator, threads, tls::Tls};
+use crate::{authentication::Authenticator, threads};
 
 /// The server's settings.
 #[derive(Debug, Clone)]

@@ -20,9 +20,9 @@ use tracing::{debug, info, warn};
 
 use crate::{
     Backend, ServerConfig,
-    authentication::login_limit::LoginLimit,
     connection::Connection,
     limits::{ConnectionRefused, Limits},
+    logins::{LoginGate, Logins},
     metrics::Metrics,
     shared::Shared,
 };
@@ -71,8 +71,8 @@ impl<B: Backend> Server<B> {
         }));
         let limits = Limits::new(&config);
         let metrics = Metrics::new(Arc::clone(&limits.threads));
-        let (logins, started) = (LoginLimit::default(), Instant::now());
-        let shared = Arc::new(Shared { config, backend, limits, metrics, events, logins, started });
+        let logins = LoginGate::new(Arc::clone(&limits.auth_threads), Arc::clone(&metrics));
+        let shared = Arc::new(Shared { config, backend, limits, metrics, events, logins });
         Self { listener, shared, _subscription: subscription }
     }
 
@@ -84,6 +84,14 @@ impl<B: Backend> Server<B> {
     /// Returns the metrics.
     pub fn metrics(&self) -> Arc<dyn ServerMetrics> {
         Arc::clone(&self.shared.metrics) as Arc<dyn ServerMetrics>
+    }
+
+    /// Returns the verification of logins, for other listeners: failures count together.
+    pub fn logins(&self) -> Logins {
+        Logins {
+            gate: Arc::clone(&self.shared.logins),
+            authenticator: self.shared.config.authenticator.clone(),
+        }
     }
 
     /// Does [`serve_until`](Self::serve_until) without a second signal.

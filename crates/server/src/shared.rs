@@ -3,11 +3,11 @@
 use std::{
     net::SocketAddr,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, atomic::Ordering},
-    time::Instant,
+    sync::Arc,
 };
 
 use cassette_protocol::response::Event;
+use cassette_tls::Socket;
 use tokio::{
     net::TcpStream,
     sync::{broadcast, watch},
@@ -15,10 +15,7 @@ use tokio::{
 };
 use tracing::debug;
 
-use crate::{
-    Backend, ServerConfig, authentication::login_limit::LoginLimit, limits::Limits, metrics::Metrics,
-    tls::Socket,
-};
+use crate::{Backend, ServerConfig, limits::Limits, logins::LoginGate, metrics::Metrics};
 
 /// Settings, backend, limits and metrics of a server, and the events for its connections.
 #[derive(Debug)]
@@ -28,9 +25,7 @@ pub(crate) struct Shared<B: Backend> {
     pub limits: Arc<Limits>,
     pub metrics: Arc<Metrics>,
     pub events: broadcast::Sender<Arc<Event>>,
-    pub logins: LoginLimit,
-    /// When the server was created: the start of the time of [`LoginLimit`].
-    pub started: Instant,
+    pub logins: Arc<LoginGate>,
 }
 
 impl<B: Backend> Shared<B> {
@@ -53,7 +48,7 @@ impl<B: Backend> Shared<B> {
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("not finished within {:?}", self.config.handshake_timeout),
         };
-        self.metrics.tls_handshakes_failed.fetch_add(1, Ordering::Relaxed);
+        self.logins.handshake_failed();
         debug!("connection from {peer}: TLS handshake: {error}");
         None
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cassette_admin_api::{NodeReport, TableReport, TopPartitions};
 use cassette_database::Database;
-use cassette_server::admin::{Admin, Limits, LogLevels};
+use cassette_server::admin::{Access, Admin, Limits, LogLevels};
 use cassette_server::{Server, ServerConfig};
 use serde_json::{Value, json};
 
@@ -47,7 +47,13 @@ impl Endpoint {
         let config = ServerConfig { listen_address: ([127, 0, 0, 1], 0).into(), ..ServerConfig::default() };
         let server = runtime.block_on(Server::bind(config, Arc::new(database.clone()))).unwrap();
         let drain = || panic!("the drain panics");
-        let admin = Admin::new(database.clone(), server.metrics(), Arc::new(Levels::default()), drain);
+        let admin = Admin::new(
+            database.clone(),
+            server.metrics(),
+            Arc::new(Levels::default()),
+            Access::default(),
+            drain,
+        );
         let listener = runtime.block_on(tokio::net::TcpListener::bind(("127.0.0.1", 0))).unwrap();
         let address = listener.local_addr().unwrap();
         runtime.spawn(server.serve(std::future::pending()));

@@ -1,4 +1,4 @@
-//! `client_encryption_options`.
+//! `client_encryption_options`, and `admin_encryption_options` with the same keys.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const STORE_TYPES: [&str; 3] = ["PEM", "PKCS12", "JKS"];
 /// How connections of clients are encrypted.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ClientEncryption {
+pub(super) struct EncryptionOptions {
     #[serde(default)]
     enabled: bool,
     #[serde(default)]
@@ -57,13 +57,13 @@ impl fmt::Debug for Secret {
     }
 }
 
-impl ClientEncryption {
+impl EncryptionOptions {
     /// Reads the files. `None` if encryption is disabled.
-    pub fn tls(&self) -> anyhow::Result<Option<Tls>> {
+    fn tls(&self, key: &str) -> anyhow::Result<Option<Tls>> {
         if !self.enabled {
             return Ok(None);
         }
-        self.check_format()?;
+        self.check_format(key)?;
         let Some(keystore) = &self.keystore else {
             bail!(
                 "keystore: expected a file with private key and certificates, as `cassette certificates` \
@@ -75,8 +75,11 @@ impl ClientEncryption {
         let truststore_password =
             password("truststore_password", &self.truststore_password, &self.truststore_password_file)?;
         let options = TlsOptions {
-            keystore: Keystore { path: keystore.clone(), password: keystore_password },
-            truststore: self.truststore.clone().map(|path| Keystore { path, password: truststore_password }),
+            keystore: Keystore { password: keystore_password, ..Keystore::new(keystore) },
+            truststore: self
+                .truststore
+                .as_ref()
+                .map(|path| Keystore { password: truststore_password, ..Keystore::new(path) }),
             is_optional: self.optional,
             client_certificates: self.client_certificates()?,
             protocols: self.accepted_protocols.clone().unwrap_or_default(),
@@ -86,7 +89,7 @@ impl ClientEncryption {
     }
 
     /// Refuses other formats by name, and reports keys without effect.
-    fn check_format(&self) -> anyhow::Result<()> {
+    fn check_format(&self, option: &str) -> anyhow::Result<()> {
         // The format of a file shows in its content, so the name alone has to be known.
         if let Some(store) = &self.store_type
             && !STORE_TYPES.iter().any(|known| known.eq_ignore_ascii_case(store))
@@ -108,7 +111,7 @@ impl ClientEncryption {
             bail!("protocol: expected TLS, found {protocol}; set the versions in accepted_protocols");
         }
         if self.algorithm.is_some() {
-            tracing::warn!("client_encryption_options: algorithm has no effect");
+            tracing::warn!("{option}: algorithm has no effect");
         }
         Ok(())
     }
@@ -140,10 +143,10 @@ fn password(key: &str, text: &Option<Secret>, file: &Option<PathBuf>) -> anyhow:
     }
 }
 
-/// Reads the files of the options, whose errors name the key.
-pub(super) fn tls(options: Option<&ClientEncryption>) -> anyhow::Result<Option<Tls>> {
+/// Reads the files of the options of `key`, which errors name.
+pub(super) fn tls(key: &'static str, options: Option<&EncryptionOptions>) -> anyhow::Result<Option<Tls>> {
     let Some(options) = options else { return Ok(None) };
-    options.tls().context("client_encryption_options")
+    options.tls(key).context(key)
 }
 
 /// Returns the options for the files that `cassette certificates` creates in a directory.

@@ -57,20 +57,26 @@ const RESPONSE_SIZES: std::ops::RangeInclusive<usize> = 1 << 20..=1 << 30;
 const SLOW_QUERY_LOG_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The address of the admin endpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AdminAddress {
     /// Disabled.
     Off,
     At(SocketAddr),
+    /// `unix:PATH`.
+    Unix(PathBuf),
 }
 
 impl std::str::FromStr for AdminAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "off" => Ok(Self::Off),
-            text => listen_address(text).map(Self::At).map_err(|error| format!("{text}: {error}, or off")),
+        match (text, text.strip_prefix("unix:")) {
+            ("off", _) => Ok(Self::Off),
+            (_, Some("")) => Err("expected unix:PATH, found no path".to_owned()),
+            (_, Some(path)) => Ok(Self::Unix(path.into())),
+            (text, None) => listen_address(text)
+                .map(Self::At)
+                .map_err(|error| format!("{text}: {error}, or unix:PATH, or off")),
         }
     }
 }
@@ -96,9 +102,12 @@ pub struct Config {
     native_transport_max_response_size: Option<String>,
     native_transport_max_response_data_in_flight: Option<String>,
     native_transport_max_response_data_in_flight_per_ip: Option<String>,
-    client_encryption_options: Option<encryption::ClientEncryption>,
     audit_logging_options: Option<query_logs::AuditLogging>,
     full_query_logging_options: Option<query_logs::FullQueryLogging>,
+    client_encryption_options: Option<encryption::EncryptionOptions>,
+    /// Not in Cassandra, as the next one: what protects the admin endpoint.
+    admin_encryption_options: Option<encryption::EncryptionOptions>,
+    admin_tokens_file: Option<PathBuf>,
     commitlog_sync: Option<String>,
     commitlog_sync_period: Option<String>,
     commitlog_sync_group_window: Option<String>,
@@ -305,9 +314,19 @@ impl Config {
     /// Reads the private key and the certificates for connections of clients. `None` if these are
     /// not encrypted.
     pub fn tls(&self) -> anyhow::Result<Option<Tls>> {
-        let tls = encryption::tls(self.client_encryption_options.as_ref())?;
+        let tls = encryption::tls("client_encryption_options", self.client_encryption_options.as_ref())?;
         self.auth.check_certificates(tls.as_ref())?;
         Ok(tls)
+    }
+
+    /// Does the same for the admin endpoint.
+    pub fn admin_tls(&self) -> anyhow::Result<Option<Tls>> {
+        encryption::tls("admin_encryption_options", self.admin_encryption_options.as_ref())
+    }
+
+    /// Returns the file with the tokens for the admin endpoint.
+    pub fn admin_tokens_file(&self) -> Option<&Path> {
+        self.admin_tokens_file.as_deref()
     }
 
     /// Returns the duration beyond which statements are logged; `None` for none.

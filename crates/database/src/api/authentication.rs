@@ -1,9 +1,11 @@
 //! Logging in: passwords, the default superuser, and roles of clients.
 
+use cassette_cql::ast::Permission;
+
 use crate::api::database::Database;
 use crate::basics::error::Result;
 use crate::basics::passwords;
-use crate::schema::authorization::AuthCacheKind;
+use crate::schema::authorization::{AuthCacheKind, Resource};
 use crate::store::authorization::{AuthSettings, RoleChange};
 
 /// The name and the password of the superuser that the first start with authentication creates.
@@ -40,6 +42,17 @@ pub enum Superuser {
     PasswordWasSet,
     /// The default superuser does not exist, or has another password than the default one.
     Changed,
+}
+
+/// What a role may do at the admin endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdminAccess {
+    /// Nothing.
+    None,
+    /// Read metrics and reports.
+    ReadOnly,
+    /// Read metrics and reports, and execute operations.
+    Operator,
 }
 
 impl Database {
@@ -84,6 +97,31 @@ impl Database {
     /// If identities cannot be read.
     pub fn has_identities(&self) -> Result<bool> {
         self.store().has_identities()
+    }
+
+    /// Returns what a role may do at the admin endpoint. With an authorizer, as in Cassandra for
+    /// JMX: superusers everything, other roles what they are permitted on ALL MBEANS.
+    ///
+    /// # Errors
+    /// If roles cannot be read.
+    pub fn admin_access(&self, role: &str) -> Result<AdminAccess> {
+        let store = self.store();
+        // A role that was dropped, or that lost LOGIN, has no access any more.
+        if !store.roles_of(role)?.first().is_some_and(|role| role.can_login) {
+            return Ok(AdminAccess::None);
+        }
+        if !self.auth_settings().permissions {
+            return Ok(AdminAccess::Operator);
+        }
+        let granted = store.granted(role)?;
+        let permits = |permission| granted.permits(permission, Resource::AllMBeans);
+        Ok(if permits(Permission::Execute) || permits(Permission::Modify) {
+            AdminAccess::Operator
+        } else if permits(Permission::Select) {
+            AdminAccess::ReadOnly
+        } else {
+            AdminAccess::None
+        })
     }
 
     /// Creates the default superuser if there are no roles, and reports its password. With
@@ -221,5 +259,44 @@ mod tests {
         session.execute("DROP ROLE u", ()).unwrap();
         assert_eq!(log_in(), IdentityLogin::Unknown);
         assert!(!database.has_identities().unwrap());
+    }
+
+    #[test]
+    fn permissions_on_all_mbeans_select_what_a_role_may_do_at_the_admin_endpoint() {
+        use AdminAccess::{None, Operator, ReadOnly};
+        let database = open();
+        let session = database.session();
+        for cql in [
+            "CREATE ROLE root WITH SUPERUSER = true AND LOGIN = true",
+            "CREATE ROLE off WITH SUPERUSER = true",
+            "CREATE ROLE operators",
+            "GRANT EXECUTE ON ALL MBEANS TO operators",
+            "CREATE ROLE u WITH LOGIN = true",
+        ] {
+            session.execute(cql, ()).unwrap();
+        }
+        for (role, expected) in [("root", Operator), ("off", None), ("unknown", None), ("u", None)] {
+            assert_eq!(database.admin_access(role).unwrap(), expected, "{role}");
+        }
+        for (cql, expected) in [
+            ("GRANT DESCRIBE ON ALL MBEANS TO u", None),
+            ("GRANT SELECT ON ALL KEYSPACES TO u", None),
+            ("GRANT SELECT ON ALL MBEANS TO u", ReadOnly),
+            ("GRANT MODIFY ON ALL MBEANS TO u", Operator),
+            ("REVOKE MODIFY ON ALL MBEANS FROM u", ReadOnly),
+            ("GRANT operators TO u", Operator),
+            ("ALTER ROLE u WITH LOGIN = false", None),
+            ("ALTER ROLE u WITH LOGIN = true", Operator),
+            ("DROP ROLE u", None),
+        ] {
+            session.execute(cql, ()).unwrap();
+            assert_eq!(database.admin_access("u").unwrap(), expected, "{cql}");
+        }
+        // As statements of any role are, without an authorizer.
+        let auth = AuthSettings { passwords: true, ..AuthSettings::default() };
+        let database = Database::open(Options { auth, ..Options::in_memory() }).unwrap();
+        database.session().execute("CREATE ROLE u WITH LOGIN = true", ()).unwrap();
+        assert_eq!(database.admin_access("u").unwrap(), Operator);
+        assert_eq!(database.admin_access("unknown").unwrap(), None);
     }
 }

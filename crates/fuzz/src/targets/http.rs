@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use cassette_server::admin::{Admin, LogLevels};
+use cassette_server::admin::{Access, Admin, LogLevels};
 use cassette_server::{Server, ServerConfig};
 use cassette_transactions::store::EmbeddedStore;
 use cassette_transactions::timelock::{ServerOptions, TimeLockServer};
@@ -92,7 +92,13 @@ fn servers() -> &'static Servers {
             let config =
                 ServerConfig { listen_address: ([127, 0, 0, 1], 0).into(), ..ServerConfig::default() };
             let server = Server::bind(config, Arc::new(world.database.clone())).await.unwrap();
-            let admin = Admin::new(world.database.clone(), server.metrics(), Arc::new(Levels), || {});
+            let admin = Admin::new(
+                world.database.clone(),
+                server.metrics(),
+                Arc::new(Levels),
+                Access::default(),
+                || {},
+            );
             let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
             let admin_address = listener.local_addr().unwrap();
             tokio::spawn(server.serve(std::future::pending()));

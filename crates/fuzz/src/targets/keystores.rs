@@ -37,7 +37,7 @@ fn run(input: &[u8]) {
 
 macro_rules! files {
     ($($name:literal),+) => {
-        [$(include_bytes!(concat!("../../../server/testdata/keystores/", $name)).as_slice()),+]
+        [$(include_bytes!(concat!("../../../tls/testdata/keystores/", $name)).as_slice()),+]
     };
 }
 

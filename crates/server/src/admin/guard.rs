@@ -1,10 +1,12 @@
 //! Rejects requests of foreign web pages.
 //!
-//! The endpoint has no passwords: every client that can connect has access, and by default only
-//! this machine can. A browser on it runs foreign pages, though. They are kept out as follows:
+//! A browser runs foreign pages. By default every client that can connect has access, and with
+//! passwords a browser adds them to the requests of every page. Foreign pages are kept out as
+//! follows:
 //!
 //! 1. There is one `Host`, which agrees with the request line, and it must be an address or
-//!    `localhost`. A foreign name that was made to resolve to this machine is rejected.
+//!    `localhost`. A foreign name that was made to resolve to this machine is rejected. Over TLS
+//!    any name is accepted: the browser has checked that the certificate is for it.
 //! 2. `Origin`, if present, must be this endpoint itself, and `Sec-Fetch-Site` must not name
 //!    another site.
 //! 3. Changes require a POST with a JSON content type: a page of another origin cannot send that
@@ -17,6 +19,7 @@ use cassette_http::host::is_own;
 pub(super) struct Head<'a> {
     /// Its only host; see [`sole_host`](cassette_http::host::sole_host).
     pub host: &'a str,
+    pub is_encrypted: bool,
     pub origin: Option<&'a str>,
     pub fetch_site: Option<&'a str>,
     pub content_type: Option<&'a str>,
@@ -26,11 +29,11 @@ pub(super) struct Head<'a> {
 /// Returns the reason for a rejection; `None` if the request is permitted.
 pub(super) fn refusal(head: &Head<'_>) -> Option<String> {
     let host = head.host;
-    if !is_own(host, []) {
+    if !head.is_encrypted && !is_own(host, []) {
         return Some(format!("{host} is neither an address nor localhost"));
     }
     if let Some(origin) = head.origin
-        && origin.strip_prefix("http://") != Some(host)
+        && origin.strip_prefix(if head.is_encrypted { "https://" } else { "http://" }) != Some(host)
     {
         return Some(format!("a page of {origin} may not ask {host}"));
     }
@@ -54,6 +57,7 @@ mod tests {
 
     const HERE: Head<'static> = Head {
         host: "127.0.0.1:7199",
+        is_encrypted: false,
         origin: None,
         fetch_site: None,
         content_type: None,
@@ -75,6 +79,8 @@ mod tests {
                 "127.0.0.1:7199",
                 Head { fetch_site: Some("same-origin"), origin: Some("http://127.0.0.1:7199"), ..HERE },
             ),
+            ("db.example:7199", Head { is_encrypted: true, ..HERE }),
+            ("db.example:7199", Head { is_encrypted: true, origin: Some("https://db.example:7199"), ..HERE }),
             (
                 "127.0.0.1:7199",
                 Head {
@@ -99,6 +105,8 @@ mod tests {
             ("127.0.0.1:7199", Head { origin: Some("http://127.0.0.1:8080"), ..HERE }),
             ("127.0.0.1:7199", Head { origin: Some("https://127.0.0.1:7199"), ..HERE }),
             ("127.0.0.1:7199", Head { origin: Some("null"), ..HERE }),
+            ("127.0.0.1:7199", Head { is_encrypted: true, origin: Some("http://127.0.0.1:7199"), ..HERE }),
+            ("db.example", Head { is_encrypted: true, origin: Some("https://rebound.example"), ..HERE }),
             ("127.0.0.1:7199", Head { fetch_site: Some("cross-site"), ..HERE }),
             ("127.0.0.1:7199", Head { fetch_site: Some("same-site"), ..HERE }),
             ("127.0.0.1:7199", Head { changes_something: true, ..HERE }),

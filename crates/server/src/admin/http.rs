@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{DefaultBodyLimit, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, Extension, Query, Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -12,6 +12,7 @@ use axum::{Json, Router};
 use cassette_admin_api::{Operation, Refused};
 use cassette_http::{BodyError, buffered, host};
 
+use super::access::{self, OfConnection};
 use super::guard::{self, Head};
 use super::top_partitions::{self, Asked};
 use super::{Admin, operations, prometheus, query_logs, report};
@@ -21,6 +22,19 @@ const OPERATION_LENGTH_MAX: usize = 1 << 20;
 
 /// Builds the router. Bodies must arrive within `body_wait_max`.
 pub(super) fn router(admin: Arc<Admin>, body_wait_max: Duration) -> Router {
+    let router = readable().merge(operations());
+    router
+        .fallback(|| async { refuse(StatusCode::NOT_FOUND, "there is nothing of this name") })
+        .layer(DefaultBodyLimit::max(OPERATION_LENGTH_MAX))
+        // Each of these runs before those above it.
+        .layer(middleware::from_fn_with_state(body_wait_max, arrived))
+        .layer(middleware::from_fn_with_state(Arc::clone(&admin), access::authenticated))
+        .layer(middleware::from_fn(guarded))
+        .with_state(admin)
+}
+
+/// What every authenticated client may read.
+fn readable() -> Router<Arc<Admin>> {
     Router::new()
         .route("/", get(|| async { page("text/html; charset=utf-8", include_str!("page/index.html")) }))
         .route("/page.css", get(|| async { page("text/css; charset=utf-8", include_str!("page/page.css")) }))
@@ -38,28 +52,29 @@ pub(super) fn router(admin: Arc<Admin>, body_wait_max: Duration) -> Router {
         )
         .route("/v1/snapshots", get(|admin| blocking(admin, |admin| report::snapshots(admin))))
         .route("/v1/unknown_tables", get(|admin| blocking(admin, |admin| report::unknown_tables(admin))))
+        .route("/v1/guardrails", get(|admin| blocking(admin, |admin| Ok(report::guardrails(admin)))))
+        .route("/v1/timeouts", get(|admin| blocking(admin, |admin| Ok(report::timeouts(admin)))))
+        .route("/v1/audit_log", get(|admin| blocking(admin, |admin| query_logs::audit(admin))))
+        .route("/v1/full_query_log", get(|admin| blocking(admin, |admin| query_logs::full_query(admin))))
+        .route("/v1/logging", get(|admin| blocking(admin, |admin| Ok(admin.logging.levels()))))
+}
+
+/// What only operators may do: changes, and reports that contain data or cost much.
+fn operations() -> Router<Arc<Admin>> {
+    Router::new()
         .route(
             "/v1/top_partitions",
             get(|State(admin): State<Arc<Admin>>, Query(asked): Query<Asked>| async move {
                 answer(top_partitions::sample(&admin, &asked).await)
             }),
         )
-        .route("/v1/guardrails", get(|admin| blocking(admin, |admin| Ok(report::guardrails(admin)))))
-        .route("/v1/timeouts", get(|admin| blocking(admin, |admin| Ok(report::timeouts(admin)))))
-        .route("/v1/audit_log", get(|admin| blocking(admin, |admin| query_logs::audit(admin))))
-        .route("/v1/full_query_log", get(|admin| blocking(admin, |admin| query_logs::full_query(admin))))
         .route("/v1/slow_queries", get(|admin| blocking(admin, |admin| Ok(query_logs::slow(admin)))))
-        .route("/v1/logging", get(|admin| blocking(admin, |admin| Ok(admin.logging.levels()))))
         .route("/v1/operations", post(operate))
-        .fallback(|| async { refuse(StatusCode::NOT_FOUND, "there is nothing of this name") })
-        .layer(DefaultBodyLimit::max(OPERATION_LENGTH_MAX))
-        .layer(middleware::from_fn_with_state(body_wait_max, arrived))
-        .layer(middleware::from_fn(guarded))
-        .with_state(admin)
+        .route_layer(middleware::from_fn(access::operators_only))
 }
 
 /// Rejects requests without permission; see [`guard`].
-async fn guarded(request: Request, next: Next) -> Response {
+async fn guarded(Extension(connection): Extension<OfConnection>, request: Request, next: Next) -> Response {
     let text = |headers: &HeaderMap, name| {
         headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
     };
@@ -73,6 +88,7 @@ async fn guarded(request: Request, next: Next) -> Response {
     let content_type = text(headers, header::CONTENT_TYPE);
     let head = Head {
         host,
+        is_encrypted: connection.peer.is_encrypted,
         origin: origin.as_deref(),
         fetch_site: fetch_site.as_deref(),
         content_type: content_type.as_deref(),
@@ -143,7 +159,7 @@ async fn blocking<T: serde::Serialize + Send + 'static>(
 
 /// Returns the result of `work`, or the response to a request whose work panicked. The panic is
 /// logged and counted.
-async fn on_blocking_thread<T: Send + 'static>(
+pub(super) async fn on_blocking_thread<T: Send + 'static>(
     admin: Arc<Admin>,
     work: impl FnOnce(&Arc<Admin>) -> T + Send + 'static,
 ) -> Result<T, Response> {
@@ -165,7 +181,7 @@ fn answer<T: serde::Serialize>(done: Result<T, Refused>) -> Response {
     }
 }
 
-fn refuse(status: StatusCode, reason: impl Into<String>) -> Response {
+pub(super) fn refuse(status: StatusCode, reason: impl Into<String>) -> Response {
     let refused = if status.is_client_error() { Refused::invalid(reason) } else { Refused::failed(reason) };
     (status, Json(refused)).into_response()
 }

@@ -8,9 +8,11 @@
 //! | `GET /v1/node`, `/v1/tables`, `/v1/compactions`, … | reports as JSON ([`cassette_admin_api`]) |
 //! | `POST /v1/operations` | an [`Operation`](cassette_admin_api::Operation) as JSON |
 //!
-//! It has no passwords: it listens on loopback by default, and [`guard`] keeps foreign web pages
-//! out. [`Limits`] apply to connections and their idle time.
+//! [`Access`] authenticates clients; without an authenticator and tokens, every client has full
+//! access, so it listens on loopback by default. [`guard`] keeps foreign web pages out. [`Limits`]
+//! apply to connections and their idle time.
 
+mod access;
 mod guard;
 mod http;
 mod operations;
@@ -26,12 +28,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+pub use access::{Access, TOKEN_LEVELS};
 use cassette_database::{Database, ServerMetrics};
-pub use cassette_http::Limits;
-use tokio::net::TcpListener;
+pub use cassette_http::{Limits, Listener};
+use cassette_tls::Tls;
 
 use crate::query_logs::QueryLogs;
-use crate::tls::Tls;
 
 /// The maximum number of open connections: half of the descriptors reserved for neither storage nor
 /// CQL.
@@ -42,6 +44,7 @@ pub struct Admin {
     database: Database,
     server: Arc<dyn ServerMetrics>,
     logging: Arc<dyn LogLevels>,
+    access: Access,
     drain: Box<dyn Fn() + Send + Sync>,
     drained: AtomicBool,
     /// The certificates of the server for CQL.
@@ -70,6 +73,7 @@ impl Admin {
         database: Database,
         server: Arc<dyn ServerMetrics>,
         logging: Arc<dyn LogLevels>,
+        access: Access,
         drain: impl Fn() + Send + Sync + 'static,
     ) -> Arc<Self> {
         let (drain, drained) = (Box::new(drain), AtomicBool::new(false));
@@ -77,6 +81,7 @@ impl Admin {
             database,
             server,
             logging,
+            access,
             drain,
             drained,
             tls: OnceLock::new(),
@@ -97,10 +102,16 @@ impl Admin {
         let _ = self.tls.set(tls);
     }
 
+    /// Encrypts the connections of a listener, and counts failed handshakes.
+    pub fn encrypted(self: &Arc<Self>, listener: Listener, tls: Tls) -> Listener {
+        let access = self.access.clone();
+        listener.with_tls(tls, move || access.handshake_failed())
+    }
+
     /// Answers requests until `stop` completes.
     pub async fn serve(
         self: Arc<Self>,
-        listener: TcpListener,
+        listener: impl Into<Listener>,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
         self.serve_within(listener, Limits::new(CONNECTIONS_MAX), stop).await
@@ -109,11 +120,11 @@ impl Admin {
     /// Answers requests until `stop` completes, with other limits than the default.
     pub async fn serve_within(
         self: Arc<Self>,
-        listener: TcpListener,
+        listener: impl Into<Listener>,
         limits: Limits,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> io::Result<()> {
         let router = http::router(self, limits.body_wait_max);
-        cassette_http::serve(listener, router, limits, || (), stop).await
+        cassette_http::serve(listener, router, limits, access::OfConnection::new, stop).await
     }
 }

@@ -1,8 +1,8 @@
 //! Authentication of clients. Without an authenticator every client is accepted.
 //!
-//! The connection runs each step of an exchange on a blocking thread, of which few are granted at a
-//! time, fairly between addresses (`native_transport_max_auth_threads`). [`login_limit`] bounds
-//! failed logins before that.
+//! Each step of an exchange runs on a blocking thread, of which few are granted at a time, fairly
+//! between addresses (`native_transport_max_auth_threads`). [`login_limit`] bounds failed logins
+//! before that. [`logins`](crate::logins) does both, for CQL and the admin endpoint.
 
 mod certificate;
 pub(crate) mod login_limit;

@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_identity_of_a_certificate_of_openssl_is_read() {
-        let certificate = include_bytes!("../../testdata/keystores/spiffe.der");
+        let certificate = include_bytes!("../../../tls/testdata/keystores/spiffe.der");
         assert_eq!(spiffe_id(certificate), Some("spiffe://example.com/app"));
     }
 

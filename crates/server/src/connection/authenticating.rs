@@ -1,11 +1,7 @@
 //! Evaluates the tokens of AUTH_RESPONSE on separate threads.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::Arc;
 
-use bytes::Bytes;
 use cassette_protocol::{
     Request, Response, Version,
     request::AuthResponse,
@@ -15,7 +11,8 @@ use cassette_protocol::{
 use super::{Connection, handshake::Stage, waiting::Waiting};
 use crate::{
     Backend,
-    authentication::{Negotiation, Verdict},
+    authentication::Negotiation,
+    logins::{Judgement, TOO_MANY_FAILURES},
 };
 
 /// An evaluated token.
@@ -24,12 +21,6 @@ pub(super) struct Judged {
     version: Version,
     negotiation: Box<dyn Negotiation>,
     verdict: Judgement,
-}
-
-enum Judgement {
-    Verdict(Verdict),
-    /// Too many logins have failed: the token was not evaluated.
-    TooManyFailures,
 }
 
 impl<B: Backend> Connection<B> {
@@ -47,33 +38,14 @@ impl<B: Backend> Connection<B> {
             other => return Some(other),
         };
         // Present whenever nothing else is being waited for.
-        let Some(mut negotiation) = negotiation.take() else {
+        let Some(negotiation) = negotiation.take() else {
             return Some(Request::AuthResponse(AuthResponse { token: Some(token) }));
         };
         let shared = Arc::clone(&self.shared);
         let client = self.permit.thread_client();
         let judged = async move {
-            let thread = Arc::clone(&shared.limits.auth_threads).acquire(client).await;
-            let role = negotiation.claimed_role(&token);
-            let now = shared.started.elapsed();
-            if !shared.logins.permits(client.address, role.as_deref(), now) {
-                let verdict = Judgement::TooManyFailures;
-                return Judged { stream, version, negotiation, verdict };
-            }
-            let metrics = Arc::clone(&shared.metrics);
-            let evaluated = tokio::task::spawn_blocking(move || {
-                let verdict = evaluate(&mut *negotiation, &token, |panic| {
-                    metrics.panicked("AUTH_RESPONSE", panic);
-                });
-                drop(thread);
-                Judged { stream, version, negotiation, verdict: Judgement::Verdict(verdict) }
-            });
-            // The closure does not panic, and nothing aborts it while the runtime lives.
-            let Ok(judged) = evaluated.await else { return std::future::pending().await };
-            if matches!(judged.verdict, Judgement::Verdict(Verdict::Refused(_))) {
-                shared.logins.failed(client.address, role.as_deref(), shared.started.elapsed());
-            }
-            judged
+            let (negotiation, verdict) = shared.logins.evaluate(client, negotiation, token).await;
+            Judged { stream, version, negotiation, verdict }
         };
         self.waiting = Some(Waiting::authentication(judged));
         None
@@ -83,34 +55,12 @@ impl<B: Backend> Connection<B> {
     pub(super) fn authenticated(&mut self, judged: Judged) {
         let Judged { stream, version, negotiation, verdict } = judged;
         self.stage = Stage::Authenticating(Some(negotiation));
-        let metrics = &self.shared.metrics;
         let answer = match verdict {
-            Judgement::Verdict(verdict) => {
-                if matches!(verdict, Verdict::Refused(_)) {
-                    metrics.logins_failed.fetch_add(1, Ordering::Relaxed);
-                }
-                self.judge(verdict)
-            }
-            Judgement::TooManyFailures => {
-                metrics.logins_refused.fetch_add(1, Ordering::Relaxed);
-                let message = "too many failed logins from this address or as this role: try again later";
-                Err(Error::new(ErrorDetail::Overloaded, message))
-            }
+            Judgement::Verdict(verdict) => self.judge(verdict),
+            Judgement::TooManyFailures => Err(Error::new(ErrorDetail::Overloaded, TOO_MANY_FAILURES)),
         };
         let response = answer.unwrap_or_else(Response::Error);
         self.respond(stream, &response);
         self.after_handshake(&response, version);
     }
-}
-
-fn evaluate(
-    negotiation: &mut dyn Negotiation,
-    token: &Bytes,
-    panicked: impl FnOnce(&(dyn std::any::Any + Send)),
-) -> Verdict {
-    // Only the client that caused a panic can use the negotiation again.
-    catch_unwind(AssertUnwindSafe(|| negotiation.evaluate(token))).unwrap_or_else(|panic| {
-        panicked(&*panic);
-        Verdict::Failed("Unexpected error".to_owned())
-    })
 }

@@ -21,10 +21,12 @@ mod waiting;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use bytes::{BufMut, BytesMut};
+use cassette_database::Encryption;
 use cassette_protocol::{
     Compression, Decoded, Decoder, Direction, Encoder, Envelope, FrameFormat, Prelude, ProtocolError,
     Rejected, Request, Response, Version, response::Event,
 };
+use cassette_tls::Socket;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::{broadcast, watch},
@@ -36,7 +38,6 @@ use crate::{
     limits::{Charge, ConnectionPermit},
     metrics::Registered,
     shared::Shared,
-    tls::Socket,
 };
 use execution::{Done, Jobs};
 use handshake::Stage;
@@ -149,6 +150,12 @@ impl Events {
     }
 }
 
+/// Returns how a connection is encrypted, for reports.
+fn encryption(stream: &Socket) -> Option<Encryption> {
+    let cassette_tls::Encryption { protocol, cipher_suite } = stream.encryption()?;
+    Some(Encryption { protocol, cipher_suite })
+}
+
 impl<B: Backend> Connection<B> {
     pub fn new(
         shared: Arc<Shared<B>>,
@@ -161,7 +168,7 @@ impl<B: Backend> Connection<B> {
         let session = Arc::new(shared.backend.open_session(peer));
         let seen = Arc::clone(&session);
         Self {
-            registered: shared.metrics.register(peer, stream.encryption(), move || B::keyspace(&seen)),
+            registered: shared.metrics.register(peer, encryption(&stream), move || B::keyspace(&seen)),
             session,
             stage: Stage::Established,
             agreed_compression: None,

@@ -76,6 +76,12 @@ const GLOBAL: &[Opt] = &[
     value(&["-u", "--username"]),
     value(&["-pw", "--password"]),
     value(&["-pwf", "--password-file"]),
+    value(&["--socket"]),
+    value(&["--token-file"]),
+    flag(&["--ssl"]),
+    value(&["--tls-ca"]),
+    value(&["--tls-certificate"]),
+    value(&["--tls-key"]),
     flag(&["-pp", "--print-port"]),
     value(&["-F", "--format"]),
 ];
@@ -530,8 +536,15 @@ impl Opt {
 fn help(command: Option<&str>) -> Result<String> {
     let Some(name) = command else {
         let mut text = "usage: cassette nodetool [(-h <host> | --host <host>)] [(-p <port> | --port \
-            <port>)] [(-F <format> | --format <format>)] <command> [<args>]\n\nThe commands \
-            are:\n"
+            <port>)] [(-u <username> | --username <username>)] [(-pw <password> | --password \
+            <password>)] [(-pwf <passwordFile> | --password-file <passwordFile>)] [(-F <format> | \
+            --format <format>)] <command> [<args>]\n\nOptions that Cassandra does not have:\n    \
+            --socket <path>           Connect to a Unix socket, which needs no password\n    \
+            --token-file <file>       Use a token instead of a user name and a password\n    \
+            --tls-ca <file>           Connect with TLS, and trust the certificates in the file\n    \
+            --tls-certificate <file>  The certificate of this client, with its private key\n    \
+            --tls-key <file>          The private key, if it is in another file\n\nWithout a \
+            password, CASSETTE_PASSWORD in the environment has it.\n\nThe commands are:\n"
             .to_owned();
         for command in COMMANDS {
             text += &format!("    {:<24} {}\n", command.names[0], command.about);

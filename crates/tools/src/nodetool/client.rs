@@ -1,9 +1,14 @@
 //! The client of the admin endpoint.
 
+use std::io::ErrorKind;
+
 use cassette_admin_api::{Done, Operation};
 use cassette_admin_api::{RefusalKind, Refused};
 use serde::de::DeserializeOwned;
+use ureq::unversioned::resolver::DefaultResolver;
 
+use super::connection::Connection;
+use super::unix_socket::UnixConnector;
 use super::{Failure, Result};
 
 /// The maximum length of a report, in bytes.
@@ -12,37 +17,62 @@ const REPORT_LENGTH_MAX: u64 = 256 << 20;
 /// A node's admin endpoint.
 pub(super) struct Client {
     agent: ureq::Agent,
-    /// `host:port`.
+    /// `host:port`, or the path of a Unix socket, for messages.
     node: String,
+    /// `host:port`.
+    authority: String,
+    scheme: &'static str,
+    /// The value of the header `Authorization`.
+    authorization: Option<String>,
 }
 
 impl Client {
     /// Creates a client of the endpoint at `host` and `port`, without connecting.
-    pub fn new(host: &str, port: &str) -> Result<Self> {
+    pub fn new(host: &str, port: &str, connection: Connection) -> Result<Self> {
         if port.parse::<u16>().is_err() {
             return Err(Failure::usage(format!("{port} is no port number")));
         }
-        let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None);
+        let mut config =
+            ureq::Agent::config_builder().http_status_as_error(false).proxy(None).max_redirects(0);
+        let Connection { authorization, tls, socket } = connection;
+        if let Some(tls) = &tls {
+            config = config.tls_config(tls.ureq().clone());
+        }
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let node = if host.contains(':') {
             format!("[{}]:{port}", host.trim_matches(['[', ']']))
         } else {
             format!("{host}:{port}")
         };
-        Ok(Self { agent: config.build().into(), node })
+        if let Some(path) = socket {
+            let node = path.display().to_string();
+            let agent =
+                ureq::Agent::with_parts(config.build(), UnixConnector(path), DefaultResolver::default());
+            // The server accepts any name of this machine.
+            return Ok(Self { agent, node, authority: "localhost".to_owned(), scheme, authorization });
+        }
+        Ok(Self { agent: config.build().into(), authority: node.clone(), node, scheme, authorization })
     }
 
     /// Reads a report.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
-        let answer = self.agent.get(format!("http://{}{path}", self.node)).call();
-        self.read(answer)
+        let request = self.authorized(self.agent.get(format!("{}://{}{path}", self.scheme, self.authority)));
+        self.read(request.call())
     }
 
     /// Executes an operation, and waits until it is complete.
     pub fn operate(&self, operation: &Operation) -> Result<Done> {
         let body = serde_json::to_vec(operation).map_err(|error| Failure::Error(error.to_string()))?;
-        let request = self.agent.post(format!("http://{}/v1/operations", self.node));
-        let answer = request.header("Content-Type", "application/json").send(&body[..]);
+        let request = self.agent.post(format!("{}://{}/v1/operations", self.scheme, self.authority));
+        let answer = self.authorized(request).header("Content-Type", "application/json").send(&body[..]);
         self.read(answer)
+    }
+
+    fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        match &self.authorization {
+            Some(value) => request.header("Authorization", value),
+            None => request,
+        }
     }
 
     fn read<T: DeserializeOwned>(
@@ -54,7 +84,7 @@ impl Client {
                 ureq::Error::Io(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
                     "ConnectException: 'Connection refused'.".to_owned()
                 }
-                error => format!("{error}"),
+                error => self.explain(error),
             };
             Failure::Unreachable(format!("Failed to connect to '{}' - {cause}", self.node))
         };
@@ -70,13 +100,46 @@ impl Client {
                 ))
             });
         }
+        let status = answer.status().as_u16();
         Err(match serde_json::from_slice::<Refused>(&body) {
+            Ok(refused) if matches!(status, 401 | 403 | 429) => self.denied(status, &refused.error),
             Ok(refused) => refused.into(),
             Err(_) => {
                 let said = String::from_utf8_lossy(&body);
                 Failure::Error(format!("'{}' answers {}: {said}", self.node, answer.status()))
             }
         })
+    }
+}
+
+impl Client {
+    /// Describes a failure of the connection.
+    fn explain(&self, error: &ureq::Error) -> String {
+        if let Some(cause) = cassette_tls::explain_ureq(error) {
+            let authority = cause.contains("unknown authority").then_some(" (--tls-ca)");
+            let certificate = cause.contains("certificate of the client").then_some(" (--tls-certificate)");
+            return cause + authority.or(certificate).unwrap_or_default();
+        }
+        // A server with TLS closes a connection that begins without, after an alert that is no
+        // response.
+        let is_no_http = matches!(error, ureq::Error::Protocol(_))
+            || matches!(error, ureq::Error::Io(error) if matches!(
+                error.kind(),
+                ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted
+            ));
+        if is_no_http && self.scheme == "http" {
+            return format!("{error}; does the node use TLS at this port? Then specify --tls-ca");
+        }
+        error.to_string()
+    }
+
+    /// Describes why the node denies access.
+    fn denied(&self, status: u16, error: &str) -> Failure {
+        let advice = match (status, &self.authorization) {
+            (401, None) => ": specify --username and --password-file, or --token-file",
+            _ => "",
+        };
+        Failure::Unreachable(format!("'{}' denies access: {error}{advice}", self.node))
     }
 }
 

@@ -11,6 +11,7 @@ mod clients;
 mod cluster;
 mod commands;
 mod compactions;
+mod connection;
 mod guardrails;
 mod info;
 mod missing;
@@ -25,6 +26,7 @@ mod tests;
 mod text;
 mod timeouts;
 mod top_partitions;
+mod unix_socket;
 mod unknown_tables;
 
 use std::io::Write;
@@ -32,6 +34,7 @@ use std::process::ExitCode;
 
 use arguments::{Invocation, Parsed};
 use client::Client;
+use connection::Connection;
 
 /// The output of a command.
 enum Output {
@@ -106,7 +109,7 @@ pub fn run(words: &[String]) -> ExitCode {
 
 fn execute(invocation: &Invocation) -> Result<(Output, Format)> {
     let format = format(invocation)?;
-    let client = Client::new(&invocation.host, &invocation.port)?;
+    let client = Client::new(&invocation.host, &invocation.port, Connection::of(invocation)?)?;
     Ok((commands::execute(invocation, format, &client)?, format))
 }
 

@@ -68,7 +68,7 @@ impl TimeLockServer {
         };
         let (router, limits) = (router(self.service.clone()), self.service.limits);
         tokio::select! {
-            served = serve(listener, router, limits, OfConnection::default, finished) => served?,
+            served = serve(listener, router, limits, |_| OfConnection::default(), finished) => served?,
             () = cut => {}
         }
         // Blocks on the store.

@@ -4,8 +4,8 @@ use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
 use tokio_rustls::rustls::{ProtocolVersion, SupportedCipherSuite, SupportedProtocolVersion};
 
-use super::TlsError;
-use super::files::{FileVersion, Keystore};
+use crate::TlsError;
+use crate::files::{FileVersion, Keystore};
 
 /// The prefix of the names of cipher suites of TLS 1.3 in `rustls`. Java's names have that of
 /// all others.
@@ -41,7 +41,7 @@ pub struct TlsOptions {
 }
 
 impl TlsOptions {
-    pub(super) fn file_versions(&self) -> Vec<FileVersion> {
+    pub(crate) fn file_versions(&self) -> Vec<FileVersion> {
         [Some(&self.keystore), self.truststore.as_ref()]
             .into_iter()
             .flatten()
@@ -49,7 +49,7 @@ impl TlsOptions {
             .collect()
     }
 
-    pub(super) fn protocol_versions(&self) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
+    pub(crate) fn protocol_versions(&self) -> Result<Vec<&'static SupportedProtocolVersion>, TlsError> {
         let version = |name: &String| match name.as_str() {
             "TLSv1.2" => Ok(&TLS12),
             "TLSv1.3" => Ok(&TLS13),
@@ -64,7 +64,7 @@ impl TlsOptions {
     }
 
     /// Returns the cryptography with the permitted cipher suites.
-    pub(super) fn provider(&self) -> Result<CryptoProvider, TlsError> {
+    pub(crate) fn provider(&self) -> Result<CryptoProvider, TlsError> {
         let mut provider = ring::default_provider();
         if self.cipher_suites.is_empty() {
             return Ok(provider);
@@ -86,7 +86,7 @@ impl TlsOptions {
 }
 
 /// Returns Java's name of a version of TLS.
-pub(super) fn protocol_name(version: ProtocolVersion) -> String {
+pub(crate) fn protocol_name(version: ProtocolVersion) -> String {
     match version {
         ProtocolVersion::TLSv1_2 => "TLSv1.2".to_owned(),
         ProtocolVersion::TLSv1_3 => "TLSv1.3".to_owned(),
@@ -95,7 +95,7 @@ pub(super) fn protocol_name(version: ProtocolVersion) -> String {
 }
 
 /// Returns Java's name of a cipher suite.
-pub(super) fn suite_name(suite: SupportedCipherSuite) -> String {
+pub(crate) fn suite_name(suite: SupportedCipherSuite) -> String {
     let name = format!("{:?}", suite.suite());
     match name.strip_prefix(TLS13_PREFIX.0) {
         Some(rest) => format!("{}{rest}", TLS13_PREFIX.1),

@@ -4,17 +4,27 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use cassette_database::Encryption;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use super::options::{protocol_name, suite_name};
+use crate::options::{protocol_name, suite_name};
+
+/// How a connection is encrypted, in Java's names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Encryption {
+    /// The version of the protocol.
+    pub protocol: String,
+    /// The cipher suite.
+    pub cipher_suite: String,
+}
 
 /// A stream of bytes from and to a client.
 #[derive(Debug)]
-pub(crate) enum Socket {
+pub enum Socket {
+    /// Without TLS.
     Plain(TcpStream),
+    /// With TLS.
     Encrypted(Box<TlsStream<TcpStream>>),
 }
 

@@ -6,10 +6,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
-use super::TlsError;
-use super::keystore::{self, Access, Identity, KeystoreError};
+use crate::TlsError;
+use crate::keystore::{self, Access, Identity, KeystoreError};
 
 /// The maximum length of a file: chains of certificates have a few KiB, stores of all public
 /// authorities some 200 KiB.
@@ -23,6 +24,8 @@ const PASSWORD_FILE_LENGTH_MAX: u64 = 4 << 10;
 pub struct Keystore {
     /// The path of the file.
     pub path: PathBuf,
+    /// The file with the private key in PEM, if it is not in `path`.
+    pub private_key: Option<PathBuf>,
     /// The password that its content is encrypted with.
     pub password: KeystorePassword,
 }
@@ -66,16 +69,25 @@ impl KeystorePassword {
 impl Keystore {
     /// A file without a password.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), password: KeystorePassword::None }
+        Self { path: path.into(), ..Self::default() }
     }
 
     /// Reads the private key and its certificates.
-    pub(super) fn identity(&self) -> Result<Identity, TlsError> {
+    pub(crate) fn identity(&self) -> Result<Identity, TlsError> {
         self.parse(keystore::identity)
     }
 
+    /// Reads the certificates of a truststore for the verification of others.
+    pub(crate) fn roots(&self) -> Result<RootCertStore, TlsError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in self.trusted()? {
+            roots.add(certificate).map_err(|source| TlsError::rejected(&self.path, source))?;
+        }
+        Ok(roots)
+    }
+
     /// Reads the certificates of a truststore, at least one.
-    pub(super) fn trusted(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    pub(crate) fn trusted(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         self.parse(keystore::trusted)
     }
 
@@ -84,14 +96,19 @@ impl Keystore {
         parse: impl FnOnce(&[u8], Access<'_>) -> Result<T, KeystoreError>,
     ) -> Result<T, TlsError> {
         let password = self.password.read()?;
-        let content = read(&self.path, FILE_LENGTH_MAX)?;
+        let mut content = read(&self.path, FILE_LENGTH_MAX)?;
+        if let Some(path) = &self.private_key {
+            content.push(b'\n');
+            content.extend(read(path, FILE_LENGTH_MAX)?);
+        }
         parse(&content, Access::new(password.as_deref()))
             .map_err(|error| invalid(&self.path, error.to_string()))
     }
 
     /// Returns the versions of its files.
-    pub(super) fn versions(&self) -> Vec<FileVersion> {
+    pub(crate) fn versions(&self) -> Vec<FileVersion> {
         let mut versions = vec![FileVersion::of(&self.path)];
+        versions.extend(self.private_key.as_deref().map(FileVersion::of));
         if let KeystorePassword::File(path) = &self.password {
             versions.push(FileVersion::of(path));
         }
@@ -112,7 +129,7 @@ pub fn read_keystore(content: &[u8], password: Option<&str>, iterations_max: u32
 }
 
 fn read(path: &Path, length_max: u64) -> Result<Vec<u8>, TlsError> {
-    let io = |source| TlsError::Io { path: path.display().to_string(), source };
+    let io = |source| TlsError::io(path, source);
     let mut content = Vec::new();
     let file = File::open(path).map_err(io)?;
     file.take(length_max + 1).read_to_end(&mut content).map_err(io)?;
@@ -123,19 +140,19 @@ fn read(path: &Path, length_max: u64) -> Result<Vec<u8>, TlsError> {
 }
 
 fn invalid(path: &Path, detail: String) -> TlsError {
-    TlsError::Invalid { path: path.display().to_string(), detail }
+    TlsError::invalid(path, detail)
 }
 
 /// Distinguishes versions of a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct FileVersion {
+pub(crate) struct FileVersion {
     path: PathBuf,
     /// Its time of modification and length; `None` if it is unreadable.
     state: Option<(SystemTime, u64)>,
 }
 
 impl FileVersion {
-    fn of(path: &Path) -> Self {
+    pub fn of(path: &Path) -> Self {
         let state = path.metadata().ok().and_then(|file| Some((file.modified().ok()?, file.len())));
         Self { path: path.to_owned(), state }
     }

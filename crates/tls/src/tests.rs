@@ -1,11 +1,14 @@
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedKey, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     SanType, date_time_ymd, generate_simple_self_signed,
 };
 use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use super::*;

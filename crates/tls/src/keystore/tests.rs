@@ -4,7 +4,7 @@ use super::*;
 
 macro_rules! file {
     ($name:literal) => {
-        ($name, include_bytes!(concat!("../../../testdata/keystores/", $name)).as_slice())
+        ($name, include_bytes!(concat!("../../testdata/keystores/", $name)).as_slice())
     };
 }
 

@@ -25,7 +25,7 @@ const ITERATIONS_MAX: u32 = 20_000_000;
 
 /// Why a keystore cannot be used.
 #[derive(Debug, Error)]
-pub(super) enum KeystoreError {
+pub(crate) enum KeystoreError {
     #[error("expected a keystore in {format}, found damaged data: {detail}")]
     Malformed { format: &'static str, detail: String },
     #[error("the password does not open the keystore; set it with keystore_password or truststore_password")]
@@ -38,7 +38,7 @@ pub(super) enum KeystoreError {
 
 /// What encrypted content may be read with.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Access<'a> {
+pub(crate) struct Access<'a> {
     pub password: Option<&'a str>,
     /// The iterations of key derivation that one file may cost, in all.
     pub iterations_max: u32,
@@ -53,7 +53,7 @@ impl<'a> Access<'a> {
 type Result<T> = std::result::Result<T, KeystoreError>;
 
 /// A private key, and the certificates of its chain, its own first.
-pub(super) struct Identity {
+pub(crate) struct Identity {
     pub key: PrivateKeyDer<'static>,
     pub certificates: Vec<CertificateDer<'static>>,
 }
@@ -70,7 +70,7 @@ struct Entries {
 ///
 /// # Errors
 /// If the keystore is damaged or encrypted with another password, or has no key or several.
-pub(super) fn identity(content: &[u8], access: Access<'_>) -> Result<Identity> {
+pub(crate) fn identity(content: &[u8], access: Access<'_>) -> Result<Identity> {
     let Some(entries) = binary(content, access)? else { return pem::identity(content, access) };
     let mut identities = entries.identities.into_iter();
     match (identities.next(), identities.next()) {
@@ -88,7 +88,7 @@ pub(super) fn identity(content: &[u8], access: Access<'_>) -> Result<Identity> {
 ///
 /// # Errors
 /// If the truststore is damaged or encrypted with another password, or has no certificate.
-pub(super) fn trusted(content: &[u8], access: Access<'_>) -> Result<Vec<CertificateDer<'static>>> {
+pub(crate) fn trusted(content: &[u8], access: Access<'_>) -> Result<Vec<CertificateDer<'static>>> {
     let Some(entries) = binary(content, access)? else { return pem::certificates(content) };
     let mut trusted = entries.trusted;
     trusted.extend(entries.identities.into_iter().filter_map(|one| one.certificates.into_iter().next()));

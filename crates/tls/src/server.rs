@@ -1,75 +1,41 @@
-//! TLS for connections of clients, with certificates from files that can be replaced while the
+//! TLS of a server's connections, with certificates from files that can be replaced while the
 //! server runs.
-
-mod files;
-mod keystore;
-mod options;
-mod socket;
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use thiserror::Error;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-use files::FileVersion;
-pub use files::{Keystore, KeystorePassword, read_keystore};
-use keystore::Identity;
-pub use options::{ClientCertificates, TlsOptions};
-pub(crate) use socket::Socket;
+use crate::files::FileVersion;
+use crate::keystore::Identity;
+use crate::socket::Socket;
+use crate::{ClientCertificates, TlsError, TlsOptions};
 
 /// The first byte of a TLS handshake: the type of its record. That of a CQL message is a version
 /// of the protocol, which is far from it.
 const HANDSHAKE_RECORD: u8 = 22;
 
-/// Why connections cannot be encrypted with these options.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum TlsError {
-    /// A file could not be read.
-    #[error("cannot read {path}: {source}")]
-    Io {
-        /// The path of the file.
-        path: String,
-        /// The cause.
-        source: io::Error,
-    },
-    /// A file does not contain what it is specified for.
-    #[error("{path}: {detail}")]
-    Invalid {
-        /// The path of the file.
-        path: String,
-        /// What was expected, and what was found.
-        detail: String,
-    },
-    /// An option has an unsupported value.
-    #[error("{0}")]
-    Option(String),
-    /// Key, certificates and options do not work together.
-    #[error("{path}: {source}")]
-    Rejected {
-        /// The path of the file with the key or the trusted certificates.
-        path: String,
-        /// The cause.
-        source: rustls::Error,
-    },
-}
+/// How long, and how many bytes, a client may send after a failed handshake.
+const LINGER_MAX: Duration = Duration::from_secs(1);
+const LINGER_LENGTH_MAX: u64 = 64 << 10;
 
 /// Encrypts connections of clients. Clones share their certificates.
 #[derive(Debug, Clone)]
 pub struct Tls {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(crate) struct Shared {
     options: TlsOptions,
-    config: ArcSwap<ServerConfig>,
+    pub(crate) config: ArcSwap<ServerConfig>,
     /// The versions of the files that `config` was made of.
     loaded: Mutex<Vec<FileVersion>>,
 }
@@ -96,6 +62,11 @@ impl Tls {
         self.shared.options.client_certificates
     }
 
+    /// Returns whether every client must have a certificate.
+    pub fn requires_certificates(&self) -> bool {
+        self.shared.options.client_certificates == ClientCertificates::Required && !self.is_optional()
+    }
+
     /// Reads the files again if one has changed, and uses them for connections that are accepted
     /// from then on. Returns whether it did.
     ///
@@ -117,7 +88,7 @@ impl Tls {
     ///
     /// # Errors
     /// If the connection fails, or the client is not accepted.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> io::Result<Socket> {
+    pub async fn accept(&self, stream: TcpStream) -> io::Result<Socket> {
         if self.is_optional() {
             let mut first = [0];
             let length = stream.peek(&mut first).await?;
@@ -126,8 +97,25 @@ impl Tls {
             }
         }
         let acceptor = TlsAcceptor::from(self.shared.config.load_full());
-        Ok(Socket::Encrypted(Box::new(acceptor.accept(stream).await?)))
+        match acceptor.accept(stream).into_fallible().await {
+            Ok(stream) => Ok(Socket::Encrypted(Box::new(stream))),
+            Err((error, stream)) => {
+                linger(stream).await;
+                Err(error)
+            }
+        }
     }
+}
+
+/// Closes a connection, but receives what the client still sends: a reset would replace the alert,
+/// which has the reason for the client.
+async fn linger(mut stream: TcpStream) {
+    let received = async {
+        stream.shutdown().await?;
+        tokio::io::copy(&mut stream.take(LINGER_LENGTH_MAX), &mut tokio::io::sink()).await
+    };
+    // Any failure only means that the connection has ended.
+    let _ = tokio::time::timeout(LINGER_MAX, received).await;
 }
 
 fn server_config(options: &TlsOptions) -> Result<ServerConfig, TlsError> {
@@ -179,14 +167,5 @@ fn trusted(options: &TlsOptions) -> Result<(String, RootCertStore), TlsError> {
                 .to_owned(),
         ));
     };
-    let name = truststore.path.display().to_string();
-    let mut roots = RootCertStore::empty();
-    for certificate in truststore.trusted()? {
-        let added = roots.add(certificate);
-        added.map_err(|source| TlsError::Rejected { path: name.clone(), source })?;
-    }
-    Ok((name, roots))
+    Ok((truststore.path.display().to_string(), truststore.roots()?))
 }
-
-#[cfg(test)]
-mod tests;

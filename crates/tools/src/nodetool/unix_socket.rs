@@ -1,0 +1,63 @@
+//! Connections to the admin endpoint over its Unix socket.
+
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use ureq::Error;
+use ureq::unversioned::transport::{
+    Buffers, ConnectionDetails, Connector, LazyBuffers, NextTimeout, Transport,
+};
+
+/// Connects to a socket, whatever the address of a request.
+#[derive(Debug)]
+pub(super) struct UnixConnector(pub PathBuf);
+
+/// A connection. It has no timeouts: operations take as long as they need.
+#[derive(Debug)]
+pub(super) struct UnixTransport {
+    stream: UnixStream,
+    buffers: LazyBuffers,
+}
+
+impl Connector for UnixConnector {
+    type Out = UnixTransport;
+
+    fn connect(
+        &self,
+        details: &ConnectionDetails<'_>,
+        _: Option<()>,
+    ) -> Result<Option<UnixTransport>, Error> {
+        let stream = UnixStream::connect(&self.0)?;
+        let buffers =
+            LazyBuffers::new(details.config.input_buffer_size(), details.config.output_buffer_size());
+        Ok(Some(UnixTransport { stream, buffers }))
+    }
+}
+
+impl Transport for UnixTransport {
+    fn buffers(&mut self) -> &mut dyn Buffers {
+        &mut self.buffers
+    }
+
+    fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), Error> {
+        self.stream.write_all(&self.buffers.output()[..amount])?;
+        Ok(())
+    }
+
+    fn await_input(&mut self, _: NextTimeout) -> Result<bool, Error> {
+        let amount = loop {
+            match self.stream.read(self.buffers.input_append_buf()) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        self.buffers.input_appended(amount);
+        Ok(amount > 0)
+    }
+
+    /// Each request has a connection: a command sends few.
+    fn is_open(&mut self) -> bool {
+        false
+    }
+}
