@@ -4,6 +4,7 @@ mod address;
 mod admin;
 mod certificates;
 mod config;
+mod credentials;
 mod demo;
 mod listening;
 mod logging;

@@ -12,15 +12,18 @@ use cassette_transactions::Timestamp;
 use cassette_transactions::store::{ClusterOptions, ClusterStore, StoreError};
 use cassette_transactions::timelock::messages::Status;
 use cassette_transactions::timelock::{
-    Limits, Operator, ServerOptions, TimeLockError, TimeLockServer, clear_halt,
+    ClientCertificates, Keystore, Limits, Operator, RemoteOptions, ServerOptions, TimeLockError,
+    TimeLockServer, Tls, TlsOptions, Tokens, clear_halt,
 };
 use clap::{Args, Subcommand};
 use tokio::net::TcpSocket;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::address::listen_address;
-use crate::listening::{cannot_listen, warn_of_exposure};
-use crate::transactions::password_in;
+use crate::admin::reload;
+use crate::credentials::{client_tls, password_in, password_of_environment, token};
+use crate::listening::{cannot_listen, warn_of_exposure, warn_of_plain_text};
+
 use crate::{logging, memory};
 
 /// The default address of servers.
@@ -32,6 +35,8 @@ const BACKLOG: u32 = 1024;
 /// The first pause, and below the longest one, between attempts to reach a store at the start.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
+/// How long commands wait for a server.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// The period of log lines about a store that does not respond.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
 
@@ -43,12 +48,21 @@ Examples:
     cassette timelock start --store 10.0.0.1:9042,10.0.0.2:9042 \\
         --keyspace bank --listen 10.0.0.6:8421
 
+  With a token and TLS:
+    openssl rand -hex 32 > token; chmod 600 token
+    cassette certificates certificates --name lock.example.com
+    cassette timelock start --store 10.0.0.1:9042 --keyspace bank \\
+        --listen 10.0.0.5:8421 --advertise lock.example.com:8421 \\
+        --token-file token --certificate certificates/server.pem
+
 The nodes of the store must sync writes before they acknowledge them: `commitlog_sync: batch` or \
 `group` in every cassandra.yaml. With `periodic`, Cassandra's default, nodes that crash lose \
 transactions that were reported as committed, and timestamps go backwards. A store on such nodes is \
 rejected; --accept-periodic-sync uses it nevertheless.
 
-There are no passwords: listen where only your own programs can connect. SIGTERM releases the lease, \
+Without --token-file every client that can connect is served: listen where only your own programs \
+can connect. With it, all servers and clients of a store need a token in common; a file with several \
+lets you replace one. --certificate encrypts connections. SIGTERM releases the lease, \
 and the other server leads at once.";
 
 const CLEAR_EXAMPLES: &str = "\
@@ -106,10 +120,10 @@ struct StoreArguments {
     local: Option<String>,
 
     /// The user, if the cluster requires authentication
-    #[arg(long, value_name = "NAME", requires = "password_file")]
+    #[arg(long, value_name = "NAME")]
     user: Option<String>,
 
-    /// A file with the user's password
+    /// A file with the user's password; without it, CASSETTE_PASSWORD in the environment has it
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
 
@@ -145,6 +159,9 @@ pub struct StartArguments {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     host: Vec<String>,
 
+    #[command(flatten)]
+    protection: ProtectionArguments,
+
     /// How long to wait at the start for a store that does not respond; by default without limit.
     /// 0: do not wait
     #[arg(long, value_name = "SECONDS")]
@@ -156,12 +173,89 @@ pub struct StartArguments {
     session_timeout: u64,
 }
 
+/// What protects a server.
+#[derive(Debug, Args)]
+struct ProtectionArguments {
+    /// A file with tokens, one a line, of which clients must present one; only its owner may have
+    /// access to the file
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Encrypt connections: a file in PEM with the server's certificate and those that sign it,
+    /// and with its private key unless --key names another file
+    #[arg(long, value_name = "FILE")]
+    certificate: Option<PathBuf>,
+
+    /// The file with the private key
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    key: Option<PathBuf>,
+
+    /// Clients must present a certificate that one in this file has signed
+    #[arg(long, value_name = "FILE", requires = "certificate")]
+    client_ca: Option<PathBuf>,
+}
+
+impl ProtectionArguments {
+    fn tokens(&self) -> anyhow::Result<Option<Arc<Tokens>>> {
+        let Some(path) = &self.token_file else { return Ok(None) };
+        Ok(Some(Arc::new(Tokens::read(path, &[]).context("--token-file")?)))
+    }
+
+    fn tls(&self) -> anyhow::Result<Option<Tls>> {
+        let Some(certificate) = &self.certificate else { return Ok(None) };
+        let options = TlsOptions {
+            keystore: Keystore { private_key: self.key.clone(), ..Keystore::new(certificate) },
+            truststore: self.client_ca.as_ref().map(Keystore::new),
+            client_certificates: match self.client_ca {
+                Some(_) => ClientCertificates::Required,
+                None => ClientCertificates::Ignored,
+            },
+            ..TlsOptions::default()
+        };
+        Ok(Some(Tls::new(options).context("--certificate")?))
+    }
+}
+
+/// How clients prove their identity, and verify servers.
+#[derive(Debug, Args)]
+struct ClientArguments {
+    /// A file with the servers' token; the first one in it is used
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// Connect with TLS to servers whose certificates one in this file has signed
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+
+    /// The certificate of this client, and its private key unless --tls-key names another file
+    #[arg(long, value_name = "FILE", requires = "tls_ca")]
+    tls_certificate: Option<PathBuf>,
+
+    /// The file with the private key
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+}
+
+impl ClientArguments {
+    fn options(&self) -> anyhow::Result<RemoteOptions> {
+        Ok(RemoteOptions {
+            timeout: ANSWER_MAX,
+            token: token(self.token_file.as_deref())?,
+            tls: client_tls(self.tls_ca.as_ref(), self.tls_certificate.as_ref(), self.tls_key.as_ref())?,
+            ..RemoteOptions::new([""; 0])
+        })
+    }
+}
+
 /// Arguments of commands on servers.
 #[derive(Debug, Args)]
 pub struct AtArguments {
     /// The servers
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', default_value = ADDRESS_DEFAULT)]
     at: Vec<String>,
+
+    #[command(flatten)]
+    client: ClientArguments,
 }
 
 /// Arguments of `cassette timelock fast-forward`.
@@ -175,6 +269,9 @@ pub struct FastForwardArguments {
     /// The leading server
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "store", default_value = ADDRESS_DEFAULT)]
     at: String,
+
+    #[command(flatten)]
+    client: ClientArguments,
 
     #[command(flatten)]
     store: StoreArguments,
@@ -203,7 +300,8 @@ impl StoreArguments {
         }
         let credentials = match (&self.user, &self.password_file) {
             (Some(user), Some(path)) => Some((user.clone(), password_in(path)?)),
-            _ => None,
+            (Some(user), None) => Some((user.clone(), password_of_environment(user)?)),
+            (None, _) => None,
         };
         let options = ClusterOptions {
             contact_points: self.store.clone(),
@@ -228,14 +326,14 @@ impl TimeLockCommand {
     pub fn run(&self) -> anyhow::Result<bool> {
         match self {
             Self::Start(arguments) => start(arguments).map(|()| true),
-            Self::Status(AtArguments { at }) => Ok(each(at, |operator| operator.status().map(|s| shown(&s)))),
-            Self::Stop(AtArguments { at }) => {
+            Self::Status(arguments) => each(arguments, |operator| operator.status().map(|s| shown(&s))),
+            Self::Stop(arguments) => {
                 let stop = |operator: &Operator| {
                     operator
                         .stop()
                         .map(|status| format!("{} stops; it was {}\n", status.address, status.state))
                 };
-                Ok(each(at, stop))
+                each(arguments, stop)
             }
             Self::FastForward(arguments) => fast_forward(arguments).map(|()| true),
             Self::Clear(arguments) => clear(arguments).map(|()| true),
@@ -244,10 +342,15 @@ impl TimeLockCommand {
 }
 
 /// Applies `act` to each server, and prints the result.
-fn each<E: std::fmt::Display>(at: &[String], act: impl Fn(&Operator) -> Result<String, E>) -> bool {
+fn each<E: std::fmt::Display>(
+    arguments: &AtArguments,
+    act: impl Fn(&Operator) -> Result<String, E>,
+) -> anyhow::Result<bool> {
     let mut all = true;
-    for address in at {
-        match act(&Operator::new(address)) {
+    let options = arguments.client.options()?;
+    for address in &arguments.at {
+        let options = RemoteOptions { servers: vec![address.clone()], ..options.clone() };
+        match act(&Operator::with(&options)) {
             Ok(text) => print!("{text}"),
             Err(error) => {
                 all = false;
@@ -255,7 +358,7 @@ fn each<E: std::fmt::Display>(at: &[String], act: impl Fn(&Operator) -> Result<S
             }
         }
     }
-    all
+    Ok(all)
 }
 
 fn shown(status: &Status) -> String {
@@ -296,7 +399,14 @@ fn start(arguments: &StartArguments) -> anyhow::Result<()> {
         anyhow::Error::from(error).context(context)
     })?;
     let address = socket.local_addr()?;
-    warn_of_exposure("the timelock", address);
+    let (tokens, tls) = (arguments.protection.tokens()?, arguments.protection.tls()?);
+    match (&tokens, &tls) {
+        (None, tls) if !tls.as_ref().is_some_and(Tls::requires_certificates) => {
+            warn_of_exposure("the timelock", address);
+        }
+        (_, None) => warn_of_plain_text("the timelock", address),
+        (_, Some(_)) => {}
+    }
     let advertised = arguments.advertise.clone().unwrap_or_else(|| address.to_string());
     let connections_max = descriptors::raise_limit().map_or(CONNECTIONS_MAX, descriptors::connections_max);
     let options = ServerOptions {
@@ -304,6 +414,8 @@ fn start(arguments: &StartArguments) -> anyhow::Result<()> {
         limits: Limits::new(connections_max.min(CONNECTIONS_MAX)),
         lease: arguments.store.lease(),
         session_age_max: Duration::from_secs(arguments.session_timeout),
+        tokens: tokens.clone(),
+        tls: tls.clone(),
         ..ServerOptions::new(advertised)
     };
     let server = when_the_store_answers(arguments.wait_for_store.map(Duration::from_secs), || {
@@ -311,6 +423,12 @@ fn start(arguments: &StartArguments) -> anyhow::Result<()> {
         Ok(TimeLockServer::start(store, options.clone())?)
     })?;
     runtime.block_on(async {
+        if let Some(tls) = tls {
+            tokio::spawn(reload(tls, "certificates", Tls::reload_if_changed));
+        }
+        if let Some(tokens) = tokens {
+            tokio::spawn(reload(tokens, "tokens", |tokens: &Arc<Tokens>| tokens.reload_if_changed()));
+        }
         // Only now: until the server can respond, clients must find the port closed and try the
         // next server.
         let listener = socket.listen(BACKLOG).with_context(|| format!("cannot listen on {wanted}"))?;
@@ -385,7 +503,8 @@ fn clear(arguments: &ClearArguments) -> anyhow::Result<()> {
 fn fast_forward(arguments: &FastForwardArguments) -> anyhow::Result<()> {
     let to = Timestamp(arguments.to);
     if arguments.store.store.is_empty() {
-        let status = Operator::new(&arguments.at).fast_forward(to)?;
+        let options = RemoteOptions { servers: vec![arguments.at.clone()], ..arguments.client.options()? };
+        let status = Operator::with(&options).fast_forward(to)?;
         print!("{}", shown(&status));
         return Ok(());
     }

@@ -11,8 +11,6 @@ use cassette_transactions::Error;
 use cassette_transactions::backup::BackupError;
 use clap::Subcommand;
 
-pub use open::password_in;
-
 /// Commands on a store of transactions.
 #[derive(Debug, Subcommand)]
 #[command(after_help = "\

@@ -1,6 +1,6 @@
 //! Selects and opens a store.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -12,6 +12,8 @@ use cassette_transactions::timelock::{
 };
 use cassette_transactions::{Error, Options, Timestamp, Transactions};
 use clap::Args;
+
+use crate::credentials::{client_tls, password_in, password_of_environment, token};
 
 /// A table of every store.
 const TABLE: &str = "_timestamp";
@@ -38,7 +40,8 @@ pub struct StoreArguments {
     /// The user's password; other users may see it in the list of processes
     #[arg(long, value_name = "TEXT", requires = "user", conflicts_with = "password_file")]
     pub password: Option<String>,
-    /// A file with the user's password
+    /// A file with the user's password; without it and --password, CASSETTE_PASSWORD in the
+    /// environment has it
     #[arg(long, value_name = "FILE", requires = "user")]
     pub password_file: Option<PathBuf>,
     /// Write although nodes acknowledge writes before they are synced (`commitlog_sync: periodic`):
@@ -63,6 +66,19 @@ pub struct TimeLockArguments {
     /// The cluster's timelock servers
     #[arg(long, value_name = "HOST:PORT", requires = "contact", value_delimiter = ',')]
     pub timelock: Vec<String>,
+    /// A file with the token of the timelock servers; the first one in it is used
+    #[arg(long, value_name = "FILE", requires = "timelock")]
+    timelock_token_file: Option<PathBuf>,
+    /// Connect with TLS to timelock servers whose certificates one in this file has signed
+    #[arg(long, value_name = "FILE", requires = "timelock")]
+    timelock_tls_ca: Option<PathBuf>,
+    /// The certificate of this client for timelock servers, and its private key unless
+    /// --timelock-tls-key names another file
+    #[arg(long, value_name = "FILE", requires = "timelock_tls_ca")]
+    timelock_tls_certificate: Option<PathBuf>,
+    /// The file with the private key
+    #[arg(long, value_name = "FILE", requires = "timelock_tls_certificate")]
+    timelock_tls_key: Option<PathBuf>,
 }
 
 impl TimeLockArguments {
@@ -71,17 +87,18 @@ impl TimeLockArguments {
         if self.timelock.is_empty() {
             return Ok(None);
         }
-        let remote = RemoteTimeLock::connect(RemoteOptions::new(self.timelock.clone()))?;
+        let remote = RemoteTimeLock::connect(RemoteOptions {
+            token: token(self.timelock_token_file.as_deref())?,
+            tls: client_tls(
+                self.timelock_tls_ca.as_ref(),
+                self.timelock_tls_certificate.as_ref(),
+                self.timelock_tls_key.as_ref(),
+            )?,
+            ..RemoteOptions::new(self.timelock.clone())
+        })?;
         remote.check_store(store)?;
         Ok(Some(remote))
     }
-}
-
-/// Returns the content of a password file.
-pub fn password_in(path: &Path) -> anyhow::Result<String> {
-    let password = std::fs::read_to_string(path)
-        .with_context(|| format!("cannot read the password in {}", path.display()))?;
-    Ok(password.trim_end_matches(['\n', '\r']).to_owned())
 }
 
 /// An open store.
@@ -214,7 +231,7 @@ fn cluster(
         (None, ..) => None,
         (Some(user), Some(password), _) => Some((user.clone(), password.clone())),
         (Some(user), None, Some(path)) => Some((user.clone(), password_in(path)?)),
-        (Some(user), None, None) => bail!("user {user} has a password: --password-file or --password"),
+        (Some(user), None, None) => Some((user.clone(), password_of_environment(user)?)),
     };
     Ok(ClusterOptions {
         create_keyspace: false,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cassette_transactions::timelock::TimeLock;
 
-use super::timelocks::{CASSETTE, Process, command, connect, serve, serve_at, timelock};
+use super::timelocks::{CASSETTE, Process, command, connect, serve, serve_at, start, timelock};
 
 /// Returns an address without a listener.
 fn free_address() -> String {
@@ -146,4 +146,62 @@ fn a_timelock_that_other_machines_can_reach_logs_a_warning() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(text.contains(warning), is_warned, "{listen}: {text}");
     }
+}
+
+/// A file in `directory` that only its owner can access.
+fn private(directory: &std::path::Path, name: &str, content: &str) -> String {
+    use std::os::unix::fs::OpenOptionsExt;
+    let path = directory.join(name);
+    let mut file = std::fs::File::options().write(true).create_new(true).mode(0o600).open(&path).unwrap();
+    std::io::Write::write_all(&mut file, content.as_bytes()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_timelock_with_a_token_and_tls_serves_clients_that_have_both() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_server, cql) = serve(directory.path());
+    let path = |name: &str| directory.path().join("certificates").join(name).to_str().unwrap().to_owned();
+    let created = Command::new(CASSETTE)
+        .arg("certificates")
+        .arg(directory.path().join("certificates"))
+        .output()
+        .unwrap();
+    assert!(created.status.success());
+    let token = private(directory.path(), "token", "0123456789abcdef-right\n");
+    let wrong = private(directory.path(), "wrong", "0123456789abcdef-wrong\n");
+    let (ca, pem, client) = (path("ca.pem"), path("server.pem"), path("client.pem"));
+    let mut arguments =
+        vec!["timelock", "start", "--store", &cql, "--keyspace", "bank", "--listen", "127.0.0.1:0"];
+    arguments.extend(["--token-file", &token, "--certificate", &pem, "--client-ca", &ca]);
+    let (_timelock, address) = start(&arguments);
+    let status = |more: &[&str]| {
+        let output = command(&[&["status", "--at", &address], more].concat());
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let tls = ["--tls-ca", &ca, "--tls-certificate", &client];
+    for (more, expected) in [
+        (vec![], "127.0.0.1"),
+        (vec!["--tls-ca", &*ca, "--token-file", &token], "requires a certificate of the client"),
+        ([&tls[..], &["--token-file", &wrong]].concat(), "wrong token"),
+        (tls.to_vec(), "no token"),
+    ] {
+        let (succeeded, text) = status(&more);
+        assert!(!succeeded && text.contains(expected), "{more:?}: {text}");
+    }
+    let all = [&tls[..], &["--token-file", &token]].concat();
+    let (succeeded, text) = status(&all);
+    assert!(succeeded && text.contains("leading"), "{text}");
+    let transactions = |more: &[&str]| {
+        let words =
+            ["transactions", "sweep", "--contact", &cql, "--keyspace", "bank", "--timelock", &address];
+        Command::new(CASSETTE).args(words).args(more).output().unwrap()
+    };
+    let secured = ["--timelock-tls-ca", &ca, "--timelock-tls-certificate", &client];
+    let refused = transactions(&[&secured[..], &["--timelock-token-file", &wrong]].concat());
+    let errors = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && errors.contains("wrong token"), "{errors}");
+    let swept = transactions(&[&secured[..], &["--timelock-token-file", &token]].concat());
+    assert!(swept.status.success(), "{swept:?}");
 }

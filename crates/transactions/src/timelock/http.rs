@@ -1,14 +1,15 @@
 //! HTTP routes of the server; see [`messages`](super::messages).
 //!
-//! There is no authentication: any client that can connect is served, and by default only this
-//! machine can. Requests of web pages are rejected by the headers that browsers add. Requests for a
-//! host that is neither an address nor a configured name of this server are rejected as well,
-//! because a page may have made that name resolve to this machine.
+//! With [`ServerOptions::tokens`](super::ServerOptions::tokens), clients need a token. Otherwise
+//! any client that can connect is served, and by default only this machine can. Requests of web
+//! pages are rejected by the headers that browsers add. Requests for a host that is neither an
+//! address nor a configured name of this server are rejected as well, because a page may have made
+//! that name resolve to this machine.
 
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{Method, StatusCode, header};
@@ -18,8 +19,9 @@ use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use cassette_http::credentials::Credentials;
 use cassette_http::host::{is_own, sole_host};
-use cassette_http::{buffered, serve};
+use cassette_http::{Listener, buffered, serve};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
@@ -67,6 +69,10 @@ impl TimeLockServer {
             tokio::time::sleep(LAST_ANSWERS_MAX).await;
         };
         let (router, limits) = (router(self.service.clone()), self.service.limits);
+        let mut listener = Listener::from(listener);
+        if let Some(tls) = &self.service.tls {
+            listener = listener.with_tls(tls.clone(), || ());
+        }
         tokio::select! {
             served = serve(listener, router, limits, |_| OfConnection::default(), finished) => served?,
             () = cut => {}
@@ -97,6 +103,7 @@ fn router(service: Arc<LockService>) -> Router {
         .fallback(|| async { refuse(Refusal::new(RefusalKind::Usage, "unknown path")) })
         .layer(DefaultBodyLimit::max(REQUEST_LENGTH_MAX))
         .layer(middleware::from_fn_with_state(service.clone(), admitted))
+        .layer(middleware::from_fn_with_state(service.clone(), authorized))
         .layer(middleware::from_fn_with_state(service.clone(), guarded))
         .with_state(service)
 }
@@ -120,6 +127,23 @@ async fn guarded(State(service): State<Arc<LockService>>, request: Request, next
         return refuse(Refusal::new(RefusalKind::Usage, "requests of web pages are not allowed"));
     }
     next.run(request).await
+}
+
+/// Rejects requests without a valid token, before their bodies are read.
+async fn authorized(State(service): State<Arc<LockService>>, request: Request, next: Next) -> Response {
+    let Some(tokens) = &service.tokens else { return next.run(request).await };
+    let message = match Credentials::of(request.headers()) {
+        Ok(Some(Credentials::Bearer(token))) if tokens.level(&token).is_some() => {
+            return next.run(request).await;
+        }
+        Ok(None) => "the request has no token: the client needs that of the server's --token-file",
+        _ => "wrong token: the client needs that of the server's --token-file",
+    };
+    if let Some(failures) = service.unauthorized.lock().failed(Instant::now()) {
+        tracing::warn!(failures, "requests without a valid token");
+    }
+    let refusal = Refusal::new(RefusalKind::Never, message);
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], Json(refusal)).into_response()
 }
 
 /// Reads a long body after reserving memory for it. The memory is released when the body is parsed.

@@ -38,6 +38,10 @@ use crate::timestamp::Timestamp;
 
 #[cfg(feature = "timelock")]
 pub use cassette_http::Limits;
+#[cfg(feature = "timelock")]
+pub use cassette_tls::{ClientCertificates, Keystore, Tls, TlsError, TlsOptions, secret::Tokens};
+#[cfg(feature = "timelock-client")]
+pub use cassette_tls::{ClientTls, ClientTlsOptions, secret::Token};
 pub use halt::{Cleared, clear_halt};
 pub use known::known_timestamp;
 pub use local::LocalTimeLock;

@@ -24,4 +24,5 @@ mod sessions;
 mod suite;
 mod sweeping;
 mod timelock;
+mod tokens;
 mod transactions;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use cassette_tls::secret::Token;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -34,6 +35,9 @@ pub(super) struct Servers {
     /// Index of the server tried last.
     current: AtomicUsize,
     timeout: Duration,
+    scheme: &'static str,
+    /// Value of the header `Authorization`.
+    authorization: Option<String>,
 }
 
 /// How a request is repeated when its response is lost.
@@ -54,19 +58,25 @@ enum Failed {
 
 impl Servers {
     pub fn new(options: &RemoteOptions) -> Self {
-        let config = ureq::Agent::config_builder()
+        let mut config = ureq::Agent::config_builder()
             .http_status_as_error(false)
+            .max_redirects(0)
             .proxy(None)
             .max_idle_connections(CONNECTIONS_KEPT_MAX)
             .max_idle_connections_per_host(CONNECTIONS_KEPT_MAX)
             .max_idle_age(CONNECTION_AGE_MAX)
             .timeout_connect(Some(Duration::from_secs(1)));
+        if let Some(tls) = &options.tls {
+            config = config.tls_config(tls.ureq().clone());
+        }
         Self {
             agent: config.build().into(),
             addresses: options.servers.clone(),
             named: Mutex::default(),
             current: AtomicUsize::new(0),
             timeout: options.timeout,
+            scheme: if options.tls.is_some() { "https" } else { "http" },
+            authorization: options.token.as_ref().map(Token::header),
         }
     }
 
@@ -117,7 +127,7 @@ impl Servers {
             let server = self.current();
             let body = serde_json::to_vec(&question(attempt))
                 .map_err(|error| self.invalid_response(&error.to_string()))?;
-            let request = self.agent.post(format!("http://{server}{path}"));
+            let request = self.authorized(self.agent.post(format!("{}://{server}{path}", self.scheme)));
             let request = request.config().timeout_global(Some(ANSWER_MAX + waits)).build();
             let answer = request.header("Content-Type", "application/json").send(&body[..]);
             let last = match read(answer) {
@@ -159,10 +169,17 @@ impl Servers {
         }
     }
 
+    fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        match &self.authorization {
+            Some(value) => request.header("Authorization", value),
+            None => request,
+        }
+    }
+
     /// Sends one request to the current server.
     pub fn get<A: DeserializeOwned>(&self, path: &str) -> Result<A, TimeLockError> {
         let server = self.current();
-        let request = self.agent.get(format!("http://{server}{path}"));
+        let request = self.authorized(self.agent.get(format!("{}://{server}{path}", self.scheme)));
         let answer = request.config().timeout_global(Some(ANSWER_MAX)).build().call();
         read(answer).map_err(|failed| match failed {
             Failed::Refused(refusal) => TimeLockError::Refused { server, refusal },
@@ -176,7 +193,9 @@ impl Servers {
 fn read<A: DeserializeOwned>(
     answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>,
 ) -> Result<A, Failed> {
-    let lost = |error: ureq::Error| Failed::Lost(error.to_string());
+    let lost = |error: ureq::Error| {
+        Failed::Lost(cassette_tls::explain_ureq(&error).unwrap_or_else(|| error.to_string()))
+    };
     let mut answer = answer.map_err(lost)?;
     let is_done = answer.status().is_success();
     let body = answer.body_mut().with_config().limit(ANSWER_LENGTH_MAX).read_to_vec().map_err(lost)?;

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use cassette_tls::ClientTls;
+use cassette_tls::secret::Token;
 use parking_lot::Mutex;
 
 use super::messages::{FastForward, LockReply, LockRequest, REQUEST_BYTES_MAX, REQUEST_LOCKS_MAX, Status};
@@ -44,12 +46,17 @@ pub struct RemoteOptions {
     /// How long servers are tried before a call fails. Longer than a new leader takes to be
     /// elected.
     pub timeout: Duration,
+    /// The token that the servers require.
+    pub token: Option<Token>,
+    /// Encrypts connections. `None`: the servers use no TLS.
+    pub tls: Option<ClientTls>,
 }
 
 impl RemoteOptions {
     /// Returns the default options for `servers`.
     pub fn new<S: Into<String>>(servers: impl IntoIterator<Item = S>) -> Self {
-        Self { servers: servers.into_iter().map(Into::into).collect(), timeout: Duration::from_secs(30) }
+        let servers = servers.into_iter().map(Into::into).collect();
+        Self { servers, timeout: Duration::from_secs(30), token: None, tls: None }
     }
 }
 
@@ -263,8 +270,12 @@ pub struct Operator(Servers);
 impl Operator {
     /// Addresses the server at `address`, `host:port`.
     pub fn new(address: &str) -> Self {
-        let timeout = Duration::from_secs(5);
-        Self(Servers::new(&RemoteOptions { servers: vec![address.to_owned()], timeout }))
+        Self::with(&RemoteOptions { timeout: Duration::from_secs(5), ..RemoteOptions::new([address]) })
+    }
+
+    /// Addresses the first server of `options`.
+    pub fn with(options: &RemoteOptions) -> Self {
+        Self(Servers::new(options))
     }
 
     /// Returns the server's status.

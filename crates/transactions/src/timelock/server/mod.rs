@@ -14,12 +14,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cassette_http::Limits;
+use cassette_tls::Tls;
+use cassette_tls::secret::Tokens;
 use cassette_vfs::{Clock, SystemClock};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, Semaphore, oneshot};
 
 use super::election::Election;
 use super::lease::ClockReading;
+use super::log_rate::LogRate;
 use super::messages::{LeaderStatus, Refusal, Status};
 use super::registry::{Key, Name, Registry, SESSION_AGE_MAX};
 use super::timestamps::BoundCell;
@@ -53,6 +56,10 @@ pub struct ServerOptions {
     pub session_age_max: Duration,
     /// Clocks of the machine.
     pub clock: Arc<dyn Clock>,
+    /// Tokens of which clients must present one. `None`: every client is served.
+    pub tokens: Option<Arc<Tokens>>,
+    /// Encrypts connections.
+    pub tls: Option<Tls>,
 }
 
 impl ServerOptions {
@@ -67,6 +74,8 @@ impl ServerOptions {
             recovered: None,
             session_age_max: SESSION_AGE_MAX,
             clock,
+            tokens: None,
+            tls: None,
         }
     }
 }
@@ -92,6 +101,11 @@ pub(super) struct LockService {
     /// Host names of this server; see [`ServerOptions::hosts`].
     pub hosts: Vec<String>,
     pub limits: Limits,
+    /// See [`ServerOptions::tokens`].
+    pub tokens: Option<Arc<Tokens>>,
+    pub tls: Option<Tls>,
+    /// Logs requests without a valid token.
+    pub unauthorized: Mutex<LogRate>,
     started: Instant,
     session_age_max: Duration,
     /// Hash lock names.
@@ -124,7 +138,17 @@ impl TimeLockServer {
     /// # Errors
     /// `RecoveredBelow`, or the error of creating the table of the bound.
     pub fn start(store: Arc<dyn Store>, options: ServerOptions) -> Result<Self, TimeLockError> {
-        let ServerOptions { address, mut hosts, limits, lease, recovered, session_age_max, clock } = options;
+        let ServerOptions {
+            address,
+            mut hosts,
+            limits,
+            lease,
+            recovered,
+            session_age_max,
+            clock,
+            tokens,
+            tls,
+        } = options;
         hosts.push(address.clone());
         if let Some(asked) = recovered {
             check_recovered(&store, asked)?;
@@ -152,6 +176,9 @@ impl TimeLockServer {
             address,
             hosts,
             limits,
+            tokens,
+            tls,
+            unauthorized: Mutex::default(),
             started: Instant::now(),
             session_age_max,
             hashers: [RandomState::new(), RandomState::new()],
