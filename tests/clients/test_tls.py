@@ -162,6 +162,24 @@ def test_reloadssl_uses_replaced_certificates_at_once(certificates, tmp_path):
     server.stop()
 
 
+def test_lab_measures_encrypted_connections(mutual, certificates, tmp_path):
+    files = ["--tls-ca", certificates / "ca.pem", "--tls-certificate", certificates / "client.pem"]
+    sizes = ["--records", "200", "--operations", "2000", "--workload", "a", "--threads", "8"]
+
+    def lab(*options):
+        command = [BINARY, "lab", "ycsb", "--no-json", "--engine", "cql", "--contact", f"127.0.0.1:{mutual.port}"]
+        words = [str(word) for word in [*command, *sizes, *options]]
+        return subprocess.run(words, capture_output=True, text=True, timeout=300, cwd=tmp_path)
+
+    done = lab(*files)
+    assert done.returncode == 0, done.stderr
+    subprocess.run([BINARY, "certificates", tmp_path / "foreign"], capture_output=True, check=True)
+    refused = lab("--tls-ca", tmp_path / "foreign" / "ca.pem")
+    assert refused.returncode != 0 and "signed by an unknown authority" in refused.stderr
+    refused = lab("--tls-ca", certificates / "ca.pem")
+    assert refused.returncode != 0 and "requires a certificate of the client" in refused.stderr, refused.stderr
+
+
 def test_optional_encryption_serves_both(certificates, tmp_path):
     server = serve(tmp_path, certificates, optional="true")
     for encryption in (None, context(certificates)):

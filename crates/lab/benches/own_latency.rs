@@ -139,6 +139,7 @@ fn laboratory(address: &str, operations: usize) -> (f64, f64) {
         connections: 1,
         version: Version::V5,
         credentials: None,
+        tls: None,
         keyspace: "ycsb".into(),
         replication_factor: 1,
         table_options: String::new(),

@@ -254,6 +254,7 @@ fn a_snapshot_of_ours_answers_the_same(cluster: &Cluster, directory: &Path) {
         connections: 1,
         version: Version::V5,
         credentials: None,
+        tls: None,
         keyspace: "ks".into(),
         replication_factor: 1,
         table_options: String::new(),

@@ -96,6 +96,7 @@ pub fn run(args: &ReplayArgs) -> Result<bool, LabError> {
         connections: usize::from(args.connections),
         version: protocol_version(args.protocol)?,
         credentials: args.user.clone().zip(args.password.clone()),
+        tls: None,
         keyspace: String::new(),
         replication_factor: 1,
         table_options: String::new(),

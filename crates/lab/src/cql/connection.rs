@@ -1,7 +1,6 @@
 //! A connection to a server. Its owner decides which messages it carries.
 
-use std::io::{self, Read};
-use std::net::TcpStream;
+use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -12,9 +11,9 @@ use cassette_protocol::{
     Decoder, Direction, Encoder, Envelope, QueryParameters, Request, Response, ResultMessage,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{SendFlags, send};
 
 use super::CqlSettings;
+use super::stream::Stream;
 use crate::LabError;
 
 /// Text of a result cell, or null.
@@ -30,7 +29,7 @@ const READ_LENGTH: usize = 256 << 10;
 /// A connection after STARTUP.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     contact: String,
     encoder: Encoder,
     /// Number of the encoder's bytes that were sent.
@@ -44,9 +43,7 @@ impl Connection {
     /// Connects to `contact` and negotiates `settings`.
     pub fn open(contact: &str, settings: &CqlSettings) -> Result<Self, LabError> {
         let attempt = |error| LabError::io(format!("connecting to {contact}"), error);
-        let stream = TcpStream::connect(contact).map_err(attempt)?;
-        stream.set_nodelay(true).map_err(attempt)?;
-        stream.set_read_timeout(Some(SILENCE_MAX)).map_err(attempt)?;
+        let stream = Stream::connect(contact, settings.tls.as_ref(), SILENCE_MAX).map_err(attempt)?;
         let mut connection = Self {
             stream,
             contact: contact.into(),
@@ -170,7 +167,7 @@ impl Connection {
     /// Sending never blocks while the server waits for the client to receive its responses.
     pub fn exchange(&mut self, until: Option<Instant>) -> io::Result<()> {
         self.send()?;
-        let unsent = self.encoder.pending_length() > 0;
+        let unsent = self.encoder.pending_length() > 0 || self.stream.has_unsent();
         if unsent || until.is_some() {
             let left = until.map_or(SILENCE_MAX, |until| until.saturating_duration_since(Instant::now()));
             let mut wanted = PollFlags::IN;
@@ -189,12 +186,8 @@ impl Connection {
                 return Ok(());
             }
         }
-        match self.stream.read(&mut self.scratch) {
-            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
-            Ok(length) => {
-                self.input.extend_from_slice(&self.scratch[..length]);
-                Ok(())
-            }
+        match self.stream.receive(&mut self.scratch, &mut self.input) {
+            Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(silent()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             Err(error) => Err(error),
@@ -205,20 +198,16 @@ impl Connection {
     fn send(&mut self) -> io::Result<()> {
         self.encoder.seal();
         while self.sent < self.encoder.bytes().len() {
-            match send(
-                &self.stream,
-                &self.encoder.bytes()[self.sent..],
-                SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
-            ) {
+            match self.stream.send(&self.encoder.bytes()[self.sent..]) {
                 Ok(length) => self.sent += length,
-                Err(rustix::io::Errno::AGAIN) => return Ok(()),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         self.encoder.clear(usize::MAX);
         self.sent = 0;
-        Ok(())
+        self.stream.flush()
     }
 
     /// Removes the next received message.

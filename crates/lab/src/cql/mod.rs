@@ -12,6 +12,7 @@ mod metrics_endpoint;
 mod pipeline;
 mod requests;
 mod server_counters;
+mod stream;
 
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use cassette_protocol::{Consistency, ProtocolError, Version};
+use cassette_tls::ClientTls;
 
 use crate::LabError;
 use crate::engine::statements;
@@ -42,6 +44,8 @@ pub struct CqlSettings {
     pub version: Version,
     /// User name and password, if the server requires them.
     pub credentials: Option<(String, String)>,
+    /// Encrypts connections. `None`: without TLS.
+    pub tls: Option<ClientTls>,
     /// Keyspace; created if needed.
     pub keyspace: String,
     /// Replication factor of a created keyspace.

@@ -226,6 +226,7 @@ fn settings(address: String) -> CqlSettings {
         connections: 2,
         version: Version::V5,
         credentials: None,
+        tls: None,
         keyspace: "ycsb".into(),
         replication_factor: 1,
         table_options: String::new(),

@@ -116,6 +116,7 @@ fn cql_settings(setup: &Setup, contacts: Vec<String>) -> Result<CqlSettings, Lab
         connections: engine.connections.unwrap_or(2),
         version: protocol_version(engine.protocol.unwrap_or(5))?,
         credentials: None,
+        tls: None,
         keyspace: "ycsb".into(),
         replication_factor: engine.replication_factor.unwrap_or(1),
         table_options: setup.table.clone(),

@@ -72,6 +72,7 @@ fn replay(log: &Path, targets: &[&Path]) -> Replay {
             connections: 4,
             version: Version::V5,
             credentials: None,
+            tls: None,
             keyspace: String::new(),
             replication_factor: 1,
             table_options: String::new(),
