@@ -31,6 +31,10 @@ pub(super) fn create(create: &CreateRole, performer: &Performer<'_>) -> Result<O
         }
         bail_invalid!("{name} already exists");
     }
+    // Clients would log in as the new role with certificates that nobody has added to it.
+    if store.has_identities_of(name)? {
+        bail_invalid!("Cannot create a role '{name}' when identities already exists for it");
+    }
     let timestamp = store.next_timestamp(store.clock().now_micros())?;
     let change = RoleChange {
         is_superuser: Some(options.superuser.unwrap_or(false)),

@@ -39,6 +39,15 @@ impl Store {
         Ok(found)
     }
 
+    /// Returns whether any identity has this role, which need not exist.
+    pub fn has_identities_of(&self, role: &str) -> Result<bool> {
+        let mut found = false;
+        self.visit_auth_rows(&self.auth_table(IDENTITY_TO_ROLE)?, None, |_, row| {
+            found |= row.text("role") == Some(role);
+        })?;
+        Ok(found)
+    }
+
     /// Writes the role of an identity.
     pub fn put_identity(&self, identity: &str, role: &str, timestamp: i64) -> Result<Mutation> {
         let table = self.auth_table(IDENTITY_TO_ROLE)?;

@@ -49,6 +49,17 @@ fn identities_are_managed_with_the_errors_of_cassandra() {
     assert_eq!(found, ["'b' 'w'", "'c' 'w'", "'s' 'root'"]);
     script(&database, &[("", "DROP ROLE w", "")]);
     assert_eq!(lines(&database, "", stored), ["'s' 'root'"]);
+    let direct = "INSERT INTO system_auth.identity_to_role (identity, role) VALUES ('d', 'w')";
+    let left = "Cannot create a role 'w' when identities already exists for it";
+    script(
+        &database,
+        &[
+            ("", direct, ""),
+            ("", "CREATE ROLE w", left),
+            ("", "DROP IDENTITY 'd'", ""),
+            ("", "CREATE ROLE w", ""),
+        ],
+    );
     let long = format!("ADD IDENTITY '{}' TO ROLE 'u'", "x".repeat(65536));
     script(&database, &[("", &long, "Key length of 65536 is longer than maximum of 65535")]);
 }
