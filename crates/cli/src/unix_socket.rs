@@ -53,7 +53,7 @@ pub fn bind(path: &Path) -> anyhow::Result<BoundSocket> {
         }
         std::fs::remove_file(path).with_context(|| format!("cannot replace the socket {shown}"))?;
     }
-    // The file has its permissions when it is created: nobody else can connect in between. Files
+    // The file has its permissions when it is created: no other user can connect in between. Files
     // that other threads create meanwhile get fewer permissions, never more.
     let before = umask(Mode::from_raw_mode(0o177));
     let listener = UnixListener::bind(path);

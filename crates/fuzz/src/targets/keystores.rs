@@ -1,5 +1,5 @@
-//! Keystores and truststores in PEM, PKCS #12 and JKS, and the identities in certificates. The first
-//! byte chooses the password.
+//! Keystores and truststores in PEM, PKCS #12 and JKS, and the identities in certificates. The
+//! first byte chooses the password.
 
 use cassette_server::authentication::spiffe_id;
 use cassette_server::tls::read_keystore;
