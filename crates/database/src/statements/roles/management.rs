@@ -31,7 +31,7 @@ pub(super) fn create(create: &CreateRole, performer: &Performer<'_>) -> Result<O
         }
         bail_invalid!("{name} already exists");
     }
-    // Clients would log in as the new role with certificates that nobody has added to it.
+    // Otherwise clients could log in as the new role with certificates that were never added to it.
     if store.has_identities_of(name)? {
         bail_invalid!("Cannot create a role '{name}' when identities already exists for it");
     }
