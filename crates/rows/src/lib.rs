@@ -36,7 +36,7 @@ pub use merge::MergedStream;
 pub use partition::PartitionUpdate;
 pub use range_tombstones::{RangeTombstone, RangeTombstoneList};
 pub use row::{Cell, Row, RowBuilder};
-pub use schema::{ColumnId, ColumnKind, ColumnMetadata, TableId, TableMetadata, TableParams};
+pub use schema::{ColumnId, ColumnKind, ColumnMask, ColumnMetadata, TableId, TableMetadata, TableParams};
 pub use selection::{Selection, Slice, Slices};
 pub use stream::{PartitionHeader, PartitionStream, RangeTombstoneMarker, Unfiltered};
 pub use token::Token;

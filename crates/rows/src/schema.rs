@@ -50,12 +50,26 @@ pub struct ColumnMetadata {
     pub reversed: bool,
     /// The id in cells, of static and regular columns. `ColumnId(u16::MAX)` for key columns.
     pub id: ColumnId,
+    /// The dynamic data mask. Storage ignores it: it applies to results of statements.
+    pub mask: Option<Arc<ColumnMask>>,
+}
+
+/// The dynamic data mask of a column: a native function that replaces its values in results.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ColumnMask {
+    /// The name of the function, in keyspace `system`.
+    pub function: String,
+    /// The values of the arguments after the column; `None` for null. The function and the column's
+    /// type determine their types.
+    pub arguments: Vec<Option<Vec<u8>>>,
 }
 
 impl ColumnMetadata {
-    /// Returns a column in ascending order, without an id until a [`TableMetadata`] assigns one.
+    /// Returns a column in ascending order without a mask, and without an id until a
+    /// [`TableMetadata`] assigns one.
     pub fn new(name: impl Into<String>, kind: ColumnKind, position: usize, data_type: DataType) -> Self {
-        Self { name: name.into(), kind, position, data_type, reversed: false, id: ColumnId(u16::MAX) }
+        let id = ColumnId(u16::MAX);
+        Self { name: name.into(), kind, position, data_type, reversed: false, id, mask: None }
     }
 }
 
@@ -104,6 +118,8 @@ pub struct TableMetadata {
     pub comparator: ClusteringComparator,
     /// The base table, if this is the hidden table of an index.
     pub index_of: Option<IndexOf>,
+    /// Whether a column has a mask, derived from the columns.
+    has_masks: bool,
     /// All columns by name, derived from the three lists above.
     by_name: Vec<Arc<ColumnMetadata>>,
 }
@@ -192,16 +208,18 @@ impl TableMetadata {
             params,
             comparator,
             index_of: None,
+            has_masks: false,
             by_name: Vec::new(),
         };
         table.order_names();
         table
     }
 
-    /// Derives `by_name`. Required after each change of columns.
+    /// Derives `by_name` and `has_masks`. Required after each change of columns.
     fn order_names(&mut self) {
         let mut columns: Vec<_> = self.all_columns().cloned().collect();
         columns.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        self.has_masks = columns.iter().any(|column| column.mask.is_some());
         self.by_name = columns;
     }
 
@@ -238,6 +256,11 @@ impl TableMetadata {
     /// The regular columns, by id.
     pub fn regular_columns(&self) -> impl Iterator<Item = &Arc<ColumnMetadata>> {
         self.columns.iter().flatten().filter(|c| c.kind == ColumnKind::Regular)
+    }
+
+    /// Returns whether a column has a dynamic data mask.
+    pub fn has_masks(&self) -> bool {
+        self.has_masks
     }
 
     /// Returns whether the table has static columns.
@@ -362,6 +385,20 @@ impl TableMetadata {
                 *column = Arc::new(ColumnMetadata { name: to.to_owned(), ..(**column).clone() });
             }
         }
+        table.order_names();
+        table.version += 1;
+        table
+    }
+
+    /// Returns the same table with the masks that `mask` returns for its columns.
+    pub fn with_masks(&self, mask: impl Fn(&ColumnMetadata) -> Option<Arc<ColumnMask>>) -> Self {
+        let mut table = self.clone();
+        let map = |column: &Arc<ColumnMetadata>| {
+            Arc::new(ColumnMetadata { mask: mask(column), ..(**column).clone() })
+        };
+        table.partition_key = self.partition_key.iter().map(map).collect();
+        table.clustering = self.clustering.iter().map(map).collect();
+        table.columns = self.columns.iter().map(|slot| slot.as_ref().map(map)).collect();
         table.order_names();
         table.version += 1;
         table

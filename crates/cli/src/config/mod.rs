@@ -147,6 +147,7 @@ pub struct Config {
     prepared_statements_cache_size: Option<String>,
     slow_query_log_timeout: Option<String>,
     materialized_views_enabled: Option<bool>,
+    dynamic_data_masking_enabled: Option<bool>,
     auto_snapshot: Option<bool>,
     auto_snapshot_ttl: Option<String>,
     /// Keys of [`cassette_database::GUARDRAILS`] and their values, as text.
@@ -365,6 +366,7 @@ impl Config {
         let classes = self.auth.classes()?;
         options.settings.extend(classes.map(|(key, class)| (key.to_owned(), class.to_owned())));
         options.materialized_views_enabled = self.materialized_views_enabled.unwrap_or(false);
+        options.dynamic_data_masking_enabled = self.dynamic_data_masking_enabled.unwrap_or(false);
         if let Some(default) = &self.default_compaction {
             options.default_compaction = default.compaction()?;
         }

@@ -70,6 +70,21 @@ pub enum Relation {
     },
 }
 
+impl Relation {
+    /// Returns the columns that it restricts.
+    pub fn columns(&self) -> &[Identifier] {
+        match self {
+            Self::Column { column, .. }
+            | Self::In { column, .. }
+            | Self::IsNotNull { column }
+            | Self::Element { column, .. } => std::slice::from_ref(column),
+            Self::Tuple { columns, .. } | Self::TupleIn { columns, .. } | Self::Token { columns, .. } => {
+                columns
+            }
+        }
+    }
+}
+
 /// Writes the relation so that it parses to the same one.
 impl fmt::Display for Relation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

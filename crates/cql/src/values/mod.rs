@@ -6,6 +6,7 @@
 
 pub mod aggregates;
 pub mod calendar;
+pub mod class_text;
 pub mod collections;
 pub mod decimal;
 pub mod duration;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::basics::error::Result;
 use crate::basics::request::{BoundValue, StatementOptions};
-use crate::planning::context::BindContext;
+use crate::planning::context::{BindContext, Masks};
 use crate::schema::catalog::Catalog;
 use crate::schema::guardrails::Guardrails;
 use crate::store::Store;
@@ -60,11 +60,19 @@ impl<'a> Execution<'a> {
                 guardrails,
                 time_uuids: &**store,
                 warnings: RefCell::default(),
+                masks: Masks::Applied,
             },
             started,
             read_until: Cell::new(started),
             schema_patience: Cell::new(None),
         }
+    }
+
+    /// Returns the execution with what [authorization](crate::statements) decided about masks;
+    /// without it, they apply.
+    pub fn with_masks(mut self, masks: Masks) -> Self {
+        self.bound.masks = masks;
+        self
     }
 
     /// Returns the write timestamp of a statement without USING TIMESTAMP: the request's, or a new

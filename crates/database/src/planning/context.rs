@@ -103,6 +103,17 @@ pub(crate) struct BindContext<'a> {
     pub time_uuids: &'a dyn TimeUuidSource,
     /// The warnings for the client.
     pub warnings: RefCell<Vec<String>>,
+    /// Whether the masks of columns apply to its results.
+    pub masks: Masks,
+}
+
+/// Whether the masks of columns apply to the results of an execution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Masks {
+    /// Results contain masked values.
+    Applied,
+    /// Results contain clear values.
+    Lifted,
 }
 
 /// Issues version 1 UUIDs, each later than all previous ones.

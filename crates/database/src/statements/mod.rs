@@ -2,6 +2,8 @@
 //! tables, with the builds that follow.
 
 pub(crate) mod builds;
+#[cfg(test)]
+mod masks_tests;
 pub(crate) mod plan;
 pub(crate) mod required;
 pub(crate) mod roles;

@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use crate::basics::error::{DatabaseError, Result};
 use crate::basics::request::{Caller, StatementOptions};
+use crate::planning::context::Masks;
 use crate::planning::modification::ModificationPlan;
 use crate::schema::authorization::{Resource, is_readable_by_everyone};
 use crate::schema::catalog::Catalog;
@@ -19,10 +20,13 @@ use crate::statements::roles::Performer;
 use crate::store::Store;
 
 /// What a plan needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Required<'a> {
     /// A permission on a resource or on one that contains it.
     Permission(Permission, Resource<'a>),
+    /// UNMASK or SELECT_MASKED on a table or view, because these columns determine which rows are
+    /// read.
+    MaskedColumns(&'a TableMetadata, &'a [String]),
     /// A superuser; with the error for others.
     Superuser(&'static str),
 }
@@ -44,6 +48,9 @@ impl Plan {
                 if !is_readable_by_everyone(&table.keyspace, &table.name) {
                     required.push(on_table(Permission::Select, shown_table(table, catalog)));
                 }
+                if !select.masked_restrictions.is_empty() {
+                    required.push(Required::MaskedColumns(table, &select.masked_restrictions));
+                }
             }
             Self::Modification(modification) => modification_needs(modification, catalog, &mut required),
             Self::Batch(batch) => {
@@ -57,9 +64,22 @@ impl Plan {
         }
         Ok(required)
     }
+
+    /// Returns the table or view with masks that it reads.
+    fn masked_table(&self) -> Option<&TableMetadata> {
+        let table = match self {
+            Self::Select(select) => select.table(),
+            // Results of conditional writes contain current values.
+            Self::Modification(modification) => modification.table(),
+            Self::Batch(batch) => batch.statements().first()?.table(),
+            _ => return None,
+        };
+        Some(&**table).filter(|table| table.has_masks())
+    }
 }
 
-/// Checks that the caller is permitted to execute `plan`.
+/// Checks that the caller is permitted to execute `plan`. Returns whether masks apply to its
+/// results.
 ///
 /// # Errors
 /// Unauthorized; WouldBlock, if the permissions are not in memory and this thread may not wait.
@@ -68,29 +88,60 @@ pub(crate) fn authorize(
     plan: &Plan,
     catalog: &Catalog,
     options: &StatementOptions,
-) -> Result<()> {
+) -> Result<Masks> {
     if let Caller::Role(role) = &options.caller {
         store.check_data_center(role)?;
     }
     if !store.authorization().settings().permissions {
-        return Ok(());
+        return Ok(Masks::Lifted);
     }
     let role = match &options.caller {
-        Caller::Program => return Ok(()),
+        Caller::Program => return Ok(Masks::Lifted),
         Caller::Anonymous => return Err(DatabaseError::Unauthorized("You have not logged in".to_owned())),
         Caller::Role(role) => role,
     };
     let performer = Performer::role(store, role);
     if store.granted(role)?.is_superuser() {
-        return Ok(());
+        return Ok(Masks::Lifted);
     }
     for required in plan.required(catalog)? {
         match required {
             Required::Permission(permission, resource) => performer.require(permission, resource)?,
+            Required::MaskedColumns(table, columns) => {
+                require_for_masked(&performer, role, table, columns)?;
+            }
             Required::Superuser(message) => return Err(DatabaseError::Unauthorized(message.to_owned())),
         }
     }
-    Ok(())
+    match plan.masked_table() {
+        Some(table) if store.dynamic_data_masking_enabled() => {
+            let resource = Resource::Table(&table.keyspace, &table.name);
+            let is_lifted = performer.permits(Permission::Unmask, resource)?;
+            Ok(if is_lifted { Masks::Lifted } else { Masks::Applied })
+        }
+        _ => Ok(Masks::Lifted),
+    }
+}
+
+/// Checks the permission to find rows by columns with a mask: their values follow from which rows
+/// are found.
+fn require_for_masked(
+    performer: &Performer<'_>,
+    role: &str,
+    table: &TableMetadata,
+    columns: &[String],
+) -> Result<()> {
+    let resource = Resource::Table(&table.keyspace, &table.name);
+    for permission in [Permission::Unmask, Permission::SelectMasked] {
+        if performer.permits(permission, resource)? {
+            return Ok(());
+        }
+    }
+    Err(DatabaseError::Unauthorized(format!(
+        "User {role} has no UNMASK nor SELECT_MASKED permission on table {}, cannot query masked columns [{}]",
+        table.qualified_name(),
+        columns.join(", ")
+    )))
 }
 
 /// Adds what a modification needs. One of a table with views reads it and writes the views.

@@ -96,6 +96,8 @@ pub(crate) struct StoreSettings {
     pub background_threads: bool,
     /// `materialized_views_enabled`.
     pub materialized_views_enabled: bool,
+    /// `dynamic_data_masking_enabled`.
+    pub dynamic_data_masking_enabled: bool,
     /// The default options of new tables.
     pub default_params: TableParams,
     /// `auto_snapshot`
@@ -287,6 +289,11 @@ impl Store {
     /// `materialized_views_enabled`.
     pub fn materialized_views_enabled(&self) -> bool {
         self.settings.materialized_views_enabled
+    }
+
+    /// `dynamic_data_masking_enabled`.
+    pub fn dynamic_data_masking_enabled(&self) -> bool {
+        self.settings.dynamic_data_masking_enabled
     }
 
     /// Returns the default options of new tables.

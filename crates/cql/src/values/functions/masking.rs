@@ -3,10 +3,44 @@
 use cassette_rows::types::DataType;
 use sha2::Digest;
 
-use super::resolve::{Argument, known_types, requires};
+use super::resolve::{Argument, TypedArgument, known_types, requires};
 use super::{Evaluated, ScalarFunction, Surroundings, Values, present};
 use crate::values::literal::Assignment;
 use crate::values::{ValueError, collections, timeuuid};
+
+/// The names of the functions that columns can be masked with.
+const NAMES: [&str; 6] =
+    ["mask_null", "mask_default", "mask_replace", "mask_inner", "mask_outer", "mask_hash"];
+
+/// Returns whether columns can be masked with the native function `name`.
+pub fn is_masking(name: &str) -> bool {
+    NAMES.contains(&name)
+}
+
+/// Returns the masking function `name` for a column of type `data_type` and this number of further
+/// arguments, whose types follow from the column's. `None` if no masking function has this name.
+///
+/// # Errors
+/// Invalid, for columns and numbers of arguments that the function does not accept.
+pub fn resolve_mask(
+    name: &str,
+    data_type: &DataType,
+    arguments: usize,
+) -> Result<Option<ScalarFunction>, ValueError> {
+    let further: &[DataType] = match name {
+        "mask_replace" => std::slice::from_ref(data_type),
+        "mask_inner" | "mask_outer" => &[DataType::Int, DataType::Int, DataType::Text],
+        "mask_hash" => &[DataType::Text],
+        _ => &[],
+    };
+    // A number that is too high for the function must stay so.
+    let further = further.iter().chain(std::iter::repeat(&DataType::Text)).take(arguments.min(NAMES.len()));
+    let typed =
+        |data_type: &DataType| TypedArgument { data_type: data_type.clone(), text: data_type.class_name() };
+    let types: Vec<_> = std::iter::once(data_type).chain(further).map(typed).collect();
+    let arguments: Vec<&dyn Argument> = types.iter().map(|argument| argument as &dyn Argument).collect();
+    resolve(name, &arguments, Some(data_type))
+}
 
 /// The function called `name`.
 pub(super) fn resolve(
@@ -163,6 +197,9 @@ fn mask_part(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surrounding
             }
         },
     };
+    // As Java encodes a character that an ascii cannot contain.
+    let is_ascii = function.returns == DataType::Ascii;
+    let padding = if is_ascii && !padding.is_ascii() { '?' } else { padding };
     let text = String::from_utf8_lossy(bytes);
     let (begin, end) = (count(1), text.chars().count() as i64 - 1 - count(2));
     let inner = function.name == "mask_inner";

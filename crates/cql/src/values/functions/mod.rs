@@ -28,6 +28,7 @@ use cassette_rows::types::{DataType, quote_identifier};
 
 pub use arithmetic::{resolve_arithmetic, resolve_negation};
 pub use casts::resolve_cast;
+pub use masking::{is_masking, resolve_mask};
 pub use resolve::{Argument, NullArgument, TypedArgument, resolve};
 
 use super::aggregates::AggregateFunction;

@@ -295,6 +295,7 @@ fn masks_hide_what_they_should() {
         ("mask_inner(tx, 1, 1)", vec![text, one, one], Some("'t**t'")),
         ("mask_outer(tx, 1, null)", vec![text, one, None], Some("'*ext'")),
         ("mask_inner(tx, 1, 1, '#')", vec![text, one, one, Some(b"#")], Some("'t##t'")),
+        ("mask_inner(a, 1, 1, 'é')", vec![text, one, one, Some("é".as_bytes())], Some("'t??t'")),
         ("mask_hash(tx)", vec![None], None),
         ("mask_hash(tx, 'md5')", vec![text, Some(b"md5")], Some("0x1cb251ec0d568de6a929b520c4aed8d1")),
         (
@@ -312,6 +313,32 @@ fn masks_hide_what_they_should() {
              characters."
                 .to_owned()
         )
+    );
+}
+
+#[test]
+fn masks_of_columns_have_arguments_of_the_types_that_follow_from_the_column() {
+    let types = |name: &str, data_type: &DataType, arguments: usize| {
+        let resolved = resolve_mask(name, data_type, arguments).map_err(|error| error.to_string())?;
+        Ok(resolved
+            .map(|function| function.arguments.iter().map(DataType::to_string).collect::<Vec<_>>().join(" ")))
+    };
+    let known = |types: &str| Ok::<_, String>(Some(types.to_owned()));
+    assert_eq!(types("mask_default", &DataType::Int, 0), known("int"));
+    assert_eq!(types("mask_replace", &DataType::list(DataType::Int), 1), known("list<int> list<int>"));
+    assert_eq!(types("mask_inner", &DataType::Ascii, 2), known("ascii int int"));
+    assert_eq!(types("mask_outer", &DataType::Text, 3), known("text int int text"));
+    assert_eq!(types("mask_hash", &DataType::Blob, 1), known("blob text"));
+    assert_eq!(types("to_json", &DataType::Int, 0), Ok(None));
+    assert_eq!(
+        types("mask_null", &DataType::Int, usize::MAX),
+        Err("Invalid number of arguments for function system.mask_null(any)".to_owned())
+    );
+    assert_eq!(
+        types("mask_inner", &DataType::Int, 2),
+        Err("Function system.mask_inner requires an argument of type [text|varchar|ascii], but found argument \
+             org.apache.cassandra.db.marshal.Int32Type of type int"
+            .to_owned())
     );
 }
 

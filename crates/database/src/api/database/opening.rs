@@ -43,6 +43,9 @@ pub struct Options {
     pub prepared_statements_cache_size: u64,
     /// `materialized_views_enabled`: whether views can be created. Default: false, as in Cassandra.
     pub materialized_views_enabled: bool,
+    /// `dynamic_data_masking_enabled`: whether columns can be masked, and masks apply. Default:
+    /// false, as in Cassandra.
+    pub dynamic_data_masking_enabled: bool,
     /// `default_compaction`: the `compaction` of new tables and views that do not specify one.
     /// Default: size-tiered.
     pub default_compaction: CompactionParams,
@@ -71,6 +74,7 @@ impl Options {
             node: Node::default(),
             prepared_statements_cache_size: 10 << 20,
             materialized_views_enabled: false,
+            dynamic_data_masking_enabled: false,
             default_compaction: CompactionParams::default(),
             timeouts: RequestTimeouts::unlimited(),
             slow_query_log_timeout: None,
@@ -121,6 +125,8 @@ impl Database {
         settings.insert("prepared_statements_cache_size".to_owned(), prepared_size);
         settings
             .insert("materialized_views_enabled".to_owned(), options.materialized_views_enabled.to_string());
+        let masking = options.dynamic_data_masking_enabled;
+        settings.insert("dynamic_data_masking_enabled".to_owned(), masking.to_string());
         settings.insert("cluster_name".to_owned(), options.node.cluster_name.clone());
         settings.extend(options.settings);
         let background_threads = options.engine.background_threads;
@@ -142,6 +148,7 @@ impl Database {
             settings: StoreSettings {
                 background_threads,
                 materialized_views_enabled: options.materialized_views_enabled,
+                dynamic_data_masking_enabled: options.dynamic_data_masking_enabled,
                 default_params: TableParams {
                     compaction: options.default_compaction,
                     ..TableParams::default()

@@ -14,6 +14,7 @@ use crate::basics::request::{BoundValue, StatementOptions, Values};
 use crate::basics::response::{Executed, RowSink};
 use crate::basics::timeouts::Limited;
 use crate::execution::Execution;
+use crate::planning::context::Masks;
 use crate::schema::catalog::Catalog;
 use crate::statements::plan::{Plan, Planned};
 use crate::statements::required::authorize;
@@ -209,7 +210,7 @@ impl Database {
         let mut warnings: Vec<String> =
             of_texts.flat_map(|(planned, _)| planned.warnings.iter().cloned()).collect();
         let mut executions = Vec::with_capacity(statements.len());
-        let mut authorized: Option<&Arc<Planned>> = None;
+        let mut authorized: Option<(&Arc<Planned>, Masks)> = None;
         for (statement, planned) in statements.iter().zip(&planned) {
             let Plan::Modification(modification) = &planned.plan else {
                 bail_invalid!(
@@ -217,10 +218,11 @@ impl Database {
                 );
             };
             // Most batches repeat one statement.
-            if authorized.is_none_or(|other| !Arc::ptr_eq(other, planned)) {
-                authorize(self.store(), &planned.plan, &catalog, options)?;
-                authorized = Some(planned);
-            }
+            let masks = match authorized {
+                Some((other, masks)) if Arc::ptr_eq(other, planned) => masks,
+                _ => authorize(self.store(), &planned.plan, &catalog, options)?,
+            };
+            authorized = Some((planned, masks));
             let values = statement.values;
             if values.len() != planned.markers.len() {
                 bail_invalid!(
@@ -229,8 +231,8 @@ impl Database {
                     values.len()
                 );
             }
-            executions
-                .push((modification, Execution::new(self.store(), &catalog, values, options, keyspace)));
+            let execution = Execution::new(self.store(), &catalog, values, options, keyspace);
+            executions.push((modification, execution.with_masks(masks)));
         }
         let prepared =
             statements.iter().filter(|s| matches!(s.source, BatchSource::Prepared(_))).count() as u64;
@@ -277,7 +279,7 @@ impl Database {
         options: &StatementOptions,
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
-        authorize(self.store(), &planned.plan, &planned.catalog, options)?;
+        let masks = authorize(self.store(), &planned.plan, &planned.catalog, options)?;
         if planned.plan.writes() {
             self.check_writable()?;
         }
@@ -285,6 +287,7 @@ impl Database {
         let values =
             values.in_marker_order(planned.markers.iter().map(|marker| &*marker.name), &mut scratch)?;
         let execution = Execution::new(self.store(), &planned.catalog, values, options, keyspace);
+        let execution = execution.with_masks(masks);
         let request = planned.plan.limited(options);
         let outcome = self.store().limit(request, execution.started, || planned.execute(&execution, sink));
         if let Some(kind) = planned.plan.request_kind(options) {

@@ -163,6 +163,13 @@ impl OpenOptions {
         self
     }
 
+    /// `dynamic_data_masking_enabled`: whether columns can be masked. Masks apply to roles of a
+    /// server's clients, never to the program. Default: false.
+    pub fn dynamic_data_masking_enabled(mut self, enabled: bool) -> Self {
+        self.0.dynamic_data_masking_enabled = enabled;
+        self
+    }
+
     /// Sets one of the `*_request_timeout` keys or `cas_contention_timeout`; `None` for no limit,
     /// the default.
     pub fn timeout(self, timeout: Timeout, time: Option<Duration>) -> Self {

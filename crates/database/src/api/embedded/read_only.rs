@@ -50,6 +50,7 @@ impl Database {
         options.engine.auto_snapshot = false;
         // The schema of a base table's snapshot contains its views.
         options.materialized_views_enabled = true;
+        options.dynamic_data_masking_enabled = true;
         let database = Self::open(options)?;
         if !is_data_directory {
             database.show_snapshot(path)?;

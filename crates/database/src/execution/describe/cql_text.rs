@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use cassette_cql::values::number::double_to_text;
+use cassette_cql::values::to_literal;
 use cassette_cql::{quote_identifier, quote_string};
 use cassette_rows::schema::{DroppedColumn, compare_column_names};
 use cassette_rows::types::UserType;
@@ -10,7 +11,7 @@ use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata, TablePa
 
 use crate::schema::catalog::{Keyspace, KeyspaceKind};
 use crate::schema::system::TextMap;
-use crate::schema::system::schema_rows::{caching_map, compaction_map, compression_map};
+use crate::schema::system::schema_rows::{caching_map, compaction_map, compression_map, mask_argument_types};
 use crate::schema::views::View;
 
 /// Returns `CREATE KEYSPACE …`; for a virtual keyspace as a comment.
@@ -140,6 +141,7 @@ fn column_definitions(out: &mut String, table: &TableMetadata, with_internals: b
         }
         *out += "    ";
         column_definition(out, &column.name, &column.data_type, column.kind);
+        append_mask(out, column);
         if has_short_key && column.kind == ColumnKind::PartitionKey {
             *out += " PRIMARY KEY";
         }
@@ -162,6 +164,17 @@ fn column_definition(out: &mut String, name: &str, data_type: &DataType, kind: C
     let suffix = if kind == ColumnKind::Static { " static" } else { "" };
     // Writing to a string cannot fail.
     let _ = write!(out, "{} {data_type}{suffix}", quote_identifier(name));
+}
+
+/// Appends `MASKED WITH …` if the column has a mask.
+fn append_mask(out: &mut String, column: &ColumnMetadata) {
+    let Some(mask) = &column.mask else { return };
+    let types = mask_argument_types(mask, &column.data_type);
+    let arguments = types.iter().zip(&mask.arguments);
+    let arguments: Vec<_> =
+        arguments.map(|(data_type, value)| to_literal(data_type, value.as_deref())).collect();
+    // Writing to a string cannot fail.
+    let _ = write!(out, " MASKED WITH system.{}({})", mask.function, arguments.join(", "));
 }
 
 fn primary_key(table: &TableMetadata) -> String {
@@ -226,6 +239,7 @@ fn drops(out: &mut String, table: &TableMetadata, name: &str) {
         if let Some(again) = table.column(column) {
             *out += &format!("\nALTER TABLE {name} ADD ");
             column_definition(out, &again.name, &again.data_type, again.kind);
+            append_mask(&mut *out, again);
             out.push(';');
         }
     }

@@ -4,6 +4,7 @@
 //! conditional write acquires it. Plain writes do not: as in Cassandra, the two should not be
 //! mixed.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,8 +21,10 @@ use crate::basics::columns::{value_of, wildcard};
 use crate::basics::error::{DatabaseError, Result, WriteType, bail_invalid};
 use crate::basics::response::{ColumnSpec, Outcome, ResultMetadata, RowSink};
 use crate::execution::Execution;
+use crate::planning::context::Masks;
 use crate::planning::modification::conditions::Conditions;
 use crate::planning::modification::rows_plan::RowsPlan;
+use crate::planning::select::masked::MaskedColumn;
 
 /// One statement of a conditional write, with its values.
 pub(crate) struct Part<'p, 'e> {
@@ -203,6 +206,7 @@ fn refuse(
         ([], Some(_)) => vec![None],
         (rows, _) => rows.iter().map(Some).collect(),
     };
+    let masks = masks_of(&columns, execution)?;
     let mut specs = vec![applied_spec(table)];
     if !rows.is_empty() {
         specs.extend(columns.iter().map(|c| spec(table, &c.name, c.data_type.clone())));
@@ -220,9 +224,13 @@ fn refuse(
     };
     for row in rows {
         sink.value(Some(&[0]));
-        for column in &columns {
+        for (column, mask) in columns.iter().zip(&masks) {
             if question.reads(column) {
-                push(column, row, static_row, &key_values, execution.now_seconds, sink)
+                let value = current_value(column, row, static_row, &key_values, execution.now_seconds);
+                match mask {
+                    Some(mask) => sink.value(mask.apply(value.as_deref(), execution)?.as_deref()),
+                    None => sink.value(value.as_deref()),
+                }
             } else {
                 sink.value(None)
             }
@@ -232,19 +240,27 @@ fn refuse(
     Ok(Outcome::Rows { paging_state: None })
 }
 
-fn push(
+/// Returns the masks that apply to the columns. Unlike Cassandra, which shows clear values: any role
+/// that may write a row could read it by a condition that does not hold.
+fn masks_of(columns: &[Arc<ColumnMetadata>], execution: &Execution<'_>) -> Result<Vec<Option<MaskedColumn>>> {
+    match execution.masks {
+        Masks::Lifted => Ok(columns.iter().map(|_| None).collect()),
+        Masks::Applied => columns.iter().map(MaskedColumn::new).collect(),
+    }
+}
+
+fn current_value<'r>(
     column: &ColumnMetadata,
-    row: Option<&Row>,
-    static_row: Option<&Row>,
-    key: &[&[u8]],
+    row: Option<&'r Row>,
+    static_row: Option<&'r Row>,
+    key: &[&'r [u8]],
     now: u32,
-    sink: &mut dyn RowSink,
-) {
+) -> Option<Cow<'r, [u8]>> {
     use cassette_rows::ColumnKind::*;
     match column.kind {
-        PartitionKey => sink.value(key.get(column.position).copied()),
-        Clustering => sink.value(row.and_then(|row| row.clustering().value(column.position))),
-        Static => sink.value(static_row.and_then(|row| value_of(row, column, now)).as_deref()),
-        Regular => sink.value(row.and_then(|row| value_of(row, column, now)).as_deref()),
+        PartitionKey => key.get(column.position).copied().map(Cow::Borrowed),
+        Clustering => row.and_then(|row| row.clustering().value(column.position)).map(Cow::Borrowed),
+        Static => static_row.and_then(|row| value_of(row, column, now)),
+        Regular => row.and_then(|row| value_of(row, column, now)),
     }
 }

@@ -9,6 +9,7 @@ use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
 use super::cell_times::CellTime;
 use super::expression::{Collection, Expression};
+use super::masked::MaskedColumn;
 use super::selectable::{Scope, Selectable, call_text, element_type, slice_text, term_text};
 use crate::basics::error::{Result, bail_invalid};
 use crate::planning::context::PlanContext;
@@ -82,11 +83,11 @@ impl<'t> Builder<'t> {
         match selectable {
             Selectable::Column(column) => {
                 self.note(column);
-                Ok(Built {
-                    expression: Expression::Column(column.clone()),
-                    name: column.name.clone(),
-                    data_type: column.data_type.clone(),
-                })
+                let expression = match MaskedColumn::new(column)? {
+                    Some(masked) => Expression::Masked(Box::new(masked)),
+                    None => Expression::Column(column.clone()),
+                };
+                Ok(Built { expression, name: column.name.clone(), data_type: column.data_type.clone() })
             }
             Selectable::Term(term) => {
                 let data_type = required_type(selectable, wanted)?;

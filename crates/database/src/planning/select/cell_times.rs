@@ -109,6 +109,7 @@ pub(crate) fn of(of: &Expression, what: CellTime, input: Input<'_, '_>) -> Resul
     let term = |index: usize| input.terms.get(index).and_then(Bound::value);
     Ok(match of {
         Expression::Column(column) => of_column(column, what, input),
+        Expression::Masked(masked) => of_column(&masked.column, what, input),
         Expression::Field(inner, index) => match of.evaluate(input)? {
             Some(_) => crate::planning::select::cell_times::of(inner, what, input)?.get(*index),
             None => Times::None,

@@ -9,6 +9,7 @@ use cassette_rows::{ColumnMetadata, DataType, DecoratedKey, key};
 
 use super::CurrentRow;
 use super::cell_times::{self, CellTime};
+use super::masked::MaskedColumn;
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::planning::context::BindContext;
 use crate::planning::terms::Bound;
@@ -17,6 +18,8 @@ use crate::planning::terms::Bound;
 #[derive(Debug)]
 pub(crate) enum Expression {
     Column(Arc<ColumnMetadata>),
+    /// A column with a mask.
+    Masked(Box<MaskedColumn>),
     /// The term with this index.
     Term(usize),
     /// The result of the aggregate with this index.
@@ -82,6 +85,10 @@ impl Expression {
     pub fn evaluate<'i>(&'i self, input: Input<'i, '_>) -> Result<Value<'i>> {
         Ok(match self {
             Self::Column(column) => input.row.and_then(|row| row.value(column, input.now())),
+            Self::Masked(masked) => match input.row {
+                Some(row) => masked.value(row, input.cx)?,
+                None => None,
+            },
             Self::Term(index) => match input.terms.get(*index) {
                 Some(Bound::Value(bytes)) => Some(Cow::Borrowed(bytes)),
                 _ => None,

@@ -11,6 +11,7 @@ pub(crate) mod expression;
 pub(crate) mod filter;
 pub(crate) mod group_by;
 pub(crate) mod limits;
+pub(crate) mod masked;
 pub(crate) mod order;
 pub(crate) mod outputs;
 pub(crate) mod paging;

@@ -1,5 +1,6 @@
 //! From the syntax tree of a SELECT to a plan.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use cassette_cql::ast;
@@ -41,6 +42,8 @@ pub(crate) struct SelectPlan {
     pub paging_scope: PagingScope,
     /// Whether the rows of the table are computed when they are read.
     pub is_virtual: bool,
+    /// The columns with a mask that determine which rows it reads, in the table's order.
+    pub masked_restrictions: Vec<String>,
 }
 
 impl SelectPlan {
@@ -151,6 +154,7 @@ impl SelectPlan {
             limits,
             paging_scope: PagingScope { table: table.id.0, statement: cx.digest },
             is_virtual: keyspace.kind == KeyspaceKind::Virtual,
+            masked_restrictions: masked_restrictions(select, &table),
             table,
         })
     }
@@ -177,6 +181,20 @@ fn build_outputs(
         });
     }
     Ok(built)
+}
+
+/// Returns the columns with a mask that a SELECT restricts, or orders by similarity.
+fn masked_restrictions(select: &ast::Select, table: &TableMetadata) -> Vec<String> {
+    if !table.has_masks() {
+        return Vec::new();
+    }
+    let relations = select.where_clause.relations.iter().flat_map(ast::Relation::columns);
+    let similar = select.order_by.iter().filter(|ordering| ordering.ann_of.is_some());
+    let restricted: HashSet<&str> =
+        relations.chain(similar.map(|ordering| &ordering.column)).map(ast::Identifier::as_str).collect();
+    let masked = table.all_columns().filter(|column| column.mask.is_some());
+    let masked = masked.filter(|column| restricted.contains(column.name.as_str()));
+    masked.map(|column| column.name.clone()).collect()
 }
 
 fn metadata(built: &[Built], json: bool, table: &TableMetadata) -> Arc<ResultMetadata> {

@@ -21,7 +21,7 @@ pub(crate) mod sorted;
 
 use std::borrow::Cow;
 
-pub(crate) use assignment::test_assignment;
+pub(crate) use assignment::{TermArgument, test_assignment};
 pub(crate) use markers::Markers;
 
 /// The value of a term in one execution.

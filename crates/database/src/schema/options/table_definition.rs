@@ -103,7 +103,7 @@ pub(crate) struct Options<'a> {
     pub defaults: &'a TableParams,
 }
 
-/// Returns the table that `statement` declares, with `options`. Its id is `new_id` unless an option
+/// Returns the table that `statement` declares, with `options` and without masks. Its id is `new_id` unless an option
 /// specifies one.
 pub(crate) fn build(
     statement: &ast::CreateTable,
@@ -114,9 +114,6 @@ pub(crate) fn build(
 ) -> Result<TableMetadata> {
     let name = statement.name.name.as_str();
     let params = table_params::read(options.properties, options.defaults)?;
-    if statement.columns.iter().any(|column| column.mask.is_some()) {
-        bail_invalid!("Dynamic data masking is not supported by Cassette yet");
-    }
     // Sorted by name, which determines whose error is returned.
     let mut declared: Vec<_> = statement.columns.iter().collect();
     declared.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));

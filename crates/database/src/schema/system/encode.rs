@@ -84,6 +84,16 @@ impl From<&[String]> for Value {
     }
 }
 
+/// A frozen list of booleans.
+impl From<&[bool]> for Value {
+    fn from(list: &[bool]) -> Self {
+        let mut out = Vec::new();
+        let bytes: Vec<[u8; 1]> = list.iter().map(|value| [u8::from(*value)]).collect();
+        collection::write_list(&mut out, bytes.iter().map(<[u8; 1]>::as_slice));
+        Self::Bytes(out)
+    }
+}
+
 /// Returns the partition key of text `key`.
 pub(crate) fn text_key(key: &str) -> DecoratedKey {
     DecoratedKey::new(Bytes::copy_from_slice(key.as_bytes()))
@@ -260,5 +270,11 @@ impl<'a> StoredRow<'a> {
     pub fn text_list(&self, name: &str) -> Option<Vec<String>> {
         let items = collection::read_list(self.bytes(name)?);
         Some(items.flatten().map(|item| String::from_utf8_lossy(item).into_owned()).collect())
+    }
+
+    /// Returns a frozen list of booleans.
+    pub fn boolean_list(&self, name: &str) -> Option<Vec<bool>> {
+        let items = collection::read_list(self.bytes(name)?);
+        Some(items.flatten().map(|item| item.iter().any(|byte| *byte != 0)).collect())
     }
 }

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cassette_cql::values::class_text::to_class_text;
+use cassette_cql::values::functions::resolve_mask;
 use cassette_engine::Mutation;
 use cassette_rows::schema::{CachingParams, DroppedColumn, RowsPerPartition};
 use cassette_rows::types::UserType;
 use cassette_rows::{
-    ColumnKind, ColumnMetadata, DataType, DeletionTime, PartitionUpdate, Row, TableMetadata, TableParams,
+    ColumnKind, ColumnMask, ColumnMetadata, DataType, DeletionTime, PartitionUpdate, Row, TableMetadata,
+    TableParams,
 };
 
 use super::encode::{Value, mutation, row, row_deletion, row_update, seconds, text_key};
-use super::{SCHEMA, TextMap};
+use super::{SCHEMA, TextMap, is_system};
 use crate::schema::catalog::{Catalog, Keyspace, KeyspaceParams};
 use crate::schema::indexes::Index;
 use crate::schema::options::{compaction, compression};
@@ -172,6 +175,7 @@ impl Changes<'_> {
             if old_column(column).is_none_or(|old| !same_column(old, column)) {
                 self.put("columns", &[name, &column.name], &column_values(column));
             }
+            self.mask(before, table, column);
         }
         for (column, dropped) in &table.dropped_columns {
             if before.and_then(|before| before.dropped_columns.get(column)) != Some(dropped) {
@@ -181,7 +185,23 @@ impl Changes<'_> {
         for old in before.into_iter().flat_map(TableMetadata::all_columns) {
             if table.column(&old.name).is_none() {
                 self.delete("columns", &[name, &old.name]);
+                if old.mask.is_some() {
+                    self.delete("column_masks", &[name, &old.name]);
+                }
             }
+        }
+    }
+
+    fn mask(&mut self, before: Option<&TableMetadata>, table: &TableMetadata, column: &ColumnMetadata) {
+        let clustering = [table.name.as_str(), &column.name];
+        let old = before.and_then(|before| before.column(&column.name));
+        match (&column.mask, old) {
+            (mask, Some(old)) if *mask == old.mask => {}
+            (Some(mask), _) => self.put("column_masks", &clustering, &mask_values(mask, &column.data_type)),
+            // In a schema of Cassandra, rows of dropped tables and columns remain: they must not
+            // apply to new ones.
+            (None, _) if !is_system(&table.keyspace) => self.delete("column_masks", &clustering),
+            (None, _) => {}
         }
     }
 
@@ -193,6 +213,9 @@ impl Changes<'_> {
     fn drop_columns(&mut self, table: &TableMetadata) {
         for column in table.all_columns() {
             self.delete("columns", &[&table.name, &column.name]);
+            if column.mask.is_some() {
+                self.delete("column_masks", &[&table.name, &column.name]);
+            }
         }
         for column in table.dropped_columns.keys() {
             self.delete("dropped_columns", &[&table.name, column]);
@@ -211,12 +234,44 @@ fn same_table(a: &TableMetadata, b: &TableMetadata) -> bool {
         && a.dropped_columns == b.dropped_columns
         && a.all_columns().count() == b.all_columns().count()
         && a.all_columns()
-            .all(|column| b.column(&column.name).is_some_and(|other| same_column(column, other)))
+            .all(|column| b.column(&column.name).is_some_and(|other| is_stored_alike(column, other)))
+}
+
+/// Whether two columns have the same stored form, with their masks.
+fn is_stored_alike(a: &ColumnMetadata, b: &ColumnMetadata) -> bool {
+    same_column(a, b) && a.mask == b.mask
 }
 
 fn same_column(a: &ColumnMetadata, b: &ColumnMetadata) -> bool {
     (&a.name, a.kind, a.position, &a.data_type, a.reversed)
         == (&b.name, b.kind, b.position, &b.data_type, b.reversed)
+}
+
+/// Returns the values of a row of `column_masks`. A list cannot contain nulls, so another one marks
+/// them.
+fn mask_values(mask: &ColumnMask, data_type: &DataType) -> Vec<(&'static str, Value)> {
+    let (mut types, mut values, mut nulls) = (Vec::new(), Vec::new(), Vec::new());
+    for (argument, value) in mask.arguments.iter().zip(mask_argument_types(mask, data_type)) {
+        types.push(value.to_string());
+        values.push(argument.as_deref().map_or_else(String::new, |bytes| to_class_text(&value, bytes)));
+        nulls.push(argument.is_none());
+    }
+    vec![
+        ("function_argument_nulls", Value::from(&nulls[..])),
+        ("function_argument_types", Value::from(&types[..])),
+        ("function_argument_values", Value::from(&values[..])),
+        ("function_keyspace", "system".into()),
+        ("function_name", mask.function.as_str().into()),
+    ]
+}
+
+/// Returns the types of the arguments of a mask after the column, which has type `data_type`.
+pub(crate) fn mask_argument_types(mask: &ColumnMask, data_type: &DataType) -> Vec<DataType> {
+    match resolve_mask(&mask.function, data_type, mask.arguments.len()) {
+        Ok(Some(function)) => function.arguments.into_iter().skip(1).collect(),
+        // Statements and loading resolved it before.
+        _ => Vec::new(),
+    }
 }
 
 /// Returns the values of a row of `keyspaces`.

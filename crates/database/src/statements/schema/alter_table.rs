@@ -8,7 +8,7 @@ use cassette_cql::values::Assignment;
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata, TableParams};
 
 use super::indexes::dependent_indexes;
-use super::{Change, SchemaContext, views};
+use super::{Change, SchemaContext, masks, views};
 use crate::basics::error::{Result, bail_config, bail_invalid};
 use crate::basics::response::SchemaChangeKind;
 use crate::planning::restrictions::existing;
@@ -24,6 +24,9 @@ pub(crate) fn alter(
     cx: &SchemaContext<'_>,
 ) -> Result<Option<Change>> {
     let name = statement.name.name.as_str();
+    if let AlterTableChange::Mask { mask: Some(_), .. } = &statement.change {
+        masks::ensure_enabled(cx)?;
+    }
     let verdict = match &statement.change {
         AlterTableChange::Properties(properties) => {
             let verdict = cx.guard.table_properties(properties)?;
@@ -41,22 +44,15 @@ pub(crate) fn alter(
     }
     let altered = match &statement.change {
         AlterTableChange::AlterType { .. } => bail_invalid!("Altering column types is no longer supported"),
-        AlterTableChange::Mask { mask: Some(_), .. } => {
-            bail_invalid!("Dynamic data masking is not supported by Cassette yet")
-        }
-        // There is no mask to drop.
-        AlterTableChange::Mask { mask: None, if_exists, column } => {
-            if !*if_exists && table.column(column).is_none() {
-                bail_invalid!("Column with name '{}' doesn't exist on table '{name}'", column.as_str());
-            }
-            return Ok(None);
+        AlterTableChange::Mask { if_exists, column, mask } => {
+            mask_column(table, column, *if_exists, mask.as_ref(), cx)?
         }
         AlterTableChange::DropCompactStorage => {
             bail_invalid!("DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.")
         }
         AlterTableChange::Add { if_not_exists, columns } => {
             cx.guard.alter_columns()?;
-            let altered = add_columns(table, keyspace, columns, *if_not_exists)?;
+            let altered = add_columns(table, keyspace, columns, *if_not_exists, cx)?;
             check_added(&altered, columns, cx)?;
             altered
         }
@@ -188,6 +184,7 @@ fn add_columns(
     keyspace: &Keyspace,
     columns: &[ast::ColumnDefinition],
     if_not_exists: bool,
+    cx: &SchemaContext<'_>,
 ) -> Result<TableMetadata> {
     let mut names = HashSet::with_capacity(columns.len());
     let mut added = Vec::with_capacity(columns.len());
@@ -195,7 +192,9 @@ fn add_columns(
     for column in columns {
         let name = column.name.as_str();
         let exists = table.column(name).is_some() || !names.insert(name);
-        let Some(column) = column_to_add(table, keyspace, column, exists, if_not_exists)? else { continue };
+        let Some(column) = column_to_add(table, keyspace, column, (exists, if_not_exists), cx)? else {
+            continue;
+        };
         // A dropped column reuses its id.
         if !table.dropped_ids.contains_key(name) {
             count += 1;
@@ -212,15 +211,15 @@ fn column_to_add(
     table: &TableMetadata,
     keyspace: &Keyspace,
     column: &ast::ColumnDefinition,
-    exists: bool,
-    if_not_exists: bool,
+    (exists, if_not_exists): (bool, bool),
+    cx: &SchemaContext<'_>,
 ) -> Result<Option<ColumnMetadata>> {
     let name = column.name.as_str();
     let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
     let data_type = resolve_type(&column.column_type, scope)?;
-    if column.mask.is_some() {
-        bail_invalid!("Dynamic data masking is not supported by Cassette yet");
-    }
+    let target =
+        masks::Target { keyspace: &keyspace.name, table: &table.name, column: name, data_type: &data_type };
+    let mask = column.mask.as_ref().map(|mask| masks::prepare(mask, target, cx)).transpose()?;
     if exists {
         if if_not_exists {
             return Ok(None);
@@ -253,7 +252,35 @@ fn column_to_add(
             bail_invalid!("Cannot re-add previously dropped counter column {name}");
         }
     }
-    Ok(Some(ColumnMetadata::new(name, kind, 0, data_type)))
+    Ok(Some(ColumnMetadata { mask, ..ColumnMetadata::new(name, kind, 0, data_type) }))
+}
+
+/// Replaces or drops the mask of a column.
+fn mask_column(
+    table: &TableMetadata,
+    name: &ast::Identifier,
+    if_exists: bool,
+    mask: Option<&ast::ColumnMask>,
+    cx: &SchemaContext<'_>,
+) -> Result<TableMetadata> {
+    let Some(column) = table.column(name) else {
+        if if_exists {
+            return Ok(table.clone());
+        }
+        bail_invalid!("Column with name '{}' doesn't exist on table '{}'", name.as_str(), table.name);
+    };
+    let target = masks::Target {
+        keyspace: &table.keyspace,
+        table: &table.name,
+        column: &column.name,
+        data_type: &column.data_type,
+    };
+    let mask = mask.map(|mask| masks::prepare(mask, target, cx)).transpose()?;
+    if mask == column.mask {
+        return Ok(table.clone());
+    }
+    let changed = column.name.as_str();
+    Ok(table.with_masks(|column| if column.name == changed { mask.clone() } else { column.mask.clone() }))
 }
 
 /// Rejects tables in which only some columns outside the key are counters.

@@ -55,6 +55,8 @@ pub(crate) fn change_schema(
         timestamp,
         new_id: store.next_time_uuid(),
         materialized_views_enabled: store.materialized_views_enabled(),
+        dynamic_data_masking_enabled: store.dynamic_data_masking_enabled(),
+        bound: &execution.bound,
         default_params: store.default_params(),
         guard: execution.guard(),
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cassette_cql::ast;
 use cassette_rows::TableMetadata;
 
-use super::{Change, SchemaContext, keyspace_to_change};
+use super::{Change, SchemaContext, keyspace_to_change, masks};
 use crate::basics::error::{DatabaseError, Result, bail_config};
 use crate::basics::response::SchemaChangeKind;
 use crate::schema::catalog::TypeUse;
@@ -23,6 +23,9 @@ pub(crate) fn create(
 ) -> Result<Option<Change>> {
     let name = statement.name.name.as_str();
     let (partition_key, clustering) = primary_key(statement)?;
+    if statement.columns.iter().any(|column| column.mask.is_some()) {
+        masks::ensure_enabled(cx)?;
+    }
     let verdict = cx.guard.table_properties(&statement.properties)?;
     let properties = verdict.of(&statement.properties);
     table_params::check(properties)?;
@@ -38,7 +41,9 @@ pub(crate) fn create(
     }
     let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
     let options = Options { properties, defaults: cx.default_params };
+    let masks = masks::of_new_table(statement, keyspace, cx)?;
     let table = build(statement, partition_key, clustering, (scope, options), cx.new_id)?;
+    let table = masks::with_masks(table, &masks);
     for column in &statement.columns {
         if let Some(column) = table.column(column.name.as_str()) {
             cx.guard.vectors(&format!("Column {}", column.name), &column.data_type)?;

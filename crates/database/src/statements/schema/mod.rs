@@ -11,6 +11,7 @@ mod create_table;
 mod events;
 mod indexes;
 mod keyspaces;
+mod masks;
 mod permissions;
 
 #[cfg(test)]
@@ -29,7 +30,7 @@ use uuid::Uuid;
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::basics::response::{Outcome, SchemaChange, SchemaChangeKind, SchemaChangeTarget};
 use crate::execution::Execution;
-use crate::planning::context::PlanContext;
+use crate::planning::context::{BindContext, PlanContext};
 use crate::schema::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::schema::guardrails::Guard;
 
@@ -56,6 +57,10 @@ pub(crate) struct SchemaContext<'a> {
     pub new_id: Uuid,
     /// `materialized_views_enabled`.
     pub materialized_views_enabled: bool,
+    /// `dynamic_data_masking_enabled`.
+    pub dynamic_data_masking_enabled: bool,
+    /// The execution, for the values of arguments of masks.
+    pub bound: &'a BindContext<'a>,
     /// The options of a new table that the statement omits.
     pub default_params: &'a TableParams,
     /// The guardrails, which collect warnings.

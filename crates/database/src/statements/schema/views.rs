@@ -131,6 +131,7 @@ fn build(
         };
         ColumnMetadata {
             reversed: kind == ColumnKind::Clustering && reversed,
+            mask: column.mask.clone(),
             ..ColumnMetadata::new(&column.name, kind, position, column.data_type.clone())
         }
     });
@@ -301,7 +302,7 @@ fn missing(keyspace: &str, name: &str, if_exists: bool) -> Result<Option<Change>
 }
 
 /// Returns the keyspace with views adapted to an altered base table: views of all columns gain
-/// added ones, and renamed key columns are renamed.
+/// added ones, renamed key columns are renamed, and masks become those of the base table.
 pub(crate) fn follow_base(
     mut keyspace: Keyspace,
     before: &TableMetadata,
@@ -325,6 +326,10 @@ pub(crate) fn follow_base(
                 table = table.with_key_column_renamed(&old.name, &new.name);
                 where_clause.relations.iter_mut().for_each(|relation| rename(relation, &old.name, &new.name));
             }
+        }
+        let masked = |column: &ColumnMetadata| base.column(&column.name).and_then(|base| base.mask.clone());
+        if table.all_columns().any(|column| column.mask != masked(column)) {
+            table = table.with_masks(masked);
         }
         if table == *view.table && where_clause == view.where_clause {
             continue;

@@ -4,6 +4,7 @@
 //! their data stays on disk, like that of an unknown table. A row that exists and cannot be parsed
 //! is an error.
 
+mod masks;
 mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,7 +108,7 @@ pub(crate) fn delete_leftovers(
     let mut mutations = Vec::new();
     let Some(keyspace) = catalog.keyspace(&table.keyspace) else { return Ok(mutations) };
     let is_view = keyspace.views.contains_key(&table.name);
-    for stored in ["columns", "dropped_columns", "indexes", "tables", "views"] {
+    for stored in ["column_masks", "columns", "dropped_columns", "indexes", "tables", "views"] {
         let mut rows = Vec::new();
         loader.rows(stored, |of, row| {
             let Some(name) =
@@ -117,6 +118,7 @@ pub(crate) fn delete_leftovers(
             };
             let part = row.clustering_text(1).unwrap_or_default();
             let is_current = match stored {
+                "column_masks" => table.column(part).is_some_and(|column| column.mask.is_some()),
                 "columns" => table.column(part).is_some(),
                 "dropped_columns" => table.dropped_columns.contains_key(part),
                 "indexes" => keyspace.indexes.contains_key(part),

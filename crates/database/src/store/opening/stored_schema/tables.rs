@@ -7,7 +7,7 @@ use cassette_cql::ast::WhereClause;
 use cassette_rows::schema::DroppedColumn;
 use cassette_rows::{ColumnKind, ColumnMetadata, TableId, TableMetadata, TableParams};
 
-use super::{Loader, resolve_text, unreadable, unreadable_in};
+use super::{Loader, masks, resolve_text, unreadable, unreadable_in};
 use crate::basics::error::{DatabaseError, Result};
 use crate::schema::catalog::Keyspace;
 use crate::schema::options::{compaction, compression, table_params};
@@ -47,7 +47,7 @@ fn add_table(keyspaces: &mut BTreeMap<String, Keyspace>, table: TableMetadata) {
 #[derive(Default)]
 struct StoredColumns {
     /// Tables with a column that cannot be resolved have an error instead of columns.
-    columns: BTreeMap<Key, Result<Vec<ColumnMetadata>>>,
+    columns: masks::Columns,
     dropped: BTreeMap<Key, BTreeMap<String, DroppedColumn>>,
     /// The errors of dropped columns that cannot be resolved.
     unresolved: BTreeMap<Key, DatabaseError>,
@@ -71,6 +71,7 @@ impl StoredColumns {
             }
             Ok(())
         })?;
+        masks::load(loader, &mut found.columns)?;
         loader.rows("dropped_columns", |keyspace, row| {
             let Some(keyspace) = keyspaces.get(keyspace) else { return Ok(()) };
             match load_dropped_column(keyspace, &row) {
