@@ -9,20 +9,39 @@ use crate::lexer::{Lexer, Symbol, TokenKind};
 const WORD: &str = "password";
 
 /// Replaces everything after the word `password` of a statement that creates or alters a role, as
-/// Cassandra's `PasswordObfuscator` does. Returns other texts unchanged.
+/// Cassandra's `PasswordObfuscator` does, and of a text that begins like no statement: it may be
+/// one of these with a typing error. Returns other texts unchanged.
 pub fn obscure_passwords(text: &str) -> Cow<'_, str> {
+    // The text after the first keywords may be no CQL at all, and contain a password anyway.
+    if begins_like_another_statement(text) { Cow::Borrowed(text) } else { obscure_rest(text) }
+}
+
+/// Returns whether the first keywords are those of a statement that has no password.
+fn begins_like_another_statement(text: &str) -> bool {
+    use Keyword::*;
+
     let mut lexer = Lexer::new(text);
-    let mut next = || lexer.next_token();
-    let verb = next();
-    if !matches!(verb.kind, TokenKind::Keyword(Keyword::Create | Keyword::Alter)) {
-        return Cow::Borrowed(text);
+    let TokenKind::Keyword(verb) = lexer.next_token().kind else { return false };
+    match verb {
+        Select | Insert | Update | Delete | Begin | Use | Truncate | Drop | Grant | Revoke | List
+        | Describe | Desc | Add => true,
+        Create | Alter => matches!(
+            lexer.next_token().kind,
+            TokenKind::Keyword(
+                ColumnFamily
+                    | Keyspace
+                    | Type
+                    | Index
+                    | Custom
+                    | Materialized
+                    | Function
+                    | Aggregate
+                    | Trigger
+                    | Or
+            )
+        ),
+        _ => false,
     }
-    let object = next();
-    if !matches!(object.kind, TokenKind::Keyword(Keyword::Role | Keyword::User)) {
-        return Cow::Borrowed(text);
-    }
-    // The text after the two keywords may be no CQL at all, and contain a password anyway.
-    obscure_rest(text)
 }
 
 /// Replaces only the passwords of a statement that creates or alters a role, so that its other
@@ -92,6 +111,10 @@ mod tests {
             ),
             ("CREATE ROLE a WITH PASSWORD 'unfinished", "CREATE ROLE a WITH PASSWORD *******"),
             ("CREATE ROLE password WITH PASSWORD = 'secret'", "CREATE ROLE password *******"),
+            // With typing errors.
+            ("CREATE ROL a WITH PASSWORD = 'secret'", "CREATE ROL a WITH PASSWORD *******"),
+            ("CRATE ROLE a WITH PASSWORD = 'secret'", "CRATE ROLE a WITH PASSWORD *******"),
+            ("; ALTER ROLE a WITH PASSWORD = 'secret'", "; ALTER ROLE a WITH PASSWORD *******"),
         ] {
             assert_eq!(obscure_passwords(text), shown);
         }
@@ -129,6 +152,9 @@ mod tests {
             "SELECT password FROM users",
             "INSERT INTO t (password) VALUES ('x')",
             "CREATE TABLE t (password text PRIMARY KEY)",
+            "ALTER TABLE t ADD password text",
+            "CREATE INDEX ON users (password)",
+            "GRANT SELECT ON password TO a",
             "CREATE ROLE a",
             "",
             "'",
