@@ -17,7 +17,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
+from cassandra.auth import PlainTextAuthProvider
+from conftest import connect
 from server import BINARY, READY_SECONDS, ROOT, Server
 
 CQLSH = Path(sys.executable).parent / "cqlsh"
@@ -211,3 +212,25 @@ def test_the_commands_of_the_page_of_operations_work_as_shown(reader, tmp_path):
     stopped, standby = one.background
     assert stopped.wait(timeout=60) == 0, "the last command of the page stops it"
     assert standby.poll() is None
+
+
+@own_server
+def test_the_statements_of_the_page_of_security_are_valid(tmp_path):
+    (tmp_path / "cassandra.yaml").write_text(
+        "authenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer\ndynamic_data_masking_enabled: true\n"
+    )
+    server = Server(tmp_path / "data", "--admin", "off", "--config", tmp_path / "cassandra.yaml").start()
+    texts = [text for _, info, text in blocks(ROOT / "docs" / "security.md") if info == "sql"]
+    assert texts
+    try:
+        provider = PlainTextAuthProvider("cassandra", "cassandra")
+        with connect("127.0.0.1", server.port, auth_provider=provider) as cluster:
+            session = cluster.connect()
+            session.execute("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+            session.set_keyspace("k")
+            session.execute("CREATE ROLE auditor")
+            session.execute("CREATE ROLE support")
+            for statement in filter(str.strip, ";".join(texts).split(";")):
+                session.execute(statement)
+    finally:
+        server.stop()

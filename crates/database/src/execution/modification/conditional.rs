@@ -240,8 +240,8 @@ fn refuse(
     Ok(Outcome::Rows { paging_state: None })
 }
 
-/// Returns the masks that apply to the columns. Unlike Cassandra, which shows clear values: any role
-/// that may write a row could read it by a condition that does not hold.
+/// Returns the masks that apply to the columns. Cassandra shows clear values here, so that any role
+/// that may write a row can read it by a condition that is false.
 fn masks_of(columns: &[Arc<ColumnMetadata>], execution: &Execution<'_>) -> Result<Vec<Option<MaskedColumn>>> {
     match execution.masks {
         Masks::Lifted => Ok(columns.iter().map(|_| None).collect()),

@@ -103,8 +103,8 @@ pub(crate) struct Options<'a> {
     pub defaults: &'a TableParams,
 }
 
-/// Returns the table that `statement` declares, with `options` and without masks. Its id is `new_id` unless an option
-/// specifies one.
+/// Returns the table that `statement` declares, with `options` and without masks. Its id is
+/// `new_id` unless an option specifies one.
 pub(crate) fn build(
     statement: &ast::CreateTable,
     partition_key: &[ast::Identifier],
