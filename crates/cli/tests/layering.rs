@@ -82,6 +82,23 @@ fn imports_only_go_down() {
 }
 
 #[test]
+fn every_function_on_the_paths_through_the_code_exists() {
+    let page = read("ARCHITECTURE.md");
+    let mut steps = 0;
+    for line in page.lines().filter(|line| line.starts_with("| `crates/")) {
+        let mut names = line.split('`').skip(1).step_by(2);
+        let file = names.next().unwrap();
+        let text = read(file);
+        for name in names {
+            let is_defined = ["(", "<"].iter().any(|after| text.contains(&format!("fn {name}{after}")));
+            assert!(is_defined, "{file} has no function {name}");
+            steps += 1;
+        }
+    }
+    assert!(steps > 30, "the page names {steps} functions");
+}
+
+#[test]
 fn no_file_of_code_has_grown_into_two() {
     const LINES_MAX: usize = 800;
     for (path, text) in sources() {
