@@ -177,7 +177,8 @@ impl Database {
             }
             // Parsing takes at least some microseconds.
             interrupt::charge(PARSING_STEPS)?;
-            let new = Arc::new(Planned::new(cql, catalog, keyspace)?);
+            // The request has the text.
+            let new = Arc::new(Planned { cql: Box::default(), ..Planned::new(cql, catalog, keyspace)? });
             texts.insert(cql, Arc::clone(&new));
             planned.push(new);
         }
@@ -253,7 +254,10 @@ impl Database {
             let elapsed = self.store().clock().monotonic() - first.started;
             self.metrics().record(request, elapsed, &outcome);
             self.store().note_if_slow(elapsed, || {
-                let first = planned.first().map_or("", |planned| &*planned.cql);
+                let first = statements.first().map_or("", |statement| match statement.source {
+                    BatchSource::Prepared(prepared) => prepared.cql(),
+                    BatchSource::Query(cql) => cql,
+                });
                 format!("BATCH of {} statements, the first: {first}", planned.len())
             });
         }
