@@ -104,8 +104,8 @@ impl SlowQueries {
         }
     }
 
-    /// Returns the message for the log about slow statements since the last call, in the words of
-    /// Cassandra; `None` without any. `now` is a monotonic time.
+    /// Returns the message for the log about slow statements since the last call, in
+    /// Cassandra's format; `None` without any. `now` is a monotonic time.
     pub fn report(&self, now: Duration) -> Option<String> {
         let state = &mut *self.state.lock();
         let since = now.saturating_sub(state.reported).as_millis();
