@@ -88,6 +88,23 @@ struct Shared {
     failed: AtomicU64,
 }
 
+/// Ends the queue with its thread, also if that panics: callers must not wait for a thread that is
+/// gone.
+struct Running(Arc<Shared>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut queue = self.0.queue.lock();
+        queue.is_stopped = true;
+        let unwritten = mem::take(&mut queue.records);
+        self.0.dropped.fetch_add(unwritten.len() as u64, Ordering::Relaxed);
+        queue.weight = 0;
+        self.0.weight.store(0, Ordering::Relaxed);
+        drop(queue);
+        self.0.emptied.notify_all();
+    }
+}
+
 #[derive(Default)]
 struct Queue {
     records: Vec<Vec<u8>>,
@@ -133,7 +150,10 @@ impl Log {
         });
         let of_thread = Arc::clone(&shared);
         let name = format!("{}-log", kind.name());
-        let thread = Builder::new().name(name).spawn(move || of_thread.write_all(output, &*clock))?;
+        let thread = Builder::new().name(name).spawn(move || {
+            let running = Running(of_thread);
+            running.0.write_all(output, &*clock);
+        })?;
         Ok(Self { shared, options, thread: Mutex::new(Some(thread)) })
     }
 
@@ -319,6 +339,29 @@ mod tests {
         assert_eq!(files.len(), 1);
         assert_eq!(files[0].0, (0..1000).map(numbered).collect::<Vec<_>>());
         assert!(matches!(files[0].1, Ok(End::Closed)));
+    }
+
+    /// Panics at the first record.
+    struct Panicking;
+
+    impl Output for Panicking {
+        fn write(&mut self, _: &[Vec<u8>]) -> (u64, Option<io::Error>) {
+            panic!("the output of a test")
+        }
+
+        fn close(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn callers_do_not_wait_for_a_thread_that_panicked() {
+        let options = Options { max_queue_weight: 100, block: true, ..options() };
+        let log = Log::with_output(Box::new(Panicking), clock(), Kind::Audit, options).unwrap();
+        let queued = (0..100).filter(|number| log.push(numbered(*number), Full::Wait)).count();
+        assert!(queued < 100);
+        assert!(log.has_room());
+        assert!(!log.push(numbered(100), Full::Wait));
     }
 
     #[test]
