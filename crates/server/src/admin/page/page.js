@@ -182,7 +182,8 @@ function show(node, tables, compactions, slow, at) {
   const rounded = (n) => Math.round(n).toString();
   fillTable("slow", ["milliseconds", "times", "mean", "least", "most", "last"], (slow ?? []).map((query) =>
     [query.text, count(query.count), rounded(query.mean_millis), rounded(query.min_millis), rounded(query.max_millis),
-      new Date(query.last_millis).toLocaleTimeString()]), slow ? "No slow query yet." : "Only operators see slow queries.");
+      new Date(query.last_millis).toLocaleTimeString()]),
+    slow ? "No slow query yet." : "Only operators see slow queries.");
   const users = tables.filter((table) => !/^system(_|$)/.test(table.keyspace))
     .sort((a, b) => b.live_bytes + b.memtable_bytes - a.live_bytes - a.memtable_bytes);
   fillTable("tables", ["", "reads/s", "writes/s", "read 99 %", "write 99 %", "SSTables/read", "SSTables", "levels", "on disk", "memtables", "pending compactions"],
