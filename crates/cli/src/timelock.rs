@@ -127,6 +127,20 @@ struct StoreArguments {
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
 
+    /// Connect with TLS to nodes of the store whose certificates one in this file has signed, and
+    /// which name their IP addresses
+    #[arg(long, value_name = "FILE", requires = "store")]
+    store_tls_ca: Option<PathBuf>,
+
+    /// The certificate of this client for the store, and its private key unless --store-tls-key
+    /// names another file
+    #[arg(long, value_name = "FILE", requires = "store_tls_ca")]
+    store_tls_certificate: Option<PathBuf>,
+
+    /// The file with the private key
+    #[arg(long, value_name = "FILE", requires = "store_tls_certificate")]
+    store_tls_key: Option<PathBuf>,
+
     /// Use the store although nodes acknowledge writes before they are synced (`commitlog_sync:
     /// periodic`): nodes that crash lose committed transactions
     #[arg(long)]
@@ -308,6 +322,11 @@ impl StoreArguments {
             replication: self.replication.clone(),
             local: self.local.clone(),
             credentials,
+            tls: client_tls(
+                self.store_tls_ca.as_ref(),
+                self.store_tls_certificate.as_ref(),
+                self.store_tls_key.as_ref(),
+            )?,
             accept_periodic_sync: self.accept_periodic_sync,
             // A response later than a lease is useless.
             request_timeout: self.lease(),

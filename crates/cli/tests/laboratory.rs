@@ -1,8 +1,14 @@
 //! `cassette lab` as users run it: it serves, can be killed, and resumes.
 
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use cassette_query_log::{Full, Kind, Log, LoggedQuery, LoggedStatement, LoggedValues, Options};
+use cassette_vfs::{RealFileSystem, SystemClock};
 
 fn lab(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_cassette")).arg("lab").args(arguments).output().unwrap()
@@ -64,6 +70,95 @@ fn a_server_is_started_set_up_flushed_restarted_and_stopped_by_an_experiment() {
 }
 
 /// The blocks of TOML in the document of the lab.
+/// Creates certificates, and a file with the password of the default superuser; returns the
+/// directory of the certificates and the file.
+fn secrets(directory: &Path) -> (PathBuf, PathBuf) {
+    use std::os::unix::fs::PermissionsExt;
+    let (certificates, password) = (directory.join("certificates"), directory.join("password"));
+    let created =
+        Command::new(env!("CARGO_BIN_EXE_cassette")).arg("certificates").arg(&certificates).output().unwrap();
+    assert!(created.status.success(), "{}", text_of(&created));
+    std::fs::write(&password, "cassandra\n").unwrap();
+    std::fs::set_permissions(&password, std::fs::Permissions::from_mode(0o600)).unwrap();
+    (certificates, password)
+}
+
+#[test]
+fn an_experiment_logs_in_to_its_server_over_tls_and_reads_its_metrics() {
+    let directory = tempfile::tempdir().unwrap();
+    let (certificates, password) = secrets(directory.path());
+    let certificates = certificates.display();
+    let security = format!(
+        "kind = \"served\"\nuser = \"cassandra\"\npassword-file = {:?}\ntls-ca = \"{certificates}/ca.pem\"\n\
+         tls-certificate = \"{certificates}/client.pem\"",
+        password.display().to_string()
+    );
+    let options = format!(
+        "[configuration.options]\nauthenticator = \"PasswordAuthenticator\"\n\
+         client_encryption_options = \"{{enabled: true, keystore: {certificates}/server.pem, \
+         truststore: {certificates}/ca.pem, require_client_auth: true}}\""
+    );
+    let text = SERVED.replace("kind = \"served\"", &security).replace("[configuration.options]", &options);
+    let file = directory.path().join("served.toml");
+    std::fs::write(&file, text).unwrap();
+    let results = directory.path().join("results");
+    let output = lab(&["run", file.to_str().unwrap(), "--results", results.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text_of(&output));
+    let report = std::fs::read_to_string(run_in(&results).join("report.md")).unwrap();
+    assert!(report.contains("| sstables | 1 |"), "the metrics of the server: {report}");
+}
+
+#[test]
+fn a_log_is_replayed_on_a_server_with_tls_and_passwords() {
+    let directory = tempfile::tempdir().unwrap();
+    let (certificates, password) = secrets(directory.path());
+    let certificates = certificates.display();
+    let server = support::Launch::new(&directory.path().join("data"))
+        .config(&format!(
+            "authenticator: PasswordAuthenticator\nclient_encryption_options:\n  enabled: true\n  \
+             keystore: {certificates}/server.pem\n"
+        ))
+        .start();
+    let log = directory.path().join("log");
+    let query = LoggedQuery {
+        started_micros: 1_795_443_842_000_000,
+        duration_micros: 1,
+        connection: 1,
+        protocol_version: 5,
+        consistency: 1,
+        serial_consistency: None,
+        page_size: None,
+        is_next_page: false,
+        timestamp: None,
+        now_in_seconds: None,
+        keyspace: None,
+        batch: None,
+        statements: vec![LoggedStatement {
+            query:
+                "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+                    .to_owned(),
+            is_prepared: false,
+            values: LoggedValues::Positional(Vec::new()),
+        }],
+    };
+    {
+        let (fs, clock) = (Arc::new(RealFileSystem), Arc::new(SystemClock::new()));
+        let log = Log::open(fs, clock, Kind::Queries, Options::new(&log)).unwrap();
+        assert!(log.push(query.encode(), Full::Wait));
+    }
+    let target = server.address().to_string();
+    let replay = |more: &[&str]| {
+        let words = ["replay", log.to_str().unwrap(), "--target", &target, "--speed", "max"];
+        lab(&[&words[..], more].concat())
+    };
+    let ca = format!("{certificates}/ca.pem");
+    let password = password.to_str().unwrap();
+    assert!(!replay(&["--tls-ca", &ca]).status.success(), "without a password");
+    assert!(!replay(&["--user", "cassandra", "--password-file", password]).status.success(), "without TLS");
+    let output = replay(&["--tls-ca", &ca, "--user", "cassandra", "--password-file", password]);
+    assert!(output.status.success(), "{}", text_of(&output));
+}
+
 fn documented() -> Vec<&'static str> {
     let document = include_str!("../../../docs/laboratory.md");
     let blocks = document.split("\n```toml\n").skip(1);

@@ -44,6 +44,16 @@ pub struct StoreArguments {
     /// environment has it
     #[arg(long, value_name = "FILE", requires = "user")]
     pub password_file: Option<PathBuf>,
+    /// Connect with TLS to nodes whose certificates one in this file has signed, and which name
+    /// their IP addresses
+    #[arg(long, value_name = "FILE", requires = "contact")]
+    pub tls_ca: Option<PathBuf>,
+    /// The certificate of this client, and its private key unless --tls-key names another file
+    #[arg(long, value_name = "FILE", requires = "tls_ca")]
+    pub tls_certificate: Option<PathBuf>,
+    /// The file with the private key
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<PathBuf>,
     /// Write although nodes acknowledge writes before they are synced (`commitlog_sync: periodic`):
     /// nodes that crash lose committed transactions
     #[arg(long, requires = "contact")]
@@ -237,6 +247,11 @@ fn cluster(
         create_keyspace: false,
         local: arguments.local.clone(),
         credentials,
+        tls: client_tls(
+            arguments.tls_ca.as_ref(),
+            arguments.tls_certificate.as_ref(),
+            arguments.tls_key.as_ref(),
+        )?,
         accept_periodic_sync: arguments.accept_periodic_sync || purpose == Purpose::Read,
         ..ClusterOptions::new(contact, keyspace)
     })

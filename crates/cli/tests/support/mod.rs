@@ -113,7 +113,10 @@ impl Launch {
         // The line, or the end of the file when the process ends.
         output.read_line(&mut line).unwrap();
         match line.trim_end().rsplit_once(" listens for CQL on ") {
-            Some((_, address)) => Ok(Server { address: address.parse().unwrap(), child, log }),
+            Some((_, rest)) => {
+                let address = rest.split(',').next().unwrap_or_default();
+                Ok(Server { address: address.parse().unwrap(), child, log })
+            }
             None => {
                 let status = wait(&mut child);
                 Err(Ended { status, log: std::fs::read_to_string(log).unwrap() })

@@ -5,7 +5,9 @@ use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use cassette_transactions::timelock::TimeLock;
+use cassette_transactions::store::{ClusterOptions, ClusterStore};
+use cassette_transactions::timelock::{ClientTls, ClientTlsOptions, TimeLock, Token};
+use cassette_transactions::{ConflictHandler, Options};
 
 use super::timelocks::{CASSETTE, Process, command, connect, serve, serve_at, start, timelock};
 
@@ -204,4 +206,68 @@ fn a_timelock_with_a_token_and_tls_serves_clients_that_have_both() {
     assert!(!refused.status.success() && errors.contains("wrong token"), "{errors}");
     let swept = transactions(&[&secured[..], &["--timelock-token-file", &token]].concat());
     assert!(swept.status.success(), "{swept:?}");
+}
+
+#[test]
+fn timelock_tools_and_programs_log_in_to_a_store_over_tls() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join("certificates").join(name).to_str().unwrap().to_owned();
+    let created = Command::new(CASSETTE)
+        .arg("certificates")
+        .arg(directory.path().join("certificates"))
+        .output()
+        .unwrap();
+    assert!(created.status.success());
+    let (ca, pem, client) = (path("ca.pem"), path("server.pem"), path("client.pem"));
+    let config = directory.path().join("cassandra.yaml");
+    let yaml = format!(
+        "commitlog_sync: batch\nauthenticator: PasswordAuthenticator\n\
+         client_encryption_options: {{enabled: true, keystore: {pem}, truststore: {ca}, \
+         require_client_auth: true}}\n"
+    );
+    std::fs::write(&config, yaml).unwrap();
+    let (data, config) = (directory.path().join("data"), config.to_str().unwrap());
+    let (data, password) = (data.to_str().unwrap(), private(directory.path(), "password", "cassandra\n"));
+    let (_server, cql) =
+        start(&["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--data", data, "--config", config]);
+    let token = private(directory.path(), "token", "0123456789abcdef-right\n");
+    let login = ["--user", "cassandra", "--password-file", &password];
+    let of_store = ["--store-tls-ca", &ca, "--store-tls-certificate", &client];
+    let of_server = ["--token-file", &token, "--certificate", &pem, "--client-ca", &ca];
+    let words = ["timelock", "start", "--store", &cql, "--keyspace", "bank", "--listen", "127.0.0.1:0"];
+    let (_timelock, address) = start(&[&words[..], &login, &of_store, &of_server].concat());
+
+    let tls = |certificate: Option<&String>| {
+        let options = ClientTlsOptions {
+            authorities: ca.clone().into(),
+            certificate: certificate.map(Into::into),
+            private_key: None,
+        };
+        ClientTls::new(&options).unwrap()
+    };
+    let cluster = |tls: Option<ClientTls>| ClusterOptions {
+        credentials: Some(("cassandra".to_owned(), "cassandra".to_owned())),
+        tls,
+        ..ClusterOptions::new(&*cql, "bank")
+    };
+    assert!(ClusterStore::connect(&cluster(Some(tls(None)))).is_err(), "without a certificate");
+    let open = |options: Options| options.on_cluster(&cluster(Some(tls(Some(&client)))), [&*address]);
+    let token = Token::read(token.as_ref()).unwrap();
+    let error = open(Options::new().timelock_tls(tls(Some(&client)))).err().unwrap().to_string();
+    assert!(error.contains("no token"), "{error}");
+    let options = Options::new().timelock_tls(tls(Some(&client))).timelock_token(token);
+    let transactions = open(options).unwrap();
+    let accounts = transactions.table("accounts", ConflictHandler::WriteWriteByCell).unwrap();
+    transactions.run(|tx| tx.put(&accounts, "alice", "balance", "70")).unwrap();
+    let found = transactions.run(|tx| tx.get(&accounts, "alice", "balance")).unwrap();
+    assert_eq!(found.as_deref(), Some(&b"70"[..]));
+
+    let tables = |more: &[&str]| {
+        let words = ["transactions", "show", "--contact", &cql, "--keyspace", "bank"];
+        let output = Command::new(CASSETTE).args(words).args(login).args(more).output().unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    assert!(!tables(&["--tls-ca", &ca]).0, "without a certificate");
+    let (succeeded, text) = tables(&["--tls-ca", &ca, "--tls-certificate", &client]);
+    assert!(succeeded && text.contains("accounts"), "{text}");
 }

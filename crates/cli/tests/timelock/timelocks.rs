@@ -24,13 +24,14 @@ impl Drop for Process {
     }
 }
 
-/// A process that prints one line with its address at the end when it is ready.
+/// A process that prints one line with its address when it is ready.
 pub fn start(arguments: &[&str]) -> (Process, String) {
     let mut child =
         Command::new(CASSETTE).args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let address = line.split_whitespace().last().unwrap_or_else(|| panic!("{arguments:?} ended")).to_owned();
+    let address = line.split([' ', ',']).rfind(|word| word.contains(':'));
+    let address = address.unwrap_or_else(|| panic!("{arguments:?} ended")).trim_end().to_owned();
     (Process(child), address)
 }
 

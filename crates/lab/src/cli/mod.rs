@@ -4,6 +4,7 @@ mod cassandra;
 mod console;
 mod experiments;
 mod replay;
+mod security;
 mod tune;
 mod ycsb;
 
@@ -11,7 +12,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cassette_protocol::Consistency;
-use cassette_tls::{ClientTls, ClientTlsOptions};
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::LabError;
@@ -21,6 +21,7 @@ use crate::engine::EngineKind;
 use crate::ycsb::CoreWorkload;
 use cassandra::CassandraCommand;
 use experiments::{CompareArgs, OneRunArgs, ResultsArgs, RunArgs, ShowArgs};
+use security::SecurityArgs;
 use tune::TuneArgs;
 
 /// `cassette lab …`
@@ -284,31 +285,9 @@ pub struct ServerArgs {
     #[arg(long, value_name = "LEVEL", default_value = "QUORUM", value_parser = parse_consistency)]
     pub consistency: Consistency,
 
-    /// User to log in as
-    #[arg(long, value_name = "NAME")]
-    pub user: Option<String>,
-
-    /// Password of the user; not included in the report. Other users may see it in the list of
-    /// processes
-    #[arg(long, value_name = "TEXT", requires = "user", conflicts_with = "password_file")]
-    pub password: Option<String>,
-
-    /// File with the password, which only its owner may read; without it and --password,
-    /// CASSETTE_PASSWORD in the environment has it
-    #[arg(long, value_name = "FILE", requires = "user")]
-    pub password_file: Option<PathBuf>,
-
-    /// Connect with TLS to a server whose certificate one in this file has signed
-    #[arg(long, value_name = "FILE")]
-    pub tls_ca: Option<PathBuf>,
-
-    /// Certificate of the client, and its private key unless --tls-key names another file
-    #[arg(long, value_name = "FILE", requires = "tls_ca")]
-    pub tls_certificate: Option<PathBuf>,
-
-    /// File with the private key
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
-    pub tls_key: Option<PathBuf>,
+    #[command(flatten)]
+    #[expect(missing_docs, reason = "clap would take it for the help of the arguments within")]
+    pub security: SecurityArgs,
 
     /// Pid of the server on this machine, to measure its processor time and memory
     #[arg(long, value_name = "PID")]
@@ -322,35 +301,13 @@ impl ServerArgs {
             contacts: self.contact.iter().map(|contact| with_port(contact)).collect(),
             connections: self.connections,
             version: protocol_version(self.protocol)?,
-            credentials: self.credentials()?,
-            tls: self.tls()?,
+            credentials: self.security.client().credentials()?,
+            tls: self.security.client().tls()?,
             keyspace: self.keyspace.clone(),
             replication_factor: self.replication_factor,
             table_options: table_options.to_string(),
             consistency: self.consistency,
         })
-    }
-}
-
-impl ServerArgs {
-    fn credentials(&self) -> Result<Option<(String, String)>, LabError> {
-        const VARIABLE: &str = "CASSETTE_PASSWORD";
-        let Some(user) = &self.user else { return Ok(None) };
-        let password = match &self.password {
-            Some(password) => Some(password.clone()),
-            None => cassette_tls::secret::password(self.password_file.as_deref(), VARIABLE)
-                .map_err(|error| LabError::Usage(error.to_string()))?,
-        };
-        let missing =
-            || LabError::Usage(format!("user {user} has a password: --password-file or {VARIABLE}"));
-        Ok(Some((user.clone(), password.ok_or_else(missing)?)))
-    }
-
-    fn tls(&self) -> Result<Option<ClientTls>, LabError> {
-        let Some(authorities) = self.tls_ca.clone() else { return Ok(None) };
-        let (certificate, private_key) = (self.tls_certificate.clone(), self.tls_key.clone());
-        let tls = ClientTls::new(&ClientTlsOptions { authorities, certificate, private_key });
-        tls.map(Some).map_err(|error| LabError::Usage(error.to_string()))
     }
 }
 

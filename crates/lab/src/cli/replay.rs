@@ -6,6 +6,7 @@ use cassette_protocol::Consistency;
 use clap::Args;
 
 use super::console::Console;
+use super::security::SecurityArgs;
 use crate::LabError;
 use crate::cql::{CqlSettings, protocol_version};
 use crate::files::write_atomically;
@@ -23,6 +24,10 @@ Examples:
   As fast as possible, and compare the results with those of another server:
     cassette lab replay /var/log/cassette/queries --speed max \\
         --target 127.0.0.1:9042 --compare 127.0.0.2:9042
+
+  With TLS and a password, of which every target that is a server must accept both:
+    cassette lab replay /var/log/cassette/queries --target db.example.com:9042 \\
+        --tls-ca authority.pem --user replayer --password-file password
 
 The schema must exist, unless the log contains its statements. Queries of one connection are \
 replayed in order, one at a time; the exit code is 1 if queries failed or results differ.";
@@ -59,13 +64,8 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "VERSION", default_value_t = 5, value_parser = clap::value_parser!(u8).range(3..=5))]
     protocol: u8,
 
-    /// User to log in as
-    #[arg(long, value_name = "NAME", requires = "password")]
-    user: Option<String>,
-
-    /// Password of the user
-    #[arg(long, value_name = "TEXT", requires = "user")]
-    password: Option<String>,
+    #[command(flatten)]
+    security: SecurityArgs,
 
     /// Output file of the JSON report
     #[arg(long, value_name = "FILE")]
@@ -95,8 +95,8 @@ pub fn run(args: &ReplayArgs) -> Result<bool, LabError> {
         contacts: Vec::new(),
         connections: usize::from(args.connections),
         version: protocol_version(args.protocol)?,
-        credentials: args.user.clone().zip(args.password.clone()),
-        tls: None,
+        credentials: args.security.client().credentials()?,
+        tls: args.security.client().tls()?,
         keyspace: String::new(),
         replication_factor: 1,
         table_options: String::new(),

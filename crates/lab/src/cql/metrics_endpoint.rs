@@ -1,11 +1,20 @@
 //! Metrics of Cassette from its Prometheus endpoint.
 
-use std::io::{Read, Write};
+use std::fmt;
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use cassette_tls::ClientTls;
+use cassette_tls::rustls::pki_types::ServerName;
+use cassette_tls::rustls::{ClientConnection, StreamOwned};
+use cassette_tls::secret::Token;
 use serde::Deserialize;
 
+use crate::LabError;
 use crate::run::Counters;
 
 /// Timeout of a response.
@@ -13,18 +22,59 @@ const ANSWER_MAX: Duration = Duration::from_millis(900);
 /// Maximum length of a response.
 const ANSWER_LENGTH_MAX: u64 = 16 << 20;
 
-/// Address of the metrics.
-#[derive(Debug, Clone)]
+/// Address of the metrics, and how to access it.
+#[derive(Clone)]
 pub struct MetricsEndpoint {
     /// `host:port`.
     address: String,
+    /// Value of the `Authorization` header.
+    authorization: Option<String>,
+    tls: Option<ClientTls>,
+}
+
+impl fmt::Debug for MetricsEndpoint {
+    /// Leaves out the authorization, which is a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetricsEndpoint").field("address", &self.address).finish_non_exhaustive()
+    }
 }
 
 impl MetricsEndpoint {
-    /// Creates an endpoint at `address`: `host:port`, or an `http://` URL with or without a path.
+    /// Creates an endpoint at `address`: `host:port`, or an `http://` or `https://` URL with or
+    /// without a path.
     pub fn new(address: &str) -> Self {
-        let address = address.strip_prefix("http://").unwrap_or(address);
-        Self { address: address.split('/').next().unwrap_or_default().to_owned() }
+        let plain = |scheme| address.strip_prefix(scheme);
+        let address = plain("http://").or_else(|| plain("https://")).unwrap_or(address);
+        let address = address.split('/').next().unwrap_or_default().to_owned();
+        Self { address, authorization: None, tls: None }
+    }
+
+    /// Presents the token in a file, or else the user and password of a role, if there are any.
+    ///
+    /// # Errors
+    /// If the file is unreadable, or other users can read it.
+    pub fn with_access(
+        mut self,
+        token_file: Option<&Path>,
+        credentials: Option<(String, String)>,
+    ) -> Result<Self, LabError> {
+        self.authorization = match (token_file, credentials) {
+            (Some(path), _) => {
+                Some(Token::read(path).map_err(|error| LabError::Usage(error.to_string()))?.header())
+            }
+            (None, Some((user, password))) => {
+                Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
+            }
+            (None, None) => None,
+        };
+        Ok(self)
+    }
+
+    /// Encrypts connections.
+    #[must_use]
+    pub fn with_tls(mut self, tls: ClientTls) -> Self {
+        self.tls = Some(tls);
+        self
     }
 
     /// Returns the current metrics; empty if the endpoint does not respond in time.
@@ -36,19 +86,40 @@ impl MetricsEndpoint {
         found
     }
 
-    fn fetch(&self, path: &str) -> std::io::Result<String> {
-        let mut stream = TcpStream::connect(&self.address)?;
+    fn fetch(&self, path: &str) -> io::Result<String> {
+        let stream = TcpStream::connect(&self.address)?;
         stream.set_read_timeout(Some(ANSWER_MAX))?;
         stream.set_write_timeout(Some(ANSWER_MAX))?;
-        // HTTP 1.0: the end of the connection ends the response. The request is sent in one piece:
-        // `write!` to the stream would send each of its parts separately.
-        stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address).as_bytes())?;
-        let mut text = String::new();
-        stream.take(ANSWER_LENGTH_MAX).read_to_string(&mut text)?;
+        let text = match &self.tls {
+            None => self.exchange(path, stream)?,
+            Some(tls) => {
+                let host = self.address.rsplit_once(':').map_or(&*self.address, |(host, _)| host);
+                let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
+                let session = ClientConnection::new(tls.config().clone(), name.map_err(io::Error::other)?);
+                self.exchange(path, StreamOwned::new(session.map_err(io::Error::other)?, stream))?
+            }
+        };
         match text.split_once("\r\n\r\n") {
             Some((head, body)) if head.split(' ').nth(1) == Some("200") => Ok(body.to_owned()),
-            _ => Err(std::io::Error::other("malformed metrics response")),
+            _ => Err(io::Error::other("malformed metrics response")),
         }
+    }
+
+    /// Sends a request and returns the response with its head.
+    fn exchange(&self, path: &str, mut stream: impl Read + Write) -> io::Result<String> {
+        let authorization = self.authorization.as_ref();
+        let authorization = authorization.map(|value| format!("Authorization: {value}\r\n"));
+        // HTTP 1.0: the end of the connection ends the response. The request is sent in one piece:
+        // `write!` to the stream would send each of its parts separately.
+        let request = format!(
+            "GET {path} HTTP/1.0\r\nHost: {}\r\n{}\r\n",
+            self.address,
+            authorization.unwrap_or_default()
+        );
+        stream.write_all(request.as_bytes())?;
+        let mut text = String::new();
+        stream.take(ANSWER_LENGTH_MAX).read_to_string(&mut text)?;
+        Ok(text)
     }
 }
 
@@ -174,12 +245,16 @@ mod tests {
                     stream.read_exact(&mut byte).unwrap();
                     head.extend(byte);
                 }
+                let text = String::from_utf8_lossy(&head).into_owned();
+                assert!(text.contains("\r\nAuthorization: Basic bWU6c2VjcmV0\r\n"), "{text}");
                 let statistics = head.starts_with(b"GET /metrics ");
                 let body = if statistics { TEXT } else { TABLES };
                 write!(stream, "HTTP/1.0 {status}\r\ncontent-type: text/plain\r\n\r\n{body}").unwrap();
             }
         });
         let endpoint = MetricsEndpoint::new(&format!("http://{address}/metrics"));
+        let endpoint = endpoint.with_access(None, Some(("me".into(), "secret".into()))).unwrap();
+        assert!(!format!("{endpoint:?}").contains("bWU6"), "{endpoint:?}");
         let found = endpoint.sample();
         assert_eq!((found["sstables"], found["sstables_unleveled"]), (5.0, 4.0));
         assert!(endpoint.sample().is_empty());

@@ -11,6 +11,7 @@ mod executor;
 mod metrics_endpoint;
 mod pipeline;
 mod requests;
+mod security;
 mod server_counters;
 mod stream;
 
@@ -32,6 +33,7 @@ use connection::{Connection, Text};
 pub(crate) use executor::{Outcome, QueryExecutor};
 pub use metrics_endpoint::MetricsEndpoint;
 use requests::Requests;
+pub use security::ClientSecurity;
 
 /// Settings of the client.
 #[derive(Debug, Clone)]

@@ -22,7 +22,8 @@ use crate::run::Action;
 use crate::workload::{Failure, RowSink, TableShape};
 use crate::ycsb::FieldValues;
 
-const KEYSPACE: &str = "lab_cells";
+/// Keyspace of the store.
+pub const KEYSPACE: &str = "lab_cells";
 /// Number of sets, so that reads do not always load the same cells.
 const SETS: u32 = 8;
 /// Length of a value, bytes.
@@ -130,23 +131,20 @@ impl Cells {
         options(given).map(drop)
     }
 
-    /// Opens the store on the server at `contact`, or embedded in `data`.
+    /// Opens the store on a server, or embedded in `data`.
     pub fn open(
         given: &BTreeMap<String, String>,
-        contact: Option<String>,
+        server: Option<ClusterOptions>,
         data: &Path,
     ) -> Result<Self, LabError> {
         let (shape, cell_loader) = options(given).map_err(LabError::Usage)?;
         let mut settings = given.clone();
-        settings.insert("server".into(), contact.clone().unwrap_or_else(|| "embedded".into()));
-        let store: Box<dyn Store> = match contact {
-            Some(contact) => {
+        let contact = server.as_ref().map(|cluster| cluster.contact_points.join(", "));
+        settings.insert("server".into(), contact.unwrap_or_else(|| "embedded".into()));
+        let store: Box<dyn Store> = match server {
+            Some(cluster) => {
                 // The measured data may be lost.
-                let cluster = ClusterOptions {
-                    cell_loader,
-                    accept_periodic_sync: true,
-                    ..ClusterOptions::new(contact, KEYSPACE)
-                };
+                let cluster = ClusterOptions { cell_loader, accept_periodic_sync: true, ..cluster };
                 Box::new(ClusterStore::connect(&cluster).map_err(refused("connect"))?)
             }
             None => {

@@ -4,17 +4,21 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use cassette_protocol::Consistency;
+use cassette_transactions::store::ClusterOptions;
 
 use super::plan::Setup;
 use crate::LabError;
 use crate::cassandra::{CassandraTarget, ClusterSettings};
 use crate::cql::{CqlSettings, CqlTarget, MetricsEndpoint, protocol_version, with_port};
-use crate::engine::cells::Cells;
+use crate::engine::cells::{Cells, KEYSPACE};
 use crate::engine::embedded::{Embedded, EmbeddedSettings};
 use crate::engine::noop::Noop;
 use crate::engine::{EngineKind, Threads};
 use crate::run::Target;
 use crate::served::{ServedTarget, ServerSettings};
+
+/// Options of Cassette's server about its clients.
+const OF_SERVERS: [&str; 3] = ["authenticator", "authorizer", "client_encryption_options"];
 
 /// Checks whether a setup can be created, without creating it: the engine is built in, and its
 /// options exist.
@@ -25,8 +29,14 @@ pub fn check(setup: &Setup) -> Result<(), String> {
         None => Ok(()),
     };
     match kind(setup)? {
-        // A server accepts the same options in its configuration file.
-        EngineKind::Embedded | EngineKind::Served => Embedded::check_options(&options),
+        EngineKind::Embedded => Embedded::check_options(&options),
+        // A server accepts the same options in its configuration file, and checks those that only
+        // servers have when it starts.
+        EngineKind::Served => {
+            let mut options = options;
+            options.retain(|name, _| !OF_SERVERS.contains(&name.as_str()));
+            Embedded::check_options(&options)
+        }
         EngineKind::Noop => none("engine noop has no options"),
         EngineKind::Cql => none("a running server is configured where it was started"),
         EngineKind::Cassandra => Ok(()),
@@ -61,8 +71,8 @@ pub fn make(setup: &Setup, data: &Path) -> Result<Box<dyn Target>, LabError> {
         EngineKind::Noop => Ok(Box::new(Threads(Noop))),
         EngineKind::Cql => {
             let target = CqlTarget::new(cql_settings(setup, setup.engine.contact.clone())?)?;
-            let metrics = setup.engine.metrics.as_deref().map(MetricsEndpoint::new);
-            let target = target.with_metrics(metrics);
+            let metrics = setup.engine.metrics.as_deref().map(|address| metrics(setup, address));
+            let target = target.with_metrics(metrics.transpose()?);
             Ok(Box::new(target.on_processes(setup.engine.server_pid.into_iter().collect())))
         }
         EngineKind::Served => {
@@ -71,7 +81,8 @@ pub fn make(setup: &Setup, data: &Path) -> Result<Box<dyn Target>, LabError> {
                 data: data.join("served"),
                 options,
             };
-            Ok(Box::new(ServedTarget::start(server, cql_settings(setup, Vec::new())?)?))
+            let token = setup.engine.metrics_token_file.clone();
+            Ok(Box::new(ServedTarget::start(server, cql_settings(setup, Vec::new())?, token)?))
         }
         EngineKind::Cassandra => {
             let engine = &setup.engine;
@@ -89,7 +100,14 @@ pub fn make(setup: &Setup, data: &Path) -> Result<Box<dyn Target>, LabError> {
         }
         EngineKind::Cells => {
             let contact = setup.engine.contact.first().cloned();
-            Ok(Box::new(Threads(Cells::open(&options, contact, &data.join("cells"))?)))
+            let server = contact.map(|contact| {
+                Ok::<_, LabError>(ClusterOptions {
+                    credentials: setup.engine.security().credentials()?,
+                    tls: setup.engine.security().tls()?,
+                    ..ClusterOptions::new(with_port(&contact), KEYSPACE)
+                })
+            });
+            Ok(Box::new(Threads(Cells::open(&options, server.transpose()?, &data.join("cells"))?)))
         }
         EngineKind::Leveldb => make_leveldb(data, options),
         EngineKind::Rocksdb => make_rocksdb(data, options),
@@ -115,13 +133,23 @@ fn cql_settings(setup: &Setup, contacts: Vec<String>) -> Result<CqlSettings, Lab
         contacts: contacts.iter().map(|contact| with_port(contact)).collect(),
         connections: engine.connections.unwrap_or(2),
         version: protocol_version(engine.protocol.unwrap_or(5))?,
-        credentials: None,
-        tls: None,
+        credentials: engine.security().credentials()?,
+        tls: engine.security().tls()?,
         keyspace: "ycsb".into(),
         replication_factor: engine.replication_factor.unwrap_or(1),
         table_options: setup.table.clone(),
         consistency,
     })
+}
+
+/// Returns the endpoint of metrics of a server that `cassette lab` did not start.
+fn metrics(setup: &Setup, address: &str) -> Result<MetricsEndpoint, LabError> {
+    let engine = &setup.engine;
+    let mut endpoint = MetricsEndpoint::new(address);
+    if let (true, Some(tls)) = (address.starts_with("https://"), engine.security().tls()?) {
+        endpoint = endpoint.with_tls(tls);
+    }
+    endpoint.with_access(engine.metrics_token_file.as_deref(), engine.security().credentials()?)
 }
 
 /// Declares the functions of an engine behind a feature: with it, and without.

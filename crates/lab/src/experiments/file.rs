@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::path::PathBuf;
 
 use cassette_protocol::Consistency;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use crate::cql::ClientSecurity;
 use crate::engine::EngineKind;
 use crate::workload::{Expect, ValueSpec};
 
@@ -100,6 +102,25 @@ pub struct EngineSpec {
     /// Kind `cql`: metrics endpoint of a Cassette server, such as `127.0.0.1:7199`.
     #[serde(default)]
     pub metrics: Option<String>,
+    /// Kinds `cql` and `served`: file with a token for the metrics; without it, `user` logs in.
+    #[serde(default)]
+    pub metrics_token_file: Option<PathBuf>,
+    /// Kinds `cells`, `cql`, `served` and `cassandra`: user to log in as.
+    #[serde(default)]
+    pub user: Option<String>,
+    /// File with the user's password; without it, CASSETTE_PASSWORD in the environment has it.
+    #[serde(default)]
+    pub password_file: Option<PathBuf>,
+    /// Kinds `cells`, `cql`, `served` and `cassandra`: connects with TLS to servers whose
+    /// certificates one in this file has signed.
+    #[serde(default)]
+    pub tls_ca: Option<PathBuf>,
+    /// Certificate of the client.
+    #[serde(default)]
+    pub tls_certificate: Option<PathBuf>,
+    /// Its private key, if the file of the certificate does not have it.
+    #[serde(default)]
+    pub tls_key: Option<PathBuf>,
     /// Kind `served`: the program; the current one by default.
     #[serde(default)]
     pub program: Option<String>,
@@ -444,6 +465,7 @@ fn check_engines(engines: &[Spanned<EngineSpec>]) -> Result<(), (usize, String)>
         if engine.kind() == Some(EngineKind::Cql) && engine.contact.is_empty() {
             return Err((at, "an engine of kind cql needs its contact: [\"127.0.0.1:9042\"]".into()));
         }
+        engine.check_security().map_err(|message| (at, message))?;
         if let Some(level) = &engine.consistency {
             consistency(level)?;
         }
@@ -500,6 +522,58 @@ impl EngineSpec {
     /// Returns its name in results.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(self.kind.get_ref())
+    }
+
+    /// Returns what a client presents to its servers, and how it verifies them.
+    pub fn security(&self) -> ClientSecurity<'_> {
+        ClientSecurity {
+            user: self.user.as_deref(),
+            password: None,
+            password_file: self.password_file.as_deref(),
+            tls_ca: self.tls_ca.as_ref(),
+            tls_certificate: self.tls_certificate.as_ref(),
+            tls_key: self.tls_key.as_ref(),
+        }
+    }
+
+    /// Validates the settings of logins and TLS.
+    fn check_security(&self) -> Result<(), String> {
+        use EngineKind::{Cassandra, Cells, Cql, Served};
+        let has_server = matches!(self.kind(), Some(Cassandra | Cells | Cql | Served));
+        for (name, is_set, required, is_met) in [
+            (
+                "user",
+                self.user.is_some(),
+                "a kind that is a server: cells, cql, served or cassandra",
+                has_server,
+            ),
+            (
+                "tls-ca",
+                self.tls_ca.is_some(),
+                "a kind that is a server: cells, cql, served or cassandra",
+                has_server,
+            ),
+            ("password-file", self.password_file.is_some(), "user", self.user.is_some()),
+            ("tls-certificate", self.tls_certificate.is_some(), "tls-ca", self.tls_ca.is_some()),
+            ("tls-key", self.tls_key.is_some(), "tls-certificate", self.tls_certificate.is_some()),
+            (
+                "metrics-token-file",
+                self.metrics_token_file.is_some(),
+                "metrics of kind cql, or kind served",
+                self.kind() == Some(Served) || (self.kind() == Some(Cql) && self.metrics.is_some()),
+            ),
+            (
+                "metrics with https",
+                self.metrics.as_ref().is_some_and(|address| address.starts_with("https://")),
+                "tls-ca",
+                self.tls_ca.is_some(),
+            ),
+        ] {
+            if is_set && !is_met {
+                return Err(format!("{name} needs {required}"));
+            }
+        }
+        Ok(())
     }
 
     /// Returns its kind; `None` if unknown.
@@ -649,6 +723,19 @@ threads = 2
         ] {
             let found = error(from, to);
             assert!(found.line == line && found.message.contains(words), "{to}: {found}");
+        }
+        for (to, words) in [
+            ("kind = \"noop\"\nuser = \"me\"", "user needs a kind that is a server"),
+            ("kind = \"served\"\npassword-file = \"p\"", "password-file needs user"),
+            ("kind = \"served\"\ntls-key = \"k\"", "tls-key needs tls-certificate"),
+            ("kind = \"cassandra\"\nmetrics-token-file = \"t\"", "metrics-token-file needs metrics"),
+            (
+                "kind = \"cql\"\ncontact = [\"h\"]\nmetrics = \"https://h:7199\"",
+                "metrics with https needs tls-ca",
+            ),
+        ] {
+            let found = error("kind = \"noop\"", to);
+            assert!(found.line == 5 && found.message.contains(words), "{to}: {found}");
         }
         let empty = format!("{NOOP}\n[matrix]\nblock_size = []\n");
         assert!(ExperimentFile::parse(&empty).unwrap_err().message.contains("would be empty"));

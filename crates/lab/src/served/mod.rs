@@ -34,6 +34,20 @@ pub struct ServedTarget {
     settings: ServerSettings,
     server: Option<Server>,
     client: CqlTarget,
+    access: Access,
+}
+
+/// What the admin endpoint requires.
+struct Access {
+    token_file: Option<PathBuf>,
+    credentials: Option<(String, String)>,
+}
+
+impl std::fmt::Debug for Access {
+    /// Leaves out the password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Access").field("token_file", &self.token_file).finish_non_exhaustive()
+    }
 }
 
 /// A running server.
@@ -48,12 +62,20 @@ struct Server {
 
 impl ServedTarget {
     /// Starts a server and connects to it.
-    pub fn start(settings: ServerSettings, client: CqlSettings) -> Result<Self, LabError> {
+    ///
+    /// The admin endpoint gets the token in `token_file`, or else the user and password of
+    /// `client`.
+    pub fn start(
+        settings: ServerSettings,
+        client: CqlSettings,
+        token_file: Option<PathBuf>,
+    ) -> Result<Self, LabError> {
+        let access = Access { token_file, credentials: client.credentials.clone() };
         // Uses any free ports, and the same ones after a restart.
         let server = Server::start(&settings, "127.0.0.1:0", "127.0.0.1:0")?;
         let client = CqlTarget::new(CqlSettings { contacts: vec![server.contact.clone()], ..client })?;
         let client = client.on_processes(vec![server.child.id()]);
-        Ok(Self { settings, server: Some(server), client })
+        Ok(Self { settings, server: Some(server), client, access })
     }
 
     fn server(&self) -> Result<&Server, LabError> {
@@ -128,6 +150,8 @@ impl Server {
         }
         match (contact, admin) {
             (Some(contact), Some(admin)) => {
+                // The encryption may follow the address.
+                let contact = contact.split(',').next().unwrap_or_default().to_owned();
                 Ok(Self { child, contact, admin: admin.trim_end_matches('/').to_owned() })
             }
             _ => {
@@ -156,10 +180,19 @@ impl Server {
     }
 
     /// Runs `cassette nodetool`.
-    fn nodetool(&self, settings: &ServerSettings, command: &str) -> Result<(), LabError> {
+    fn nodetool(&self, settings: &ServerSettings, access: &Access, command: &str) -> Result<(), LabError> {
         let port = self.admin.rsplit(':').next().unwrap_or_default();
-        let output = Command::new(program(settings)?)
-            .args(["nodetool", "--host", "127.0.0.1", "--port", port, command])
+        let mut nodetool = Command::new(program(settings)?);
+        nodetool.args(["nodetool", "--host", "127.0.0.1", "--port", port]);
+        match (&access.token_file, &access.credentials) {
+            (Some(path), _) => _ = nodetool.arg("--token-file").arg(path),
+            (None, Some((user, password))) => {
+                _ = nodetool.args(["--username", user]).env("CASSETTE_PASSWORD", password);
+            }
+            (None, None) => {}
+        }
+        let output = nodetool
+            .arg(command)
             .output()
             .map_err(|error| LabError::io("running cassette nodetool", error))?;
         if output.status.success() {
@@ -206,15 +239,17 @@ impl Target for ServedTarget {
     fn act(&mut self, action: &Action) -> Result<(), LabError> {
         match action {
             Action::Cql(_) => self.client.act(action),
-            Action::Flush => self.server()?.nodetool(&self.settings, "flush"),
-            Action::Compact => self.server()?.nodetool(&self.settings, "compact"),
+            Action::Flush => self.server()?.nodetool(&self.settings, &self.access, "flush"),
+            Action::Compact => self.server()?.nodetool(&self.settings, &self.access, "compact"),
             Action::DropCaches => self.restart(crate::engine::drop_page_cache),
             Action::Restart => self.restart(|| Ok(())),
         }
     }
 
     fn sampler(&self) -> Option<Sampler<'_>> {
+        let Access { token_file, credentials } = &self.access;
         let endpoint = MetricsEndpoint::new(&self.server.as_ref()?.admin);
+        let endpoint = endpoint.with_access(token_file.as_deref(), credentials.clone()).ok()?;
         Some(Box::new(move || endpoint.sample()))
     }
 

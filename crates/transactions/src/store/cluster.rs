@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+#[cfg(feature = "cluster-tls")]
+use cassette_tls::ClientTls;
 use scylla::client::execution_profile::ExecutionProfile;
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
@@ -54,6 +56,10 @@ pub struct ClusterOptions {
     pub local: Option<String>,
     /// User and password.
     pub credentials: Option<(String, String)>,
+    /// Encrypts connections to nodes, whose certificates must name their IP addresses. `None`:
+    /// without TLS.
+    #[cfg(feature = "cluster-tls")]
+    pub tls: Option<ClientTls>,
     /// Timeout of a request.
     pub request_timeout: Duration,
     /// How several cells are loaded.
@@ -75,6 +81,8 @@ impl ClusterOptions {
             replication: "{'class': 'SimpleStrategy', 'replication_factor': 1}".to_owned(),
             local: None,
             credentials: None,
+            #[cfg(feature = "cluster-tls")]
+            tls: None,
             request_timeout: Duration::from_secs(30),
             cell_loader: CellLoader::default(),
             accept_periodic_sync: false,
@@ -134,6 +142,10 @@ impl ClusterStore {
             .default_execution_profile_handle(profile.into_handle());
         if let Some((user, password)) = &options.credentials {
             builder = builder.user(user, password);
+        }
+        #[cfg(feature = "cluster-tls")]
+        if let Some(tls) = &options.tls {
+            builder = builder.tls_context(Some(tls.config().clone()));
         }
         let session = wait(&runtime, async move { builder.build().await })
             .ok_or_else(|| StoreError::refused(&*attempted, "the driver stopped"))?

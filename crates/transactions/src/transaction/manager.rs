@@ -213,8 +213,12 @@ impl Transactions {
         options: Options,
     ) -> Result<Self> {
         let store = Arc::new(ClusterStore::connect(cluster)?);
-        let timelock = Arc::new(RemoteTimeLock::connect(RemoteOptions::new(timelocks))?);
-        Self::open(store, timelock, options)
+        let remote = RemoteOptions {
+            token: options.timelock_token.clone(),
+            tls: options.timelock_tls.clone(),
+            ..RemoteOptions::new(timelocks)
+        };
+        Self::open(store, Arc::new(RemoteTimeLock::connect(remote)?), options)
     }
 
     /// Opens transactions on a store with the specified timestamps and locks. All clients of a

@@ -10,6 +10,8 @@ use crate::service::{Caching, Layout, TransactionService};
 use crate::store::ClusterOptions;
 use crate::store::Store;
 use crate::timelock::TimeLock;
+#[cfg(feature = "cluster")]
+use crate::timelock::{ClientTls, Token};
 
 /// Pause of the background sweeper of a store that only this process uses.
 const EMBEDDED_SWEEP_PAUSE: Duration = Duration::from_secs(1);
@@ -45,6 +47,10 @@ pub struct Options {
     pub(super) age_max: Duration,
     pub(super) retries: Retries,
     sweeping: Sweeping,
+    #[cfg(feature = "cluster")]
+    pub(super) timelock_token: Option<Token>,
+    #[cfg(feature = "cluster")]
+    pub(super) timelock_tls: Option<ClientTls>,
 }
 
 /// Background sweeping in this process.
@@ -75,6 +81,10 @@ impl Options {
             age_max: Duration::from_secs(3600),
             retries: Retries::new(),
             sweeping: Sweeping::Default,
+            #[cfg(feature = "cluster")]
+            timelock_token: None,
+            #[cfg(feature = "cluster")]
+            timelock_tls: None,
         }
     }
 
@@ -98,6 +108,21 @@ impl Options {
         timelocks: impl IntoIterator<Item = S>,
     ) -> Result<Transactions> {
         Transactions::open_on_cluster(cluster, timelocks, self)
+    }
+
+    /// The token that the timelock servers of [`on_cluster`](Self::on_cluster) require. None.
+    #[cfg(feature = "cluster")]
+    pub fn timelock_token(mut self, token: Token) -> Self {
+        self.timelock_token = Some(token);
+        self
+    }
+
+    /// Encrypts connections to the timelock servers of [`on_cluster`](Self::on_cluster). Without
+    /// TLS by default.
+    #[cfg(feature = "cluster")]
+    pub fn timelock_tls(mut self, tls: ClientTls) -> Self {
+        self.timelock_tls = Some(tls);
+        self
     }
 
     /// Opens transactions on any store: see [`Transactions::open`].
