@@ -136,6 +136,35 @@ impl Planned {
     }
 }
 
+/// A planned INSERT, UPDATE or DELETE of a batch, which other statements of it may share.
+pub(crate) struct PlannedModification(Arc<Planned>);
+
+impl PlannedModification {
+    /// Returns `planned` if it is an INSERT, UPDATE or DELETE.
+    pub fn new(planned: Arc<Planned>) -> Option<Self> {
+        matches!(planned.plan, Plan::Modification(_)).then_some(Self(planned))
+    }
+
+    /// Returns the statement.
+    pub fn planned(&self) -> &Planned {
+        &self.0
+    }
+
+    /// Whether both have the same plan.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl AsRef<ModificationPlan> for PlannedModification {
+    fn as_ref(&self) -> &ModificationPlan {
+        match &self.0.plan {
+            Plan::Modification(modification) => modification,
+            _ => unreachable!("`new` accepts modifications only"),
+        }
+    }
+}
+
 impl Plan {
     /// Whether it reads or changes data.
     pub fn is_request(&self) -> bool {

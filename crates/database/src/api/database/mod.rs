@@ -1,5 +1,6 @@
 //! The open database: its store and its prepared statements.
 
+mod batches;
 mod opening;
 mod statements;
 
@@ -27,8 +28,8 @@ use crate::schema::system::local::Node;
 use crate::store::Store;
 use crate::store::indexes::SearchMetrics;
 
+pub use self::batches::{BatchSource, BatchStatement};
 pub use self::opening::Options;
-pub use self::statements::{BatchSource, BatchStatement};
 
 /// An open database. Cheap to clone and usable from any thread. It is closed when the last clone
 /// and session is dropped, or by [`close`](Self::close).

@@ -21,9 +21,9 @@ const STATEMENT_STEPS: u32 = 8;
 impl BatchPlan {
     /// Applies all changes or none.
     pub fn apply(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
-        let statements: Vec<_> = self.statements.iter().map(|statement| (statement, execution)).collect();
+        let statements = self.statements.iter().map(|statement| (statement, execution)).collect();
         let timestamp = self.attributes.timestamp(execution)?;
-        apply(self.kind, timestamp, &statements, sink)
+        apply(self.kind, timestamp, statements, sink)
     }
 }
 
@@ -32,39 +32,39 @@ impl BatchPlan {
 ///
 /// # Errors
 /// Those of the statements; Invalid for combinations that a batch cannot have.
-pub(crate) fn apply_batch(
+pub(crate) fn apply_batch<P: AsRef<ModificationPlan>>(
     kind: BatchKind,
-    statements: &[(&ModificationPlan, Execution<'_>)],
+    statements: Vec<(P, &Execution<'_>)>,
     sink: &mut dyn RowSink,
 ) -> Result<Outcome> {
-    let statements: Vec<_> = statements.iter().map(|(plan, execution)| (*plan, execution)).collect();
-    validate(kind, false, &statements.iter().map(|(plan, _)| *plan).collect::<Vec<_>>())?;
-    apply(kind, None, &statements, sink)
+    validate(kind, false, &statements.iter().map(|(plan, _)| plan.as_ref()).collect::<Vec<_>>())?;
+    apply(kind, None, statements, sink)
 }
 
-fn apply(
+fn apply<P: AsRef<ModificationPlan>>(
     kind: BatchKind,
     timestamp: Option<i64>,
-    statements: &[(&ModificationPlan, &Execution<'_>)],
+    statements: Vec<(P, &Execution<'_>)>,
     sink: &mut dyn RowSink,
 ) -> Result<Outcome> {
     let Some((_, first)) = statements.first() else { return Ok(Outcome::Void) };
+    let first = *first;
     let options = first.options;
-    for (plan, execution) in statements {
-        plan.guard(execution)?;
+    for (plan, execution) in &statements {
+        plan.as_ref().guard(execution)?;
     }
     first.guard().write_levels(options.consistency, options.serial_consistency)?;
-    if statements.iter().any(|(plan, _)| plan.has_conditions()) {
+    if statements.iter().any(|(plan, _)| plan.as_ref().has_conditions()) {
         options
             .consistency
             .validate_for_conditional(options.serial_consistency.unwrap_or(Consistency::Serial))?;
-        return apply_conditional(statements, sink);
+        return apply_conditional(&statements, sink);
     }
     guard_disk_usage(first)?;
     // As in Cassandra, every consistency level is accepted, including those that single statements
     // reject.
     if kind == BatchKind::Logged {
-        warn_of_gc_grace(statements, first);
+        warn_of_gc_grace(&statements, first);
     }
     // All cells of a batch have the same timestamp, unless a statement specifies one.
     let timestamp = match timestamp {
@@ -72,7 +72,10 @@ fn apply(
         None => first.default_timestamp()?,
     };
     let mut mutations = Mutations::default();
+    // Drops each plan after use: a batch can have so many that they and the mutations together take
+    // much memory.
     for (plan, execution) in statements {
+        let plan = plan.as_ref();
         interrupt::charge(STATEMENT_STEPS)?;
         let rows = plan.rows_of(execution)?;
         let times = rows.attributes.times(execution, plan.table(), || Ok(timestamp))?;
@@ -91,9 +94,13 @@ fn apply(
 
 /// Issues Cassandra's warning about gc_grace_seconds and the batchlog, although no batchlog is
 /// necessary.
-fn warn_of_gc_grace(statements: &[(&ModificationPlan, &Execution<'_>)], execution: &Execution<'_>) {
+fn warn_of_gc_grace<P: AsRef<ModificationPlan>>(
+    statements: &[(P, &Execution<'_>)],
+    execution: &Execution<'_>,
+) {
     let mut tables: Vec<&TableMetadata> = Vec::new();
     for (plan, _) in statements {
+        let plan = plan.as_ref();
         if plan.table().params.gc_grace_seconds == 0 && tables.iter().all(|table| table.id != plan.table().id)
         {
             tables.push(plan.table());
@@ -112,13 +119,13 @@ fn warn_of_gc_grace(statements: &[(&ModificationPlan, &Execution<'_>)], executio
     ));
 }
 
-fn apply_conditional(
-    statements: &[(&ModificationPlan, &Execution<'_>)],
+fn apply_conditional<P: AsRef<ModificationPlan>>(
+    statements: &[(P, &Execution<'_>)],
     sink: &mut dyn RowSink,
 ) -> Result<Outcome> {
     let mut owned = Vec::with_capacity(statements.len());
     for (plan, execution) in statements {
-        owned.push(plan.rows_of(execution)?);
+        owned.push(plan.as_ref().rows_of(execution)?);
     }
     let (mut key, mut question) = (None, None);
     let mut parts = Vec::with_capacity(statements.len());

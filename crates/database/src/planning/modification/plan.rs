@@ -92,6 +92,12 @@ impl ModificationPlan {
     }
 }
 
+impl AsRef<Self> for ModificationPlan {
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 /// A planned value, or one created for an execution.
 pub(crate) enum MaybeOwned<'a, T> {
     Borrowed(&'a T),
