@@ -54,8 +54,8 @@ pub(crate) enum Plan {
     Batch(BatchPlan),
     Use(String),
     Truncate(Arc<TableMetadata>),
-    Schema(SchemaStatement),
-    Roles(RoleStatement),
+    Schema(Box<SchemaStatement>),
+    Roles(Box<RoleStatement>),
     Describe(DescribePlan),
 }
 
@@ -231,8 +231,8 @@ fn plan(statement: &Statement, cx: &mut PlanContext<'_>) -> Result<(Plan, Option
         }
         other => Ok((
             match RoleStatement::new(other, cx)? {
-                Some(statement) => Plan::Roles(statement),
-                None => Plan::Schema(SchemaStatement::new(other, cx)?),
+                Some(statement) => Plan::Roles(Box::new(statement)),
+                None => Plan::Schema(Box::new(SchemaStatement::new(other, cx)?)),
             },
             None,
         )),

@@ -19,8 +19,9 @@ const EXPIRATION_MAX: u32 = i32::MAX as u32 - 1;
 /// The attributes of USING.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attributes {
-    timestamp: Option<Term>,
-    ttl: Option<Term>,
+    // Boxed, as few statements have them and plans are many.
+    timestamp: Option<Box<Term>>,
+    ttl: Option<Box<Term>>,
 }
 
 /// The write timestamp and expiration of one execution's cells.
@@ -67,7 +68,8 @@ impl Attributes {
         cx: &mut PlanContext<'_>,
     ) -> Result<Self> {
         let mut prepare = |term: Option<&ast::Term>, name, data_type| {
-            term.map(|term| Term::prepare(term, &named_receiver(table, name, data_type), cx)).transpose()
+            let receiver = named_receiver(table, name, data_type);
+            term.map(|term| Term::prepare(term, &receiver, cx).map(Box::new)).transpose()
         };
         Ok(Self {
             timestamp: prepare(timestamp, "[timestamp]", DataType::BigInt)?,

@@ -29,7 +29,7 @@ pub(crate) enum Operation {
     /// `c = c - value`: removes list elements by value, set elements, or map keys.
     Discard(Term),
     /// `c[key] = value`: a list element by index, or a map value by key.
-    SetElement(Term, Term),
+    SetElement(Box<Term>, Term),
     /// `c.field = value`, with the index of the field.
     SetField(u16, Term),
     /// `DELETE c`
@@ -108,6 +108,7 @@ impl OperationsBuilder {
         let (mut statics, mut regulars): (Vec<_>, Vec<_>) = self.columns.into_iter().partition(is_static);
         statics.sort_unstable_by_key(|of| of.column.id);
         regulars.sort_unstable_by_key(|of| of.column.id);
+        regulars.shrink_to_fit();
         Operations { statics, regulars }
     }
 }
@@ -209,7 +210,8 @@ fn set_element(
         }
         _ => bail_invalid!("Invalid operation ({text}) for non collection column {name}"),
     };
-    Ok(Operation::SetElement(Term::prepare(key, &key_to, cx)?, Term::prepare(value, &value_to, cx)?))
+    let key = Term::prepare(key, &key_to, cx)?;
+    Ok(Operation::SetElement(Box::new(key), Term::prepare(value, &value_to, cx)?))
 }
 
 /// Plans `SET column.field = value`.

@@ -22,7 +22,7 @@ pub(crate) struct ModificationPlan {
 #[derive(Debug)]
 pub(crate) enum What {
     Rows(Box<RowsPlan>),
-    Json(JsonInsert),
+    Json(Box<JsonInsert>),
 }
 
 impl ModificationPlan {
@@ -35,7 +35,7 @@ impl ModificationPlan {
                     What::Rows(Box::new(rows_plan::insert(insert, columns, values, &table, cx)?))
                 }
                 ast::InsertSource::Json { value, default_unset } => {
-                    What::Json(JsonInsert::new(insert, value, *default_unset, &table, cx)?)
+                    What::Json(Box::new(JsonInsert::new(insert, value, *default_unset, &table, cx)?))
                 }
             },
             ast::Modification::Update(update) => What::Rows(Box::new(rows_plan::update(update, &table, cx)?)),

@@ -21,7 +21,8 @@ use crate::schema::indexes::Analyzers;
 pub(crate) struct PartitionRestrictions {
     /// By position.
     columns: Vec<Option<ColumnRestriction>>,
-    token: Option<TokenRestriction>,
+    /// Boxed, as few statements have it and plans are many.
+    token: Option<Box<TokenRestriction>>,
     /// The components, for messages and comparison.
     key: Vec<Arc<ColumnMetadata>>,
 }
@@ -89,8 +90,8 @@ impl PartitionRestrictions {
         let to = named_receiver(table, "partition key token", DataType::BigInt);
         let term = Term::prepare(value, &to, cx)?;
         let all = names(&self.key);
-        match (operator, &mut self.token) {
-            (Operator::Eq, None) => self.token = Some(TokenRestriction::Eq(term)),
+        match (operator, self.token.as_deref_mut()) {
+            (Operator::Eq, None) => self.token = Some(Box::new(TokenRestriction::Eq(term))),
             (_, Some(TokenRestriction::Eq(_))) => {
                 bail_invalid!("{all} cannot be restricted by more than one relation if it includes an Equal")
             }
@@ -99,13 +100,13 @@ impl PartitionRestrictions {
                     "Columns \"{all}\" cannot be restricted by both an equality and an inequality relation"
                 )
             }
-            (_, token) => {
+            (_, old) => {
                 let Some(slice) = SliceTerms::new(operator, term) else {
                     bail_invalid!("{operator} cannot be used with the token function");
                 };
-                match token {
+                match old {
                     Some(TokenRestriction::Slice(old)) => old.merge(slice, &all)?,
-                    _ => *token = Some(TokenRestriction::Slice(slice)),
+                    _ => self.token = Some(Box::new(TokenRestriction::Slice(slice))),
                 }
             }
         }
