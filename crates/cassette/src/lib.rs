@@ -97,6 +97,12 @@ pub use cassette_derive::{BindValues, FromRow, UdtValue};
 #[cfg(feature = "transactions")]
 pub use cassette_transactions as transactions;
 
+/// Encryption of the commit log: [`OpenOptions::commitlog_encryption`].
+#[cfg(feature = "encryption")]
+pub mod encryption {
+    pub use cassette_encryption::{AesGcm, Key, KeyError, Keys, keys_in_file};
+}
+
 /// Conversion of Rust values to and from CQL values.
 pub mod convert {
     pub use cassette_database::ColumnSpec;

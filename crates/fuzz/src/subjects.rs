@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cassette_database::{Database, Node, Options, Session};
+use cassette_encryption::{AesGcm, Key, KeyError, Keys};
+use cassette_vfs::encryption::Encryption;
 use cassette_vfs::{FakeFileSystem, FileSystem, ManualClock};
 
 /// The keyspace of all tables.
@@ -77,12 +79,29 @@ pub fn engine_options() -> cassette_engine::Options {
     engine.background_threads = false;
     engine.commitlog_segment_size = 1 << 20;
     engine.memtable_heap_space = 8 << 20;
+    engine.commitlog_encryption = Some(encryption(false));
     // Small, so that partitions of a few rows have an index of rows.
     engine.column_index_size = 512;
     engine.file_cache_size = 4 << 20;
     engine.key_cache_size = 1 << 20;
     engine.counter_cache_size = 1 << 20;
     engine
+}
+
+#[derive(Debug)]
+struct TheKey;
+
+impl Keys for TheKey {
+    fn key(&self, alias: &str) -> Result<Key, KeyError> {
+        if alias == "key" { Key::new(vec![7; 32]) } else { Err(KeyError("no such key".to_owned())) }
+    }
+}
+
+/// Decrypts segments of the commit log, and encrypts new ones if `encrypts`.
+pub fn encryption(encrypts: bool) -> Arc<dyn Encryption> {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let salt = || [LAST.fetch_add(1, Ordering::Relaxed) as u8; 32];
+    Arc::new(AesGcm::new(TheKey, encrypts.then(|| "key".to_owned())).unwrap().with_salts(salt))
 }
 
 /// A clock at a date of this century that stands still.

@@ -2,10 +2,13 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use cassette_database::{Database, Options};
+use cassette_encryption::{AesGcm, Key, KeyError, Keys};
 use cassette_engine::commitlog::SyncMode;
+use cassette_vfs::encryption::Encryption;
 use cassette_vfs::{Clock, FakeFileSystem, ManualClock, OperationKind};
 use parking_lot::{Mutex, MutexGuard};
 use rand::rngs::SmallRng;
@@ -121,6 +124,7 @@ impl Node {
                 background_threads: false,
                 commitlog_sync: profile.sync,
                 commitlog_segment_size: profile.segment_size,
+                commitlog_encryption: Some(encryption(profile.encrypts)),
                 commitlog_total_space: u64::from(profile.segment_size) * 4,
                 memtable_heap_space: profile.memtable_space,
                 file_cache_size: 16 << 20,
@@ -275,4 +279,21 @@ impl Node {
     fn faults(&self) -> MutexGuard<'_, Faults> {
         self.faults.lock()
     }
+}
+
+#[derive(Debug)]
+struct TheKey;
+
+impl Keys for TheKey {
+    fn key(&self, _: &str) -> Result<Key, KeyError> {
+        Key::new(vec![7; 32])
+    }
+}
+
+/// Encrypts new segments if `encrypts`. Salts repeat from run to run, so that seeds do.
+fn encryption(encrypts: bool) -> Arc<dyn Encryption> {
+    let number = AtomicU8::new(0);
+    let salts = move || [number.fetch_add(1, Ordering::Relaxed); 32];
+    let aes = AesGcm::new(TheKey, encrypts.then(|| "key".to_owned()));
+    Arc::new(aes.expect("a key for every alias").with_salts(salts))
 }

@@ -36,6 +36,8 @@ pub struct Profile {
     pub damages: bool,
     /// Whether a process may start with the wall clock behind that of an earlier process.
     pub clock_back_across_lives: bool,
+    /// Whether the commit log is encrypted.
+    pub encrypts: bool,
     /// Syncs have no effect: a deliberate fault of the disk that the simulation must detect.
     pub lying_disk: bool,
     /// A deliberate mistake of the model that the simulation must detect.
@@ -64,6 +66,7 @@ impl Profile {
             crashes: random.random_range(0..8) != 0,
             damages: random.random_range(0..3) == 0,
             clock_back_across_lives: random.random_range(0..3) == 0,
+            encrypts: random.random_range(0..4) == 0,
             lying_disk: false,
             mistake: None,
         }

@@ -91,6 +91,15 @@ impl Keystore {
         self.parse(keystore::trusted)
     }
 
+    /// Reads the secret key with an alias, of a keystore in PKCS #12.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is not PKCS #12, is encrypted with another password, or has no
+    /// such key. The text names the file and contains no secret.
+    pub fn secret_key(&self, alias: &str) -> Result<Vec<u8>, TlsError> {
+        self.parse(|content, access| keystore::secret_key(content, access, alias))
+    }
+
     fn parse<T>(
         &self,
         parse: impl FnOnce(&[u8], Access<'_>) -> Result<T, KeystoreError>,
@@ -126,6 +135,21 @@ pub fn read_keystore(content: &[u8], password: Option<&str>, iterations_max: u32
     let access = Access { password, iterations_max };
     let identity = keystore::identity(content, access).map(|identity| identity.certificates.len());
     identity.or_else(|_| keystore::trusted(content, access).map(|all| all.len())).map_err(|e| e.to_string())
+}
+
+/// Returns the length of a secret key in a keystore, for fuzzing.
+///
+/// # Errors
+/// The reason why there is none.
+#[doc(hidden)]
+pub fn read_secret_key(
+    content: &[u8],
+    password: Option<&str>,
+    iterations_max: u32,
+    alias: &str,
+) -> Result<usize, String> {
+    let access = Access { password, iterations_max };
+    keystore::secret_key(content, access, alias).map(|key| key.len()).map_err(|error| error.to_string())
 }
 
 fn read(path: &Path, length_max: u64) -> Result<Vec<u8>, TlsError> {

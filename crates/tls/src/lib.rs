@@ -19,7 +19,7 @@ mod socket;
 pub use client::explain_ureq;
 pub use client::{ClientTls, ClientTlsOptions, explain};
 pub use error::TlsError;
-pub use files::{Keystore, KeystorePassword, read_keystore};
+pub use files::{Keystore, KeystorePassword, read_keystore, read_secret_key};
 pub use options::{ClientCertificates, TlsOptions};
 pub use server::Tls;
 pub use socket::{Encryption, Socket};

@@ -29,6 +29,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 mod clock;
+pub mod encryption;
 mod fake;
 mod lock_held;
 mod memory;

@@ -47,9 +47,9 @@ struct Factory {
 }
 
 /// A password, which is not shown in messages.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(transparent)]
-struct Secret(String);
+pub(super) struct Secret(pub(super) String);
 
 impl fmt::Debug for Secret {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -134,7 +134,11 @@ impl EncryptionOptions {
 }
 
 /// Returns the password of the keys `key` and `key`_file, of which one can be set.
-fn password(key: &str, text: &Option<Secret>, file: &Option<PathBuf>) -> anyhow::Result<KeystorePassword> {
+pub(super) fn password(
+    key: &str,
+    text: &Option<Secret>,
+    file: &Option<PathBuf>,
+) -> anyhow::Result<KeystorePassword> {
     match (text, file) {
         (None, None) => Ok(KeystorePassword::None),
         (Some(text), None) => Ok(KeystorePassword::Text(text.0.clone())),

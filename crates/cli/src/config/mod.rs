@@ -1,6 +1,7 @@
 //! The configuration file: the keys of cassandra.yaml that have an effect here.
 
 mod authentication;
+mod data_encryption;
 mod encryption;
 #[cfg(test)]
 mod fuzz;
@@ -43,7 +44,6 @@ const REQUIRED_VALUES: &[(&str, &[&str])] = &[
     ("role_manager", &["CassandraRoleManager"]),
     ("cidr_authorizer", &["AllowAllCIDRAuthorizer"]),
     ("partitioner", &["Murmur3Partitioner"]),
-    ("transparent_data_encryption_options", &["false"]),
     ("cdc_enabled", &["false"]),
     ("incremental_backups", &["false"]),
     ("snapshot_before_compaction", &["false"]),
@@ -108,6 +108,7 @@ pub struct Config {
     /// Not in Cassandra, as the next one: what protects the admin endpoint.
     admin_encryption_options: Option<encryption::EncryptionOptions>,
     admin_tokens_file: Option<PathBuf>,
+    transparent_data_encryption_options: Option<data_encryption::DataEncryptionOptions>,
     commitlog_sync: Option<String>,
     commitlog_sync_period: Option<String>,
     commitlog_sync_group_window: Option<String>,
@@ -376,6 +377,8 @@ impl Config {
 
     fn read_engine(&self, engine: &mut cassette_engine::Options) -> anyhow::Result<()> {
         engine.commitlog_sync = self.sync_mode()?.unwrap_or(engine.commitlog_sync);
+        engine.commitlog_encryption =
+            data_encryption::commit_log(self.transparent_data_encryption_options.as_ref())?;
         set(&mut engine.commitlog_segment_size, &self.commitlog_segment_size, "commitlog_segment_size")?;
         set(&mut engine.commitlog_total_space, &self.commitlog_total_space, "commitlog_total_space")?;
         set(&mut engine.memtable_heap_space, &self.memtable_heap_space, "memtable_heap_space")?;
@@ -718,7 +721,11 @@ mod tests {
                 let config = Config::parse(block).unwrap_or_else(|e| panic!("{}: {e:#}", document.display()));
                 let ignored: Vec<&String> = config.others.keys().collect();
                 assert!(ignored.is_empty(), "{}: {ignored:?} has no effect", document.display());
-                config.database(Path::new("x")).unwrap();
+                if let Err(error) = config.database(Path::new("x")) {
+                    // Files that an administrator creates.
+                    let error = format!("{error:#}");
+                    assert!(error.contains("cannot read /etc/cassette/"), "{}: {error}", document.display());
+                }
                 config.server().unwrap();
                 blocks += 1;
             }

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 
 use cassette_rows::{StorageError, TableId};
 use cassette_vfs::FileSystem;
+use cassette_vfs::encryption::Encryption;
 use hashbrown::HashMap;
 use uuid::Uuid;
 
@@ -43,7 +44,8 @@ impl Core {
             let directory = self.directory.commitlog();
             let policy = self.options.commitlog_replay;
             let mut handler = |entry: Entry<'_>| replay.take(entry);
-            let read = commitlog::read(self.fs.as_ref(), &directory, policy, &mut handler)?;
+            let encryption = self.options.commitlog_encryption.as_deref();
+            let read = commitlog::read(self.fs.as_ref(), &directory, policy, encryption, &mut handler)?;
             self.note_damage(read.skipped);
             self.replay_journal(&mut replay, &read);
         }
@@ -132,6 +134,7 @@ impl Core {
             total_space: self.options.commitlog_total_space,
             replay: self.options.commitlog_replay,
             first_segment_id: last_segment.max(self.last_unclaimed_segment()?) + 1,
+            encryption: self.options.commitlog_encryption.clone(),
             threads: self.options.background_threads,
             on_space_exceeded: Some(Arc::new(move || {
                 if let Some(core) = core.upgrade() {
@@ -154,7 +157,8 @@ impl Core {
         let kept = unclaimed::of_table(self.fs.as_ref(), &directory, table.id.0.as_u128())
             .map_err(|error| StorageError::io(&directory, "list the unclaimed segments of", error))?;
         let Some(kept) = kept else { return Ok(()) };
-        let missing = missing_columns(self.fs.as_ref(), &kept, table)?;
+        let encryption = self.options.commitlog_encryption.as_deref();
+        let missing = missing_columns(self.fs.as_ref(), &kept, encryption, table)?;
         let name = table.metadata().qualified_name();
         if !missing.is_empty() && !is_recovered {
             let columns = missing.into_iter().collect();
@@ -162,7 +166,7 @@ impl Core {
         }
         table.recovery.lock().claiming = true;
         let mut replay = Replay::of_claimed(self, table);
-        unclaimed::read(self.fs.as_ref(), &kept, &mut |entry| replay.take(entry))?;
+        unclaimed::read(self.fs.as_ref(), &kept, encryption, &mut |entry| replay.take(entry))?;
         let mutations = replay.summary.mutations;
         self.flush(table)?;
         self.positions.advance(table.id, log.position())?;
@@ -193,9 +197,14 @@ impl Core {
 
 /// Returns the columns that kept records may have cells of and that the table neither has nor
 /// dropped.
-fn missing_columns(fs: &dyn FileSystem, kept: &UnclaimedLog, table: &Table) -> Result<BTreeSet<String>> {
+fn missing_columns(
+    fs: &dyn FileSystem,
+    kept: &UnclaimedLog,
+    encryption: Option<&dyn Encryption>,
+    table: &Table,
+) -> Result<BTreeSet<String>> {
     let mut missing = BTreeSet::new();
-    unclaimed::read(fs, kept, &mut |entry| {
+    unclaimed::read(fs, kept, encryption, &mut |entry| {
         if let Entry::Dictionary { table: version, content } = entry
             && version.table == kept.table
             && let Some(decoder) = Decoder::new(table.metadata(), content)

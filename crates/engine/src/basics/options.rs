@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cassette_sstable::chunk_cache::DiskAccessMode;
 use cassette_sstable::writer::DEFAULT_COLUMN_INDEX_SIZE;
+use cassette_vfs::encryption::Encryption;
 use cassette_vfs::memory_limit;
 
 use crate::basics::error::{EngineError, Result};
@@ -29,6 +30,9 @@ pub struct Options {
     pub commitlog_total_space: u64,
     /// The reaction of replay to a damaged commit log. Default: stop.
     pub commitlog_replay: ReplayPolicy,
+    /// `transparent_data_encryption_options`: encrypts new segments of the commit log, if it does
+    /// so, and decrypts existing ones. Default: none.
+    pub commitlog_encryption: Option<Arc<dyn Encryption>>,
     /// `memtable_heap_space`, bytes of all memtables; beyond it, writes are stalled. Default: 256
     /// MiB, or an eighth of the memory if that is less.
     pub memtable_heap_space: usize,
@@ -300,6 +304,7 @@ impl Options {
             commitlog_segment_size: 32 << 20,
             commitlog_total_space: 1 << 30,
             commitlog_replay: ReplayPolicy::Stop,
+            commitlog_encryption: None,
             memtable_heap_space: default_memtable_heap_space(memory_limit()),
             memtable_cleanup_threshold: None,
             memtable_flush_writers: 2,

@@ -17,7 +17,7 @@ use cassette_vfs::{FakeFileSystem, FileSystem, OperationKind};
 
 use super::split;
 use crate::Target;
-use crate::subjects::{DATA, World, clock, options, put};
+use crate::subjects::{DATA, World, clock, encryption, options, put};
 
 pub const TARGET: Target = Target {
     name: "data_directory",
@@ -80,13 +80,19 @@ fn base() -> Base {
     world.run("INSERT INTO t (p, c, v) VALUES (1, 100, 'flushed')");
     world.database.engine().flush(Some(table)).unwrap();
     world.run("INSERT INTO t (p, c, v) VALUES (2, 100, 'only in the log')");
-    let expected = rows(&world.database).unwrap();
+    // The log has segments of both kinds.
+    let files = Arc::new(world.files.kill());
+    let mut encrypting = options(&files, &world.clock);
+    encrypting.engine.commitlog_encryption = Some(encryption(true));
+    let database = Database::open(encrypting).unwrap();
+    database.session().execute("INSERT INTO ks.t (p, c, v) VALUES (2, 101, 'only in the log')", ()).unwrap();
+    let expected = rows(&database).unwrap();
     // The compaction is cut off where it begins to remove what it has replaced.
-    world.files.fail_when(|operation| {
+    files.fail_when(|operation| {
         (operation.kind == OperationKind::RemoveFile).then_some(std::io::ErrorKind::Other)
     });
-    drop(world.database.engine().compact(table));
-    let files = world.files.kill();
+    drop(database.engine().compact(table));
+    let files = files.kill();
     let mut paths = Vec::new();
     let mut folders = vec![PathBuf::from(DATA)];
     while let Some(folder) = folders.pop() {

@@ -2,7 +2,7 @@
 //! first byte chooses the password.
 
 use cassette_server::authentication::spiffe_id;
-use cassette_server::tls::read_keystore;
+use cassette_server::tls::{read_keystore, read_secret_key};
 
 use super::split;
 use crate::Target;
@@ -30,6 +30,9 @@ fn run(input: &[u8]) {
     if let Ok(certificates) = read_keystore(content, password, ITERATIONS_MAX) {
         assert!(certificates > 0, "a keystore without a certificate is an error");
     }
+    if let Ok(length) = read_secret_key(content, password, ITERATIONS_MAX, "testing:128") {
+        assert!(length <= content.len(), "a key of {length} bytes");
+    }
     if let Some(identity) = spiffe_id(content) {
         assert!(identity.starts_with("spiffe://"), "{identity}");
     }
@@ -52,6 +55,7 @@ fn seeds() -> Vec<Vec<u8>> {
         "openssl-trust.p12",
         "java.jks",
         "java-trust.jks",
+        "secret.p12",
         "spiffe.der"
     );
     files.into_iter().flat_map(|file| [0, 1].map(|choice| [&[choice], file].concat())).collect()

@@ -100,7 +100,7 @@ fn base() -> Base {
     let files = world.files.kill();
     let mut dictionaries: Vec<(TableVersion, Vec<u8>)> = Vec::new();
     let mut records = Vec::new();
-    commitlog::read(&files, &log(), ReplayPolicy::Stop, &mut |entry| {
+    commitlog::read(&files, &log(), ReplayPolicy::Stop, None, &mut |entry| {
         match entry {
             Entry::Dictionary { table, content } => dictionaries.push((table, content.to_vec())),
             Entry::Record { tables: [table], content, .. } => {

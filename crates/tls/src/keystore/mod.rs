@@ -16,6 +16,9 @@ const JKS_MAGIC: [u8; 4] = [0xFE, 0xED, 0xFE, 0xED];
 /// The first bytes of a keystore in the format of the provider SunJCE.
 const JCEKS_MAGIC: [u8; 4] = [0xCE, 0xCE, 0xCE, 0xCE];
 
+const JCEKS: &str = "JCEKS; convert it: keytool -importkeystore -srckeystore FILE -srcstoretype JCEKS -destkeystore \
+                     NEW -deststoretype PKCS12";
+
 /// The tag of a sequence of DER, which a PKCS #12 file is.
 const SEQUENCE: u8 = 0x30;
 
@@ -32,6 +35,8 @@ pub(crate) enum KeystoreError {
     Password,
     #[error("{0}")]
     Unsupported(String),
+    #[error("{0}")]
+    Missing(String),
     #[error("{0}")]
     Content(&'static str),
 }
@@ -98,15 +103,29 @@ pub(crate) fn trusted(content: &[u8], access: Access<'_>) -> Result<Vec<Certific
     Ok(trusted)
 }
 
+/// Returns the secret key with an alias, of a keystore in PKCS #12: the only format of Java with
+/// secret keys whose definition is public.
+///
+/// # Errors
+/// If the keystore is damaged, encrypted with another password or of another format, or has no such
+/// key.
+pub(crate) fn secret_key(content: &[u8], access: Access<'_>, alias: &str) -> Result<Vec<u8>> {
+    let found = match content {
+        [SEQUENCE, ..] => return pkcs12::secret_key(content, access, alias),
+        _ if content.starts_with(&JCEKS_MAGIC) => JCEKS,
+        _ if content.starts_with(&JKS_MAGIC) => "JKS, which has no secret keys",
+        _ => "another format",
+    };
+    Err(KeystoreError::Unsupported(format!("expected PKCS #12, found {found}")))
+}
+
 /// Reads a keystore that is not PEM. `None` if it is.
 fn binary(content: &[u8], access: Access<'_>) -> Result<Option<Entries>> {
     if content.starts_with(&JKS_MAGIC) {
         return jks::parse(content, access).map(Some);
     }
     if content.starts_with(&JCEKS_MAGIC) {
-        let detail = "expected PEM, PKCS #12 or JKS, found JCEKS; convert it: keytool -importkeystore \
-                      -srckeystore FILE -srcstoretype JCEKS -destkeystore NEW -deststoretype PKCS12";
-        return Err(KeystoreError::Unsupported(detail.to_owned()));
+        return Err(KeystoreError::Unsupported(format!("expected PEM, PKCS #12 or JKS, found {JCEKS}")));
     }
     if content.first() == Some(&SEQUENCE) {
         return pkcs12::parse(content, access).map(Some);

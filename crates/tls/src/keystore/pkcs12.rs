@@ -15,10 +15,14 @@ const KEY_BAG: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1
 const ENCRYPTED_KEY_BAG: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.12.10.1.2");
 const CERTIFICATE_BAG: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.12.10.1.3");
 
+const SECRET_BAG: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.12.10.1.5");
+
 const X509_CERTIFICATE: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.22.1");
 
 /// The attribute that a key and its certificate have in common.
 const LOCAL_KEY_ID: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.21");
+/// The attribute with the alias of an entry.
+const FRIENDLY_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.20");
 /// The attribute by which Java marks trusted certificates.
 const TRUSTED_KEY_USAGE: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.16.840.1.113894.746875.1.1");
 
@@ -88,6 +92,22 @@ struct CertificateBag<'a> {
     value: &'a OctetStringRef,
 }
 
+/// A secret key as Java stores it: encrypted in the same way as a private key.
+#[derive(Sequence)]
+struct SecretBag<'a> {
+    kind: ObjectIdentifier,
+    #[asn1(context_specific = "0", tag_mode = "EXPLICIT")]
+    value: &'a OctetStringRef,
+}
+
+/// PrivateKeyInfo, whose key is that of a symmetric cipher.
+#[derive(Sequence)]
+struct SecretKeyInfo<'a> {
+    version: u8,
+    algorithm: AlgorithmIdentifierRef<'a>,
+    key: &'a OctetStringRef,
+}
+
 struct Key {
     der: Vec<u8>,
     id: Option<Vec<u8>>,
@@ -104,6 +124,10 @@ struct Certificate {
 struct Bags {
     keys: Vec<Key>,
     certificates: Vec<Certificate>,
+    /// The aliases of secret keys.
+    aliases: Vec<String>,
+    /// The secret key that was searched for.
+    secret: Option<Vec<u8>>,
 }
 
 /// Reads a file.
@@ -111,6 +135,22 @@ struct Bags {
 /// # Errors
 /// If it is damaged, or encrypted in another way or with another password.
 pub(super) fn parse(content: &[u8], access: Access<'_>) -> Result<Entries> {
+    bags(content, access, None)?.entries()
+}
+
+/// Returns the secret key with an alias, whose case does not matter, as in Java.
+///
+/// # Errors
+/// As [`parse`], and if there is no such key.
+pub(super) fn secret_key(content: &[u8], access: Access<'_>, alias: &str) -> Result<Vec<u8>> {
+    let bags = bags(content, access, Some(alias))?;
+    bags.secret.ok_or_else(|| {
+        let found = if bags.aliases.is_empty() { "none".to_owned() } else { bags.aliases.join(", ") };
+        KeystoreError::Missing(format!("expected a secret key with alias {alias}, found {found}"))
+    })
+}
+
+fn bags(content: &[u8], access: Access<'_>, secret: Option<&str>) -> Result<Bags> {
     let pfx = Pfx::from_der(content).map_err(malformed)?;
     if pfx.safe.kind != DATA {
         let detail = "expected a keystore protected by a password, found one protected by a public key";
@@ -130,20 +170,21 @@ pub(super) fn parse(content: &[u8], access: Access<'_>) -> Result<Entries> {
     let mut bags = Bags::default();
     for content in Vec::<Content<'_>>::from_der(safe).map_err(malformed)? {
         match content.kind {
-            DATA => bags.read(octets(content.content)?, &mut unlocker)?,
+            DATA => bags.read(octets(content.content)?, &mut unlocker, secret)?,
             ENCRYPTED_DATA => {
                 let encrypted: EncryptedData<'_> = content.content.decode_as().map_err(malformed)?;
                 let EncryptedContent { algorithm, data, .. } = encrypted.content;
-                bags.read(&unlocker.decrypt(&algorithm, data.as_bytes())?, &mut unlocker)?;
+                let safe = unlocker.decrypt(&algorithm, data.as_bytes())?;
+                bags.read(&safe, &mut unlocker, secret)?;
             }
             other => return Err(malformed(format!("unknown content {other}"))),
         }
     }
-    bags.entries()
+    Ok(bags)
 }
 
 impl Bags {
-    fn read(&mut self, content: &[u8], unlocker: &mut Unlocker<'_>) -> Result<()> {
+    fn read(&mut self, content: &[u8], unlocker: &mut Unlocker<'_>, secret: Option<&str>) -> Result<()> {
         for bag in Vec::<Bag<'_>>::from_der(content).map_err(malformed)? {
             let id = attribute(bag.attributes, LOCAL_KEY_ID)?.map(<[u8]>::to_vec);
             match bag.kind {
@@ -160,7 +201,16 @@ impl Bags {
                         self.certificates.push(Certificate { der, id, is_trusted });
                     }
                 }
-                // Secrets, lists of revocations and others.
+                SECRET_BAG if secret.is_some() => {
+                    let alias = friendly_name(bag.attributes)?;
+                    let is_wanted =
+                        secret.is_some_and(|wanted| alias.to_lowercase() == wanted.to_lowercase());
+                    if is_wanted && self.secret.is_none() {
+                        self.secret = Some(secret_key_of(bag.value, unlocker)?);
+                    }
+                    self.aliases.push(alias);
+                }
+                // Other secrets, lists of revocations and others.
                 _ => {}
             }
         }
@@ -168,7 +218,7 @@ impl Bags {
     }
 
     fn entries(self) -> Result<Entries> {
-        let Self { keys, certificates } = self;
+        let Self { keys, certificates, .. } = self;
         // OpenSSL does not mark the certificates of a truststore.
         let are_all_trusted = keys.is_empty() && !certificates.iter().any(|one| one.is_trusted);
         let all: Vec<_> = certificates.iter().map(|one| one.der.clone()).collect();
@@ -184,6 +234,25 @@ impl Bags {
         let trusted = certificates.iter().filter(|one| one.is_trusted || are_all_trusted);
         Ok(Entries { identities, trusted: trusted.map(|one| one.der.clone()).collect() })
     }
+}
+
+/// Decrypts the secret key in a bag.
+fn secret_key_of(bag: AnyRef<'_>, unlocker: &mut Unlocker<'_>) -> Result<Vec<u8>> {
+    let bag: SecretBag<'_> = bag.decode_as().map_err(malformed)?;
+    if bag.kind != ENCRYPTED_KEY_BAG {
+        return Err(malformed(format!("secret of unknown kind {}", bag.kind)));
+    }
+    let decrypted = unlocker.private_key(bag.value.as_bytes())?;
+    let info = SecretKeyInfo::from_der(&decrypted).map_err(malformed)?;
+    Ok(info.key.as_bytes().to_vec())
+}
+
+/// Returns the alias of an entry, which is in UTF-16; empty without one.
+fn friendly_name(attributes: Option<AnyRef<'_>>) -> Result<String> {
+    let Some(value) = attribute(attributes, FRIENDLY_NAME)? else { return Ok(String::new()) };
+    let text = AnyRef::from_der(value).map_err(malformed)?;
+    let units = text.value().chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+    Ok(char::decode_utf16(units).map(|read| read.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
 }
 
 /// Returns the first value of an attribute, in DER.

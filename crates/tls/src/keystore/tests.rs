@@ -22,6 +22,9 @@ const IDENTITIES: [(&str, &[u8]); 9] = [
     file!("java.jks"),
 ];
 
+const SECRET_OF_JAVA: [u8; 16] =
+    [0xcd, 0x2b, 0x19, 0x1e, 0xf7, 0x52, 0x7d, 0x4a, 0x15, 0xb7, 0x19, 0x38, 0x33, 0xe7, 0x4d, 0xf9];
+
 const TRUSTSTORES: [(&str, &[u8]); 4] =
     [file!("ca.pem"), file!("openssl-trust.p12"), file!("java-trust.p12"), file!("java-trust.jks")];
 
@@ -75,6 +78,28 @@ fn another_password_or_none_is_an_error_that_names_the_setting() {
             };
             assert!(error.to_string().contains("keystore_password"), "{name}, {password:?}: {error}");
         }
+    }
+}
+
+#[test]
+fn secret_keys_of_keytool_are_found_by_their_alias_in_any_case() {
+    let (_, content) = file!("secret.p12");
+    let first = secret_key(content, PASSWORD, "testing:128").unwrap();
+    assert_eq!((first.len(), secret_key(content, PASSWORD, "TESTING:256").unwrap().len()), (16, 32));
+    // What `Key.getEncoded` of Java returns.
+    assert_eq!(first, SECRET_OF_JAVA);
+    let error = |content, access, alias| secret_key(content, access, alias).unwrap_err().to_string();
+    let missing = error(content, PASSWORD, "other");
+    assert_eq!(missing, "expected a secret key with alias other, found testing:128, testing:256");
+    let wrong = Access { password: Some("changeme"), ..PASSWORD };
+    assert!(error(content, wrong, "testing:128").starts_with("the password does not open the keystore"));
+    assert!(error(file!("openssl.p12").1, PASSWORD, "server").ends_with("found none"));
+    assert!(error(file!("java.jks").1, PASSWORD, "a").contains("found JKS, which has no secret keys"));
+    assert!(error(file!("java.jceks").1, PASSWORD, "a").contains("found JCEKS; convert it: keytool"));
+    assert!(error(file!("key.pem").1, PASSWORD, "a").contains("found another format"));
+    let cheap = Access { iterations_max: 25_000, ..PASSWORD };
+    for length in 0..content.len() {
+        assert!(secret_key(&content[..length], cheap, "testing:128").is_err(), "first {length} bytes");
     }
 }
 

@@ -41,6 +41,12 @@ done
 mv trust.pkcs12 java-trust.p12
 mv trust.jks java-trust.jks
 
+# Secret keys, as transparent data encryption uses them.
+for size in 128 256; do
+    keytool -genseckey -alias "Testing:$size" -keyalg AES -keysize $size -storetype PKCS12 \
+        -keystore secret.p12 -storepass changeit 2>/dev/null
+done
+
 # A certificate with a SPIFFE ID, the second of two URIs, in DER.
 openssl req -x509 -key key.pem -subj "/CN=app" -days 36500 -outform DER -out spiffe.der \
     -addext 'subjectAltName=URI:https://x/y,URI:spiffe://example.com/app' -addext extendedKeyUsage=clientAuth

@@ -139,7 +139,9 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
         EngineError::InvalidOptions { .. }
         | EngineError::InvalidSetting { .. }
         | EngineError::TooLargeForMemory { .. }
-        | EngineError::OpenCommitLog(OpenError::SegmentSize { .. }) => ErrorKind::Config,
+        | EngineError::OpenCommitLog(OpenError::SegmentSize { .. } | OpenError::Key { .. }) => {
+            ErrorKind::Config
+        }
         EngineError::UnknownTable(_)
         | EngineError::KeyTooLong { .. }
         | EngineError::InvalidSnapshot { .. }

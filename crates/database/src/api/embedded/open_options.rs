@@ -1,9 +1,11 @@
 //! Options with the names of cassandra.yaml.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cassette_engine::{DiskFailurePolicy, commitlog::SyncMode};
+use cassette_vfs::encryption::Encryption;
 
 use crate::api::database::{Database, Options};
 use crate::basics::error::Result;
@@ -73,6 +75,14 @@ impl OpenOptions {
     /// `commitlog_sync`: when a write is acknowledged. Default: periodic, 10 s.
     pub fn commitlog_sync(mut self, mode: SyncMode) -> Self {
         self.0.engine.commitlog_sync = mode;
+        self
+    }
+
+    /// `transparent_data_encryption_options`: what encrypts new segments of the commit log and
+    /// decrypts existing ones, which open with their keys only. Feature `encryption` of `cassette`
+    /// has an implementation. Default: none.
+    pub fn commitlog_encryption(mut self, encryption: Arc<dyn Encryption>) -> Self {
+        self.0.engine.commitlog_encryption = Some(encryption);
         self
     }
 

@@ -4,6 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cassette_vfs::encryption::EncryptionError;
+
 use super::replay::HandlerError;
 use super::{CommitLogOptions, Position};
 
@@ -74,6 +76,18 @@ pub enum OpenError {
         file: PathBuf,
         /// The version in its header.
         version: u64,
+    },
+    /// A segment is encrypted, and its key is not available or another one. Nothing was changed.
+    #[error(
+        "commit log segment {} is encrypted and cannot be read: {source}. Nothing was removed; see \
+         transparent_data_encryption_options",
+        file.display()
+    )]
+    Key {
+        /// The segment's file.
+        file: PathBuf,
+        /// The reason, which names the key.
+        source: EncryptionError,
     },
     /// A segment is damaged in a way that a crash does not explain.
     #[error(

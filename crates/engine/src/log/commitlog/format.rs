@@ -19,8 +19,15 @@
 //! sync mark    kind 2   u64 segment id, u32 offset: everything up to this position had been synced when this was written
 //! dictionary   kind 3   u16 index, u128 table, u32 schema version, bytes: what the index stands for in this segment
 //! entry        kind 4   u16 count, count x u16 dictionary index, bytes
+//!
+//! in segments of version 102, dictionaries and entries are encrypted:
+//!
+//! encryption   kind 5   the first record: parameters of the segment's cipher (`cassette_vfs::encryption`)
+//! encrypted    kind 6   n bytes: the body of a dictionary or an entry, encrypted; 16 bytes: its tag
+//!                       the number of the piece is the record's offset; its context is what the length's checksum is of
 //! ```
 
+use cassette_vfs::encryption::{PARAMETERS_MAX, PieceCipher, TAG_LENGTH};
 use crc32fast::Hasher;
 
 use super::{Position, TableVersion};
@@ -28,6 +35,9 @@ use super::{Position, TableVersion};
 /// Distinct from the versions of Cassandra's commit logs, which use small numbers in the same kind
 /// of file name.
 pub(super) const VERSION: u32 = 101;
+
+/// The version of encrypted segments.
+pub(super) const ENCRYPTED_VERSION: u32 = 102;
 
 const MAGIC: [u8; 8] = *b"CASSTLOG";
 
@@ -40,6 +50,9 @@ const FRAMING_LEN: usize = 12;
 /// The framing and one byte of kind.
 pub(super) const END_LEN: u32 = FRAMING_LEN as u32 + 1;
 
+/// The maximum length of the record with the parameters of a cipher.
+pub(super) const ENCRYPTION_LEN_MAX: u32 = FRAMING_LEN as u32 + 1 + PARAMETERS_MAX as u32;
+
 /// The framing, one byte of kind, 8 segment id and 4 offset.
 pub(super) const SYNC_MARK_LEN: u32 = FRAMING_LEN as u32 + 13;
 
@@ -47,16 +60,28 @@ const KIND_END: u8 = 1;
 const KIND_SYNC_MARK: u8 = 2;
 const KIND_DICTIONARY: u8 = 3;
 const KIND_ENTRY: u8 = 4;
+const KIND_ENCRYPTION: u8 = 5;
+const KIND_ENCRYPTED: u8 = 6;
 
 /// Returns the name of a segment's file.
-pub(super) fn file_name(id: u64) -> String {
-    format!("CommitLog-{VERSION}-{id}.log")
+pub(super) fn file_name(version: u32, id: u64) -> String {
+    format!("CommitLog-{version}-{id}.log")
 }
 
 /// Returns the version and id in a file's name; `None` for files that are not segments.
 pub(super) fn parse_file_name(name: &str) -> Option<(u64, u64)> {
     let (version, id) = name.strip_prefix("CommitLog-")?.strip_suffix(".log")?.split_once('-')?;
     Some((version.parse().ok()?, id.parse().ok()?))
+}
+
+/// Returns the version of a segment's format.
+pub(super) fn version(encrypted: bool) -> u32 {
+    if encrypted { ENCRYPTED_VERSION } else { VERSION }
+}
+
+/// Whether this code reads segments of a version.
+pub(super) fn is_known_version(version: u64) -> bool {
+    version == u64::from(VERSION) || version == u64::from(ENCRYPTED_VERSION)
 }
 
 /// A segment's header.
@@ -68,8 +93,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    pub(super) fn new(id: u64, boot_id: Option<u128>) -> Self {
-        Self { version: VERSION, id, boot_id }
+    pub(super) fn new(version: u32, id: u64, boot_id: Option<u128>) -> Self {
+        Self { version, id, boot_id }
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -108,10 +133,18 @@ impl Header {
 pub(super) struct Encoder<'a> {
     pub(super) segment: u64,
     pub(super) base: u32,
+    /// Whether the buffer is passed to [`seal`] before it is written: dictionaries and entries have
+    /// space for their tags, and no checksums.
+    pub(super) encrypted: bool,
     pub(super) out: &'a mut Vec<u8>,
 }
 
 impl Encoder<'_> {
+    /// Appends the parameters of the segment's cipher.
+    pub(super) fn encryption(&mut self, parameters: &[u8]) {
+        self.record(KIND_ENCRYPTION, |out| out.extend_from_slice(parameters));
+    }
+
     pub(super) fn end(&mut self) {
         self.record(KIND_END, |_| {});
     }
@@ -130,7 +163,7 @@ impl Encoder<'_> {
         table: TableVersion,
         content: impl FnOnce(&mut Vec<u8>),
     ) -> usize {
-        self.record(KIND_DICTIONARY, |out| {
+        self.content(KIND_DICTIONARY, |out| {
             out.extend(index.to_be_bytes());
             out.extend(table.table.to_be_bytes());
             out.extend(table.schema.to_be_bytes());
@@ -144,13 +177,25 @@ impl Encoder<'_> {
         indexes: impl ExactSizeIterator<Item = u16>,
         content: impl FnOnce(&mut Vec<u8>),
     ) -> usize {
-        self.record(KIND_ENTRY, |out| {
+        self.content(KIND_ENTRY, |out| {
             // The caller limits the number of tables of a record.
             out.extend((indexes.len() as u16).to_be_bytes());
             for index in indexes {
                 out.extend(index.to_be_bytes());
             }
             content(out);
+        })
+    }
+
+    /// Appends a record that is encrypted in encrypted segments.
+    fn content(&mut self, kind: u8, content: impl FnOnce(&mut Vec<u8>)) -> usize {
+        if !self.encrypted {
+            return self.record(kind, content);
+        }
+        self.record(KIND_ENCRYPTED, |out| {
+            out.push(kind);
+            content(out);
+            out.extend([0; TAG_LENGTH]);
         })
     }
 
@@ -166,9 +211,51 @@ impl Encoder<'_> {
         let length_checksum = length_checksum(self.segment, self.base.wrapping_add(start as u32), length);
         self.out[start..start + 4].copy_from_slice(&length.to_be_bytes());
         self.out[start + 4..body].copy_from_slice(&length_checksum.to_be_bytes());
-        let body_checksum = body_checksum(length_checksum, &self.out[body..]);
+        // That of an encrypted body is computed by `seal`.
+        let is_final = kind != KIND_ENCRYPTED;
+        let body_checksum = if is_final { body_checksum(length_checksum, &self.out[body..]) } else { 0 };
         self.out.extend(body_checksum.to_be_bytes());
         self.out.len() - start
+    }
+}
+
+/// Encrypts the records in `records`, which an [`Encoder`] with `encrypted` has appended for offset
+/// `base` of segment `segment`. Called once for each record.
+pub(super) fn seal(segment: u64, base: u32, records: &mut [u8], cipher: &dyn PieceCipher) {
+    let mut start = 0;
+    while let Some(&length) = records[start..].first_chunk() {
+        let length = u32::from_be_bytes(length);
+        let body = start + 8;
+        let end = body + length as usize;
+        if records[body] == KIND_ENCRYPTED {
+            let offset = base + start as u32;
+            let context = length_context(segment, offset, length);
+            let tag = end - TAG_LENGTH;
+            let sealed = cipher.seal(offset.into(), &context, &mut records[body + 1..tag]);
+            records[tag..end].copy_from_slice(&sealed);
+            let checksum = body_checksum(crc32fast::hash(&context), &records[body..end]);
+            records[end..end + 4].copy_from_slice(&checksum.to_be_bytes());
+        }
+        start = end + 4;
+    }
+}
+
+/// An encrypted body whose checksum matched.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+pub(super) struct Sealed<'a>(&'a [u8]);
+
+impl Sealed<'_> {
+    /// Decrypts the body of the record that ends at `end` of the segment; `None` if it was not
+    /// encrypted there with this cipher.
+    pub(super) fn open(&self, segment: u64, end: usize, cipher: &dyn PieceCipher) -> Option<Vec<u8>> {
+        // With the byte of its kind.
+        let length = self.0.len() + 1;
+        let offset = u32::try_from(end.checked_sub(length + FRAMING_LEN)?).ok()?;
+        let context = length_context(segment, offset, u32::try_from(length).ok()?);
+        let mut bytes = self.0.to_vec();
+        let opened = cipher.open(offset.into(), &context, &mut bytes)?.len();
+        bytes.truncate(opened);
+        Some(bytes)
     }
 }
 
@@ -179,19 +266,28 @@ pub(super) struct DetachedEntry {
     bytes: Vec<u8>,
     tables: usize,
     content: Hasher,
+    encrypted: bool,
 }
 
 impl DetachedEntry {
     /// Encodes an entry of `tables` tables. Its content has about `size_hint` bytes.
-    pub(super) fn encode(tables: usize, size_hint: usize, content: impl FnOnce(&mut Vec<u8>)) -> Self {
-        let head = Self::head_len(tables);
-        let mut bytes = Vec::with_capacity(head + size_hint + 4);
+    pub(super) fn encode(
+        tables: usize,
+        size_hint: usize,
+        encrypted: bool,
+        content: impl FnOnce(&mut Vec<u8>),
+    ) -> Self {
+        let head = Self::head_len(tables) + usize::from(encrypted);
+        let tag = if encrypted { TAG_LENGTH } else { 0 };
+        let mut bytes = Vec::with_capacity(head + size_hint + tag + 4);
         bytes.resize(head, 0);
         content(&mut bytes);
         let mut checksum = Hasher::new();
-        checksum.update(&bytes[head..]);
-        bytes.extend([0; 4]);
-        Self { bytes, tables, content: checksum }
+        if !encrypted {
+            checksum.update(&bytes[head..]);
+        }
+        bytes.resize(bytes.len() + tag + 4, 0);
+        Self { bytes, tables, content: checksum, encrypted }
     }
 
     /// Returns the number of bytes, including framing.
@@ -205,13 +301,18 @@ impl DetachedEntry {
         debug_assert_eq!(self.tables, indexes.len());
         let length = (self.bytes.len() - FRAMING_LEN) as u32;
         let length_checksum = length_checksum(segment, offset, length);
-        let head = &mut self.bytes[..Self::head_len(self.tables)];
+        let shift = usize::from(self.encrypted);
+        let head = &mut self.bytes[..Self::head_len(self.tables) + shift];
         head[..4].copy_from_slice(&length.to_be_bytes());
         head[4..8].copy_from_slice(&length_checksum.to_be_bytes());
-        head[8] = KIND_ENTRY;
-        head[9..11].copy_from_slice(&(indexes.len() as u16).to_be_bytes());
-        for (place, index) in head[11..].chunks_exact_mut(2).zip(indexes) {
+        head[8] = KIND_ENCRYPTED;
+        head[8 + shift] = KIND_ENTRY;
+        head[9 + shift..11 + shift].copy_from_slice(&(indexes.len() as u16).to_be_bytes());
+        for (place, index) in head[11 + shift..].chunks_exact_mut(2).zip(indexes) {
             place.copy_from_slice(&index.to_be_bytes());
+        }
+        if self.encrypted {
+            return self.bytes;
         }
         let mut checksum = Hasher::new_with_initial(length_checksum);
         checksum.update(&head[8..]);
@@ -228,11 +329,15 @@ impl DetachedEntry {
 }
 
 fn length_checksum(segment: u64, offset: u32, length: u32) -> u32 {
+    crc32fast::hash(&length_context(segment, offset, length))
+}
+
+fn length_context(segment: u64, offset: u32, length: u32) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&segment.to_be_bytes());
     bytes[8..12].copy_from_slice(&offset.to_be_bytes());
     bytes[12..].copy_from_slice(&length.to_be_bytes());
-    crc32fast::hash(&bytes)
+    bytes
 }
 
 fn body_checksum(length_checksum: u32, body: &[u8]) -> u32 {
@@ -303,8 +408,18 @@ pub(super) fn find(segment: u64, bytes: &[u8], offset: usize) -> Found<'_> {
 pub(super) enum Body<'a> {
     End,
     SyncMark(Position),
-    Dictionary { index: u16, table: TableVersion, content: &'a [u8] },
-    Entry { indexes: Indexes<'a>, content: &'a [u8] },
+    Dictionary {
+        index: u16,
+        table: TableVersion,
+        content: &'a [u8],
+    },
+    Entry {
+        indexes: Indexes<'a>,
+        content: &'a [u8],
+    },
+    /// The parameters of the segment's cipher.
+    Encryption(&'a [u8]),
+    Encrypted(Sealed<'a>),
 }
 
 /// The dictionary indexes of an entry.
@@ -341,6 +456,8 @@ impl<'a> Body<'a> {
                 let (indexes, content) = reader.0.split_at_checked(count * 2)?;
                 Body::Entry { indexes: Indexes(indexes), content }
             }
+            KIND_ENCRYPTION => Body::Encryption(reader.0),
+            KIND_ENCRYPTED => Body::Encrypted(Sealed(reader.0)),
             _ => return None,
         })
     }
@@ -364,7 +481,7 @@ mod tests {
 
     fn records() -> Vec<u8> {
         let mut out = Vec::new();
-        let mut encoder = Encoder { segment: 9, base: 100, out: &mut out };
+        let mut encoder = Encoder { segment: 9, base: 100, encrypted: false, out: &mut out };
         encoder.sync_mark(Position { segment: 8, offset: 77 });
         encoder.dictionary(3, TABLE, |out| out.extend(b"columns"));
         encoder.entry([3, 4].into_iter(), |out| out.extend(b"row"));
@@ -400,11 +517,14 @@ mod tests {
     fn an_entry_that_was_encoded_before_it_had_a_place_has_the_same_bytes() {
         for (indexes, content) in [(vec![], b"".as_slice()), (vec![3], b"row"), (vec![3, 400], &[7; 1000])] {
             let mut bytes = vec![1, 2, 3];
-            let mut encoder = Encoder { segment: 9, base: 100, out: &mut bytes };
-            let size = encoder.entry(indexes.iter().copied(), |out| out.extend(content));
-            let detached = DetachedEntry::encode(indexes.len(), 10, |out| out.extend(content));
-            assert_eq!(detached.len(), size);
-            assert_eq!(detached.place(9, 103, &indexes), bytes[3..]);
+            for encrypted in [false, true] {
+                bytes.truncate(3);
+                let mut encoder = Encoder { segment: 9, base: 100, encrypted, out: &mut bytes };
+                let size = encoder.entry(indexes.iter().copied(), |out| out.extend(content));
+                let detached = DetachedEntry::encode(indexes.len(), 10, encrypted, |out| out.extend(content));
+                assert_eq!(detached.len(), size);
+                assert_eq!(detached.place(9, 103, &indexes), bytes[3..]);
+            }
         }
     }
 
@@ -415,6 +535,34 @@ mod tests {
         let mut shifted = vec![0; 101];
         shifted.extend(records());
         assert!(matches!(find(9, &shifted, 101), Found::Damaged(_)));
+    }
+
+    #[test]
+    fn encrypted_records_open_only_where_they_were_written() {
+        let cipher = super::super::tests::encryption("a").begin().unwrap().cipher;
+        let mut bytes = vec![0; 100];
+        let mut out = Vec::new();
+        let mut encoder = Encoder { segment: 9, base: 100, encrypted: true, out: &mut out };
+        encoder.sync_mark(Position { segment: 8, offset: 77 });
+        encoder.dictionary(3, TABLE, |out| out.extend(b"columns"));
+        encoder.entry([3].into_iter(), |out| out.extend(b"row"));
+        encoder.end();
+        seal(9, 100, &mut out, cipher.as_ref());
+        bytes.extend(out);
+        assert!(!bytes.windows(7).any(|window| window == b"columns"));
+        let (mut offset, mut opened) = (100, Vec::new());
+        while let Found::Body(body, end) = find(9, &bytes, offset) {
+            if let Some(Body::Encrypted(sealed)) = Body::decode(body) {
+                assert_eq!(sealed.open(10, end, cipher.as_ref()), None);
+                assert_eq!(sealed.open(9, end + 1, cipher.as_ref()), None);
+                opened.push(sealed.open(9, end, cipher.as_ref()).unwrap());
+            }
+            offset = end;
+        }
+        assert_eq!(offset, bytes.len());
+        let dictionary = Body::Dictionary { index: 3, table: TABLE, content: b"columns" };
+        assert_eq!(Body::decode(&opened[0]), Some(dictionary));
+        assert!(matches!(Body::decode(&opened[1]), Some(Body::Entry { content: b"row", .. })));
     }
 
     #[test]
@@ -448,7 +596,7 @@ mod tests {
         for body in [
             &[][..],
             &[0],
-            &[5],
+            &[7],
             &[KIND_END, 0],
             &[KIND_SYNC_MARK, 1],
             &[KIND_DICTIONARY; 10],
@@ -461,7 +609,7 @@ mod tests {
     #[test]
     fn headers_read_back_and_every_flipped_bit_is_noticed() {
         for boot_id in [None, Some(u128::MAX)] {
-            let header = Header::new(42, boot_id);
+            let header = Header::new(VERSION, 42, boot_id);
             let bytes = header.encode();
             assert_eq!(bytes.len(), HEADER_LEN as usize);
             assert_eq!(Header::decode(&bytes), Ok(header));
@@ -476,7 +624,7 @@ mod tests {
 
     #[test]
     fn file_names_carry_version_and_id() {
-        assert_eq!(parse_file_name(&file_name(17)), Some((u64::from(VERSION), 17)));
+        assert_eq!(parse_file_name(&file_name(VERSION, 17)), Some((u64::from(VERSION), 17)));
         for other in
             ["CommitLog-7.log", "CommitLog-a-1.log", "CommitLog-7-1.log.tmp", "lock", "CommitLog-7--1.log"]
         {

@@ -62,7 +62,8 @@ impl CommitLog {
         {
             return Err(OpenError::SegmentSize { segment_size });
         }
-        let replayed = replay::replay(fs.as_ref(), directory, options.replay, replay)?;
+        let encryption = options.encryption.as_deref();
+        let replayed = replay::replay(fs.as_ref(), directory, options.replay, encryption, replay)?;
         let millis = u64::try_from(clock.now_micros() / 1000).unwrap_or(0);
         // Ids must never repeat, although all segments may have been removed: the clock, as in
         // Cassandra, and the ids known to the caller.

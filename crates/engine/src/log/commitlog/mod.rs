@@ -43,6 +43,13 @@
 //! gets a larger one of exactly its size: the reserved segment is enlarged, since segments are used
 //! in the order of their ids.
 //!
+//! # Encryption
+//!
+//! With [`CommitLogOptions::encryption`], the dictionaries and entries of new segments are
+//! encrypted one by one, by the thread that writes them, without the append lock. Framing, sync
+//! marks and checksums stay readable, so that torn tails are recognized as in other segments. A
+//! segment names its key; segments of other keys, and unencrypted ones, are read beside it.
+//!
 //! # Failures
 //!
 //! - **No space**: records are refused ([`AppendError::Refused`]), and accepted again once there is
@@ -101,7 +108,8 @@ pub fn read(
     fs: &dyn cassette_vfs::FileSystem,
     directory: &std::path::Path,
     policy: ReplayPolicy,
+    encryption: Option<&dyn cassette_vfs::encryption::Encryption>,
     handler: &mut dyn FnMut(Entry<'_>) -> Result<(), HandlerError>,
 ) -> Result<ReplaySummary, OpenError> {
-    replay::replay(fs, directory, policy, handler).map(|replayed| replayed.summary)
+    replay::replay(fs, directory, policy, encryption, handler).map(|replayed| replayed.summary)
 }

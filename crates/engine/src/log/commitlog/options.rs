@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cassette_vfs::encryption::Encryption;
+
 /// When an append is acknowledged; see the table in the [module's documentation](super).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncMode {
@@ -51,6 +53,8 @@ pub struct CommitLogOptions {
     /// The minimum id of new segments, regardless of the clock: greater than all ids that the
     /// caller has recorded.
     pub first_segment_id: u64,
+    /// Encrypts new segments, if it does so, and decrypts existing ones.
+    pub encryption: Option<Arc<dyn Encryption>>,
     /// Whether background threads sync and reserve segments. Otherwise appending threads do both
     /// when due, so that runs are reproducible.
     pub threads: bool,
@@ -66,6 +70,11 @@ impl CommitLogOptions {
 
     /// The minimum segment size.
     pub const SEGMENT_SIZE_MIN: u32 = 1024;
+
+    /// Whether new segments are encrypted.
+    pub(super) fn encrypts(&self) -> bool {
+        self.encryption.as_ref().is_some_and(|encryption| encryption.encrypts_new_files())
+    }
 
     /// Records from this size on are encoded before the append lock is taken, bytes.
     pub(super) fn large_record_size(&self) -> usize {
@@ -88,6 +97,7 @@ impl Default for CommitLogOptions {
             total_space: 8 << 30,
             replay: ReplayPolicy::Stop,
             first_segment_id: 1,
+            encryption: None,
             threads: true,
             on_space_exceeded: None,
         }
@@ -103,6 +113,7 @@ impl fmt::Debug for CommitLogOptions {
             .field("total_space", &self.total_space)
             .field("replay", &self.replay)
             .field("first_segment_id", &self.first_segment_id)
+            .field("encryption", &self.encryption)
             .field("threads", &self.threads)
             .finish_non_exhaustive()
     }

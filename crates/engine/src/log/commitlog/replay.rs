@@ -18,12 +18,14 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use cassette_vfs::FileSystem;
+use cassette_vfs::encryption::{Encryption, PieceCipher};
 use hashbrown::HashMap;
 
 use super::dirty::DirtyTables;
-use super::format::{self, Body, Found, HEADER_LEN, Header, VERSION};
+use super::format::{self, Body, ENCRYPTION_LEN_MAX, Found, HEADER_LEN, Header};
 use super::state::Tracked;
 use super::{CommitLogOptions, OpenError, Position, ReplayPolicy, TableVersion};
 
@@ -95,6 +97,7 @@ pub(super) fn replay(
     fs: &dyn FileSystem,
     directory: &Path,
     policy: ReplayPolicy,
+    encryption: Option<&dyn Encryption>,
     handler: Handler<'_>,
 ) -> Result<Replayed, OpenError> {
     let io_error = |source| OpenError::Io { directory: directory.to_owned(), source };
@@ -102,7 +105,7 @@ pub(super) fn replay(
     if let Some(parent) = directory.parent() {
         fs.sync_dir(parent).map_err(io_error)?;
     }
-    let files = list(fs, directory)?;
+    let files = list(fs, directory, encryption)?;
     let last_id = files.last().map_or(0, |file| file.id);
     let mut reader = Reader {
         fs,
@@ -143,40 +146,70 @@ pub(super) fn replay(
 struct SegmentPath {
     id: u64,
     path: PathBuf,
+    cipher: Option<Arc<dyn PieceCipher>>,
 }
 
 /// Returns the segments in the directory, by id.
-fn list(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<SegmentPath>, OpenError> {
+fn list(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    encryption: Option<&dyn Encryption>,
+) -> Result<Vec<SegmentPath>, OpenError> {
     let io_error = |source| OpenError::Io { directory: directory.to_owned(), source };
     let mut files = Vec::new();
     for entry in fs.read_dir(directory).map_err(io_error)? {
         let Some((version, id)) = format::parse_file_name(&entry.name) else { continue };
         let path = directory.join(&entry.name);
-        if version != u64::from(VERSION) {
+        if !format::is_known_version(version) {
             return Err(OpenError::UnknownVersion { file: path, version });
         }
-        check_header(fs, directory, id, &path)?;
-        files.push(SegmentPath { id, path });
+        let cipher = check_start(fs, directory, id, &path, encryption)?;
+        files.push(SegmentPath { id, path, cipher });
     }
     files.sort_by_key(|file| file.id);
     Ok(files)
 }
 
-/// Rejects a segment whose header does not match its name. One with a damaged header may still be
-/// torn.
-fn check_header(fs: &dyn FileSystem, directory: &Path, id: u64, path: &Path) -> Result<(), OpenError> {
+/// Rejects a segment whose header does not match its name, and returns the cipher of an encrypted
+/// one: before anything is read, so that a missing key changes nothing. A segment whose start is
+/// damaged may still be torn.
+fn check_start(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    id: u64,
+    path: &Path,
+    encryption: Option<&dyn Encryption>,
+) -> Result<Option<Arc<dyn PieceCipher>>, OpenError> {
     let io_error = |source| OpenError::Io { directory: directory.to_owned(), source };
-    let mut bytes = [0; HEADER_LEN as usize];
+    let mut bytes = [0; (HEADER_LEN + ENCRYPTION_LEN_MAX) as usize];
     let length = fs.open(path).and_then(|file| file.read_at(&mut bytes, 0)).map_err(io_error)?;
-    let Ok(header) = Header::decode(&bytes[..length]) else { return Ok(()) };
-    if header.version != VERSION {
+    let bytes = &bytes[..length];
+    let Ok(header) = Header::decode(bytes) else { return Ok(None) };
+    if !format::is_known_version(header.version.into()) {
         return Err(OpenError::UnknownVersion { file: path.to_owned(), version: u64::from(header.version) });
     }
     if header.id != id {
         let damage = format!("the header is that of segment {}", header.id);
         return Err(OpenError::Corrupt { file: path.to_owned(), offset: 12, damage });
     }
-    Ok(())
+    cipher_of(id, path, bytes, encryption)
+}
+
+/// Returns the cipher of a segment that begins with `bytes`; `None` if it has none, or its
+/// parameters are damaged.
+pub(super) fn cipher_of(
+    id: u64,
+    path: &Path,
+    bytes: &[u8],
+    encryption: Option<&dyn Encryption>,
+) -> Result<Option<Arc<dyn PieceCipher>>, OpenError> {
+    let Found::Body(body, _) = format::find(id, bytes, HEADER_LEN as usize) else { return Ok(None) };
+    let Some(Body::Encryption(parameters)) = Body::decode(body) else { return Ok(None) };
+    let cipher = match encryption {
+        Some(encryption) => encryption.resume(parameters),
+        None => Err("no keys are configured".into()),
+    };
+    cipher.map(Some).map_err(|source| OpenError::Key { file: path.to_owned(), source })
 }
 
 /// A segment that has been read.
@@ -242,7 +275,7 @@ impl Reader<'_> {
 
     /// Reads one segment; returns true if its tail is torn.
     fn read_segment(&mut self, number: usize, bytes: &[u8]) -> Result<bool, OpenError> {
-        let SegmentPath { id, path } = &self.files[number];
+        let SegmentPath { id, path, .. } = &self.files[number];
         let id = *id;
         let mut read = Read {
             id,
@@ -321,8 +354,19 @@ impl Reader<'_> {
         dictionary: &mut HashMap<u16, TableVersion>,
         dirty: &mut DirtyTables,
     ) -> Result<bool, OpenError> {
-        let position = Position { segment: self.files[number].id, offset: end as u32 };
-        let handled = match Body::decode(body) {
+        let SegmentPath { id, cipher, .. } = &self.files[number];
+        let position = Position { segment: *id, offset: end as u32 };
+        let opened;
+        let mut decoded = Body::decode(body);
+        if let Some(Body::Encrypted(sealed)) = decoded {
+            let Some(body) = cipher.as_ref().and_then(|cipher| sealed.open(*id, end, cipher.as_ref())) else {
+                return self.skip_or_stop(number, end, "an encrypted record that fails its authentication");
+            };
+            opened = body;
+            decoded = Body::decode(&opened);
+        }
+        let handled = match decoded {
+            Some(Body::Encryption(_)) => return Ok(true),
             Some(Body::End) => return Ok(false),
             Some(Body::SyncMark(synced)) => {
                 self.synced = self.synced.max(synced);
@@ -349,7 +393,9 @@ impl Reader<'_> {
                 self.summary.bytes += content.len() as u64;
                 (self.handler)(Entry::Record { position, tables: &tables, content })
             }
-            None => return self.skip_or_stop(number, end, "a record of no known kind"),
+            Some(Body::Encrypted(_)) | None => {
+                return self.skip_or_stop(number, end, "a record of no known kind");
+            }
         };
         let file = &self.files[number].path;
         handled.map_err(|source| OpenError::Handler { file: file.clone(), position, source })?;
@@ -407,9 +453,14 @@ impl Behind {
         let mut from = from;
         while let Some(offset) = next_record(id, bytes, from) {
             let Found::Body(body, end) = format::find(id, bytes, offset) else { break };
-            self.records += 1;
-            if let Some(Body::SyncMark(synced)) = Body::decode(body) {
-                self.synced = self.synced.max(synced);
+            match Body::decode(body) {
+                // Written when the segment was reserved, and synced before its first record.
+                Some(Body::Encryption(_)) => {}
+                Some(Body::SyncMark(synced)) => {
+                    self.records += 1;
+                    self.synced = self.synced.max(synced);
+                }
+                _ => self.records += 1,
             }
             from = end;
         }

@@ -11,7 +11,7 @@ use cassette_rows::interrupt::{self, Interrupted};
 use cassette_vfs::{Clock, FileSystem};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::format::{self, DetachedEntry, Header};
+use super::format::{self, DetachedEntry, Encoder, Header};
 use super::progress::{Progress, Seen};
 use super::state::{Chunk, Place, SegmentFile, State};
 use super::{AppendError, CommitLogOptions, Position, Record, SyncMode};
@@ -84,8 +84,10 @@ impl Shared {
     pub(super) fn enqueue(&self, record: &dyn Record) -> Result<(Locked<'_>, Enqueued), AppendError> {
         let size = record.size_hint();
         let is_large = size >= self.options.large_record_size();
-        let mut detached =
-            is_large.then(|| DetachedEntry::encode(record.tables().len(), size, |out| record.encode(out)));
+        let mut detached = is_large.then(|| {
+            let encrypted = self.options.encrypts();
+            DetachedEntry::encode(record.tables().len(), size, encrypted, |out| record.encode(out))
+        });
         let mut state = self.state.lock();
         let mut grown = false;
         let enqueued = loop {
@@ -244,14 +246,17 @@ impl Shared {
     fn write<'a>(&self, mut state: Locked<'a>) -> Locked<'a> {
         state.writing = true;
         self.progress.begin();
-        let chunks = state.take_pending();
+        let mut chunks = state.take_pending();
         let (upto, last) = (state.end(), state.enqueued);
         let mut acknowledged = None;
         let not_writing = |state: &mut State| {
             state.writing = false;
             self.progress.end(None);
         };
-        let written = self.unlocked(&mut state, "writing", not_writing, || write_chunks(&chunks));
+        let written = self.unlocked(&mut state, "writing", not_writing, || {
+            chunks.iter_mut().for_each(Chunk::seal);
+            write_chunks(&chunks)
+        });
         match written {
             Ok(()) => {
                 for chunk in &chunks {
@@ -385,7 +390,7 @@ impl Shared {
         self.segment_awaited.store(false, Ordering::Relaxed);
         let id = state.next_id;
         state.next_id += 1;
-        let path = self.directory.join(format::file_name(id));
+        let path = self.directory.join(format::file_name(format::version(self.options.encrypts()), id));
         self.reserve(state, "creating a segment", &path, || {
             let file = self.create_segment(id, &path, size)?;
             if populates {
@@ -399,7 +404,7 @@ impl Shared {
     /// it. If that memory has not been used before, as in a virtual machine, this takes many times
     /// as long as copying a record: a large record, and all later ones, would wait for it.
     fn populate(&self, file: &SegmentFile) {
-        let mut start = format::HEADER_LEN;
+        let mut start = file.first;
         while start < file.size && !self.segment_awaited.load(Ordering::Relaxed) {
             let end = start.saturating_add(POPULATED_TOGETHER).min(file.size);
             if let Err(error) = file.writer.lock().populate(u64::from(start), u64::from(end)) {
@@ -464,13 +469,25 @@ impl Shared {
 
     /// Creates a segment whose name and header are durable and whose space is reserved.
     fn create_segment(&self, id: u64, path: &Path, size: u32) -> io::Result<SegmentFile> {
+        let encrypts = self.options.encrypts();
+        let mut start = Header::new(format::version(encrypts), id, self.fs.boot_id()).encode();
+        let mut cipher = None;
+        if let Some(encryption) = self.options.encryption.as_ref().filter(|_| encrypts) {
+            let new = encryption.begin().map_err(io::Error::other)?;
+            let base = start.len() as u32;
+            let mut record = Vec::new();
+            Encoder { segment: id, base, encrypted: false, out: &mut record }.encryption(&new.parameters);
+            start.extend(record);
+            cipher = Some(new.cipher);
+        }
+        let first = start.len() as u32;
         let mut writer = self.fs.create(path)?;
         writer.allocate(u64::from(size))?;
-        writer.write_all(&Header::new(id, self.fs.boot_id()).encode())?;
+        writer.write_all(&start)?;
         writer.sync()?;
         self.fs.sync_dir(&self.directory)?;
         let syncer = writer.sync_handle()?;
-        Ok(SegmentFile { id, path: path.to_owned(), size, writer: Mutex::new(writer), syncer })
+        Ok(SegmentFile { id, path: path.to_owned(), size, first, cipher, writer: Mutex::new(writer), syncer })
     }
 
     /// Removes a segment that has no records.

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cassette_vfs::encryption::PieceCipher;
 use cassette_vfs::{SyncHandle, WritableFile};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::dirty::DirtyTables;
-use super::format::{DetachedEntry, END_LEN, Encoder, HEADER_LEN, SYNC_MARK_LEN};
+use super::format::{self, DetachedEntry, ENCRYPTION_LEN_MAX, END_LEN, Encoder, HEADER_LEN, SYNC_MARK_LEN};
 use super::{AppendError, CommitLogOptions, Position, Record, TableVersion};
 
 /// The file of a segment that can still be written.
@@ -20,6 +21,10 @@ pub(super) struct SegmentFile {
     pub(super) path: PathBuf,
     /// Bytes reserved for it.
     pub(super) size: u32,
+    /// The offset of its first record, after its header and the parameters of its cipher.
+    pub(super) first: u32,
+    /// What encrypts its records.
+    pub(super) cipher: Option<Arc<dyn PieceCipher>>,
     /// Locked only by the writer, so never contended.
     pub(super) writer: Mutex<Box<dyn WritableFile>>,
     pub(super) syncer: Arc<dyn SyncHandle>,
@@ -49,6 +54,20 @@ pub(super) struct Chunk {
 impl Chunk {
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.committed]
+    }
+
+    /// Returns an encoder that appends to its bytes.
+    fn encoder(&mut self) -> Encoder<'_> {
+        let encrypted = self.file.cipher.is_some();
+        Encoder { segment: self.file.id, base: self.start, encrypted, out: &mut self.bytes }
+    }
+
+    /// Encrypts its records, if the segment is encrypted. Called once, before they are written.
+    pub(super) fn seal(&mut self) {
+        if let Some(cipher) = &self.file.cipher {
+            let records = &mut self.bytes[..self.committed];
+            format::seal(self.file.id, self.start, records, cipher.as_ref());
+        }
     }
 
     pub(super) fn position(&self) -> Position {
@@ -224,7 +243,7 @@ impl State {
             return Ok(Place::NeedsSegment(options.segment_size));
         };
         let chunk = chunk_of(&mut self.pending, &mut self.buffer, active);
-        let mut encoder = Encoder { segment: active.file.id, base: chunk.start, out: &mut chunk.bytes };
+        let mut encoder = chunk.encoder();
         if let Some(synced) = synced {
             encoder.sync_mark(synced);
         }
@@ -240,7 +259,7 @@ impl State {
             });
             self.indexes.push(index);
         }
-        let fresh = active.end == HEADER_LEN;
+        let fresh = active.end == active.file.first;
         if known + defined > usize::from(u16::MAX) && !fresh {
             return Ok(Place::NeedsSegment(options.segment_size));
         }
@@ -257,7 +276,7 @@ impl State {
         }
         if added > room {
             chunk.give_up();
-            let needed = segment_size_for(record, size, &mut chunk.bytes);
+            let needed = segment_size_for(record, size, chunk);
             chunk.give_up();
             let possible =
                 u32::try_from(needed).ok().filter(|size| *size <= CommitLogOptions::SEGMENT_SIZE_MAX);
@@ -308,7 +327,7 @@ impl State {
     pub(super) fn seal(&mut self) {
         let Some(active) = self.active.take() else { return };
         let chunk = chunk_of(&mut self.pending, &mut self.buffer, &active);
-        Encoder { segment: active.file.id, base: chunk.start, out: &mut chunk.bytes }.end();
+        chunk.encoder().end();
         chunk.committed = chunk.bytes.len();
         self.end = Position { segment: active.file.id, offset: active.end + END_LEN };
     }
@@ -326,8 +345,8 @@ impl State {
             going: false,
         };
         self.segments.insert(file.id, tracked);
-        self.end = Position { segment: file.id, offset: HEADER_LEN };
-        self.active = Some(Active { file, end: HEADER_LEN, dictionary: HashMap::new() });
+        self.end = Position { segment: file.id, offset: file.first };
+        self.active = Some(Active { end: file.first, file, dictionary: HashMap::new() });
     }
 
     /// Returns all chunks to write, up to [`end`](Self::end).
@@ -426,12 +445,14 @@ fn too_large(size: usize, options: &CommitLogOptions) -> AppendError {
 
 /// Returns the size of a segment for a record, its dictionaries and the preceding sync mark. Its
 /// entry takes `size` bytes. Uses the end of `scratch`.
-fn segment_size_for(record: &dyn Record, size: usize, scratch: &mut Vec<u8>) -> usize {
-    let mut encoder = Encoder { segment: 0, base: 0, out: scratch };
+fn segment_size_for(record: &dyn Record, size: usize, scratch: &mut Chunk) -> usize {
+    let encrypted = scratch.file.cipher.is_some();
+    let mut encoder = scratch.encoder();
     let dictionary =
         |table: &TableVersion| encoder.dictionary(0, *table, |out| record.encode_dictionary(*table, out));
     let dictionaries: usize = record.tables().iter().map(dictionary).sum();
-    (HEADER_LEN + SYNC_MARK_LEN + END_LEN) as usize + dictionaries + size
+    let first = HEADER_LEN + if encrypted { ENCRYPTION_LEN_MAX } else { 0 };
+    (first + SYNC_MARK_LEN + END_LEN) as usize + dictionaries + size
 }
 
 /// Returns the chunk for the next bytes of the active segment, without the bytes of a failed

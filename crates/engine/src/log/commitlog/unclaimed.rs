@@ -16,10 +16,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use cassette_vfs::FileSystem;
+use cassette_vfs::encryption::Encryption;
 use hashbrown::HashMap;
 
 use super::format::{self, Body, Found, HEADER_LEN};
-use super::replay::{Entry, next_record};
+use super::replay::{Entry, cipher_of, next_record};
 use super::{CommitLogOptions, HandlerError, OpenError, Position, TableVersion};
 
 const DIRECTORY: &str = "unclaimed";
@@ -48,8 +49,11 @@ fn table_directory(log: &Path, table: u128) -> PathBuf {
 pub(crate) fn keep(fs: &dyn FileSystem, log: &Path, table: u128, segments: &BTreeSet<u64>) -> io::Result<()> {
     let directory = table_directory(log, table);
     fs.create_dir_all(&directory)?;
-    for segment in segments {
-        let name = format::file_name(*segment);
+    for entry in fs.read_dir(log)? {
+        let name = entry.name;
+        if !format::parse_file_name(&name).is_some_and(|(_, id)| segments.contains(&id)) {
+            continue;
+        }
         match fs.hard_link(&log.join(&name), &directory.join(&name)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             linked => linked?,
@@ -120,6 +124,7 @@ pub(crate) fn retire(fs: &dyn FileSystem, log: &Path, table: u128) -> io::Result
 pub(crate) fn read(
     fs: &dyn FileSystem,
     kept: &UnclaimedLog,
+    encryption: Option<&dyn Encryption>,
     handler: &mut dyn FnMut(Entry<'_>) -> Result<(), HandlerError>,
 ) -> Result<(), OpenError> {
     for (id, path, length) in &kept.segments {
@@ -130,7 +135,7 @@ pub(crate) fn read(
             return Err(OpenError::Corrupt { file: path.clone(), offset: maximum, damage });
         }
         let bytes = fs.read(path).map_err(io_error)?;
-        read_segment(*id, path, &bytes, handler)?;
+        read_segment(*id, path, &bytes, encryption, handler)?;
     }
     Ok(())
 }
@@ -139,15 +144,24 @@ fn read_segment(
     id: u64,
     path: &Path,
     bytes: &[u8],
+    encryption: Option<&dyn Encryption>,
     handler: &mut dyn FnMut(Entry<'_>) -> Result<(), HandlerError>,
 ) -> Result<(), OpenError> {
+    let cipher = cipher_of(id, path, bytes, encryption)?;
     let mut dictionary: HashMap<u16, TableVersion> = HashMap::new();
     let mut offset = HEADER_LEN as usize;
     while let Some(at) = next_record(id, bytes, offset) {
         let Found::Body(body, end) = format::find(id, bytes, at) else { break };
         offset = end;
         let position = Position { segment: id, offset: end as u32 };
-        let handled = match Body::decode(body) {
+        let opened;
+        let mut decoded = Body::decode(body);
+        if let (Some(Body::Encrypted(sealed)), Some(cipher)) = (&decoded, &cipher) {
+            let Some(body) = sealed.open(id, end, cipher.as_ref()) else { continue };
+            opened = body;
+            decoded = Body::decode(&opened);
+        }
+        let handled = match decoded {
             Some(Body::Dictionary { index, table, content }) => {
                 dictionary.insert(index, table);
                 handler(Entry::Dictionary { table, content })
@@ -160,7 +174,7 @@ fn read_segment(
                 }
             }
             Some(Body::End) => break,
-            Some(Body::SyncMark(_)) | None => Ok(()),
+            Some(Body::SyncMark(_) | Body::Encryption(_) | Body::Encrypted(_)) | None => Ok(()),
         };
         handled.map_err(|source| OpenError::Handler { file: path.to_owned(), position, source })?;
     }

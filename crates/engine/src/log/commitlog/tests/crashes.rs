@@ -36,6 +36,9 @@ struct Life {
     random: SmallRng,
     fs: FakeFileSystem,
     sync: SyncMode,
+    /// Whether each life encrypts its segments, with another key than the previous one.
+    encrypts: bool,
+    lives: usize,
     fates: BTreeMap<u64, Fate>,
     next: u64,
     flushed_upto: BTreeMap<u128, Position>,
@@ -52,7 +55,22 @@ impl Life {
             _ => SyncMode::Group { window: Duration::from_millis(1) },
         };
         let fs = FakeFileSystem::new();
-        Self { seed, random, fs, sync, fates: BTreeMap::new(), next: 0, flushed_upto: BTreeMap::new() }
+        Self {
+            seed,
+            random,
+            fs,
+            sync,
+            encrypts: seed.is_multiple_of(3),
+            lives: 0,
+            fates: BTreeMap::new(),
+            next: 0,
+            flushed_upto: BTreeMap::new(),
+        }
+    }
+
+    fn options(&self) -> CommitLogOptions {
+        let encryption = self.encrypts.then(|| encryption(["a", "b"][self.lives % 2]));
+        CommitLogOptions { encryption, ..options(self.sync) }
     }
 
     fn append(&mut self, log: &CommitLog) {
@@ -108,19 +126,20 @@ impl Life {
 
     /// One run: opens the log, checks the replay, uses it, and crashes.
     fn live(&mut self) {
+        self.lives += 1;
         self.fs.heal();
         self.fs.set_capacity(u64::MAX);
         if self.random.random_ratio(1, 8) {
             // The first start fails at some operation, and the machine or the process crashes
             // again.
             self.fs.fail_from(self.fs.operations() + self.random.random_range(1..20));
-            match try_open(&self.fs, options(self.sync)) {
+            match try_open(&self.fs, self.options()) {
                 Ok(_) | Err(OpenError::Io { .. }) => {}
                 Err(error) => panic!("seed {}: {error}", self.seed),
             }
             self.fs = self.die();
         }
-        let opened = match try_open(&self.fs, options(self.sync)) {
+        let opened = match try_open(&self.fs, self.options()) {
             Ok(opened) => opened,
             Err(error) => panic!("seed {}: {error}", self.seed),
         };

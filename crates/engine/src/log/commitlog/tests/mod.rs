@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cassette_encryption::{AesGcm, Key, KeyError, Keys};
+use cassette_vfs::encryption::Encryption;
 use cassette_vfs::{FakeFileSystem, FileSystem, ManualClock};
 
 use super::*;
@@ -12,6 +14,7 @@ use super::*;
 mod appending;
 mod crashes;
 mod damage;
+mod encryption;
 mod failures;
 mod panics;
 mod threads;
@@ -71,6 +74,30 @@ pub(super) fn options(sync: SyncMode) -> CommitLogOptions {
         threads: false,
         ..CommitLogOptions::default()
     }
+}
+
+/// Keys that are 32 bytes of the first byte of their alias.
+#[derive(Debug)]
+pub(super) struct TestKeys(pub(super) &'static [&'static str]);
+
+impl Keys for TestKeys {
+    fn key(&self, alias: &str) -> Result<Key, KeyError> {
+        let known = self.0.iter().find(|known| **known == alias);
+        known.map_or_else(
+            || Err(KeyError(format!("no key \"{alias}\""))),
+            |_| Key::new(vec![alias.as_bytes()[0]; 32]),
+        )
+    }
+}
+
+/// Encrypts new segments with the key `alias`, of `a` and `b`.
+pub(crate) fn encryption(alias: &str) -> Arc<dyn Encryption> {
+    Arc::new(AesGcm::new(TestKeys(&["a", "b"]), Some(alias.to_owned())).unwrap())
+}
+
+/// The same, encrypted.
+pub(super) fn encrypted(sync: SyncMode) -> CommitLogOptions {
+    CommitLogOptions { encryption: Some(encryption("a")), ..options(sync) }
 }
 
 pub(super) const PERIODIC: SyncMode = SyncMode::Periodic { period: Duration::from_secs(10) };
