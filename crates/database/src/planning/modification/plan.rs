@@ -46,6 +46,9 @@ impl ModificationPlan {
             if plan.has_timestamp() {
                 bail_invalid!("Custom timestamp is not supported by virtual tables");
             }
+            if plan.has_ttl() {
+                bail_invalid!("Expiring columns are not supported by virtual tables");
+            }
             if plan.has_conditions() {
                 bail_invalid!("Conditional updates are not supported by virtual tables");
             }
@@ -80,6 +83,14 @@ impl ModificationPlan {
         match &self.what {
             What::Rows(rows) => rows.attributes.has_timestamp(),
             What::Json(json) => json.attributes.has_timestamp(),
+        }
+    }
+
+    /// Whether the statement has USING TTL.
+    fn has_ttl(&self) -> bool {
+        match &self.what {
+            What::Rows(rows) => rows.attributes.has_ttl(),
+            What::Json(json) => json.attributes.has_ttl(),
         }
     }
 

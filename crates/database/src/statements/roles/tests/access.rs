@@ -226,6 +226,21 @@ fn other_changes_of_keys_of_caches_fail_with_the_errors_of_cassandra() {
             ),
             (
                 "root",
+                "INSERT INTO system_views.roles_cache_keys (role) VALUES ('x') IF NOT EXISTS USING TTL 10",
+                "Expiring columns are not supported by virtual tables",
+            ),
+            (
+                "root",
+                "INSERT INTO system_views.roles_cache_keys JSON '{\"role\": \"x\"}' USING TTL 10",
+                "Expiring columns are not supported by virtual tables",
+            ),
+            (
+                "root",
+                "INSERT INTO system_views.roles_cache_keys (role) VALUES ('x') IF NOT EXISTS",
+                "Conditional updates are not supported by virtual tables",
+            ),
+            (
+                "root",
                 "BEGIN BATCH DELETE FROM system_views.roles_cache_keys WHERE role = 'u'; APPLY BATCH",
                 "Cannot include a virtual table statement in a logged batch",
             ),
