@@ -1,5 +1,6 @@
 //! The admin endpoint's reports and operations, which server and clients exchange as JSON.
 
+mod cidr;
 mod compaction;
 mod distribution;
 mod metric;
@@ -12,6 +13,7 @@ mod table;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+pub use cidr::*;
 pub use compaction::*;
 pub use distribution::{BUCKET_LIMITS, BUCKETS, DistributionReport};
 pub use metric::{Metric, MetricKind, MetricValue};

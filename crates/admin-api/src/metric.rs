@@ -159,8 +159,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        AttachedIndexesReport, CacheReport, CompactionReport, LevelReport, NodeReport, OverlappingReport,
-        PoolReport, RequestReport, StatementReport, TableReport,
+        AttachedIndexesReport, CacheReport, CidrAccessReport, CidrFilteringReport, CompactionReport,
+        LevelReport, NodeReport, OverlappingReport, PoolReport, RequestReport, StatementReport, TableReport,
     };
 
     fn check<R>(metrics: &[Metric<R>], seen: &mut BTreeSet<String>) {
@@ -182,6 +182,8 @@ mod tests {
         check(RequestReport::METRICS, &mut seen);
         check(CacheReport::METRICS, &mut seen);
         check(PoolReport::METRICS, &mut seen);
+        check(CidrFilteringReport::METRICS, &mut seen);
+        check(CidrAccessReport::METRICS, &mut seen);
         check(CompactionReport::METRICS, &mut seen);
         check(OverlappingReport::METRICS, &mut seen);
         check(TableReport::METRICS, &mut seen);

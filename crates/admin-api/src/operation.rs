@@ -148,6 +148,18 @@ pub enum Operation {
         #[serde(default)]
         roles: Vec<String>,
     },
+    /// Replace the CIDRs of a group, or create it.
+    UpdateCidrGroup { group: String, cidrs: Vec<String> },
+    /// Remove a CIDR group.
+    DropCidrGroup { group: String },
+    /// Use the CIDR groups as they are stored now.
+    ReloadCidrGroups,
+    /// Remove entries of the cache of the CIDR groups of roles.
+    InvalidateCidrPermissionsCache {
+        /// The roles of the entries; all if empty.
+        #[serde(default)]
+        roles: Vec<String>,
+    },
     /// Read the certificates of `client_encryption_options` again, if they have changed.
     ReloadCertificates,
     /// Set the capacities of caches in MiB.

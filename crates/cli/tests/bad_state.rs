@@ -63,7 +63,7 @@ fn a_configuration_that_cannot_be_followed_is_refused() {
         ("file_cache_size: 1000000GiB\n", ["file_cache_size of 1073741824000000 bytes", "memory"]),
         (
             "cidr_authorizer: CassandraCIDRAuthorizer\n",
-            ["cidr_authorizer: CassandraCIDRAuthorizer", "is not supported"],
+            ["CassandraCIDRAuthorizer can't be used with AllowAllAuthenticator", "set authenticator"],
         ),
     ] {
         assert_says(&Launch::new(&data).config(yaml).refused(), &words);

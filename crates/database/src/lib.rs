@@ -17,6 +17,7 @@ mod statements;
 mod store;
 
 pub use api::authentication::{AdminAccess, DEFAULT_SUPERUSER, IdentityLogin, Login, Superuser};
+pub use api::cidr::CidrGroup;
 pub use api::compaction_history::CompactionRecord;
 pub use api::database::{BatchSource, BatchStatement, Database, Options, pools};
 pub use api::deferred::{DeferError, DeferredWrite, NotApplied, Undeferrable};
@@ -57,5 +58,5 @@ pub use schema::indexes::{Index, IndexKind};
 pub use schema::options::compaction::from_map as compaction_params;
 pub use schema::system::local::{Node, PARTITIONER, RELEASE_VERSION, TOKEN};
 pub use schema::views::View;
-pub use store::authorization::{AuthCacheSettings, AuthSettings};
+pub use store::authorization::{AuthCacheSettings, AuthSettings, CidrFiltering, CidrSettings};
 pub use store::indexes::SearchMetrics;

@@ -145,7 +145,9 @@ fn only_authenticated_clients_read_and_only_operators_change_something() {
             assert_eq!(endpoint.get(path, &credentials).status, read, "{credentials} {path}");
         }
         assert_eq!(endpoint.operate(&credentials).status, change, "{credentials}");
-        assert_eq!(endpoint.get("/v1/slow_queries", &credentials).status, change, "{credentials}");
+        for path in ["/v1/slow_queries", "/v1/cidr_groups"] {
+            assert_eq!(endpoint.get(path, &credentials).status, change, "{credentials}");
+        }
         // Partition keys are data.
         let sampled = "/v1/top_partitions?millis=1&capacity=1&top=1&keyspace=none";
         let expected = if change == 200 { 400 } else { 403 };

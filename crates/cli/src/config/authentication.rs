@@ -7,7 +7,7 @@ use cassette_database::{AuthCacheSettings, AuthSettings};
 use cassette_server::tls::{ClientCertificates, Tls};
 use serde::Deserialize;
 
-use super::{chosen, duration};
+use super::{chosen, cidr, duration};
 
 const ALLOW_ALL_AUTHENTICATOR: &str = "AllowAllAuthenticator";
 const PASSWORD_AUTHENTICATOR: &str = "PasswordAuthenticator";
@@ -27,6 +27,7 @@ pub(super) struct AuthKeys {
     authenticator: Option<serde_json::Value>,
     authorizer: Option<serde_json::Value>,
     network_authorizer: Option<serde_json::Value>,
+    cidr_authorizer: Option<serde_json::Value>,
     credentials_validity: Option<String>,
     credentials_cache_max_entries: Option<usize>,
     permissions_validity: Option<String>,
@@ -47,8 +48,22 @@ impl AuthKeys {
         self.authorizer = authorizer.map(value).or_else(|| self.authorizer.take());
     }
 
+    /// Returns what `system_views.settings` shows.
+    pub fn shown(&self) -> anyhow::Result<Vec<(String, String)>> {
+        let mut shown: Vec<(String, String)> =
+            self.classes()?.into_iter().map(|(key, class)| (key.to_owned(), class.to_owned())).collect();
+        let parameters = cidr::shown_parameters(self.cidr_authorizer.as_ref())?;
+        shown.extend(parameters.map(|parameters| ("cidr_authorizer.parameters".to_owned(), parameters)));
+        Ok(shown)
+    }
+
+    /// Returns the keys that are accepted and have no effect.
+    pub fn without_effect(&self) -> Vec<&'static str> {
+        cidr::without_effect(self.cidr_authorizer.as_ref())
+    }
+
     /// Returns the names of the classes, as `system_views.settings` shows them.
-    pub fn classes(&self) -> anyhow::Result<[(&'static str, &'static str); 3]> {
+    fn classes(&self) -> anyhow::Result<[(&'static str, &'static str); 4]> {
         let authenticator = class(
             "authenticator",
             self.authenticator.as_ref(),
@@ -76,7 +91,18 @@ impl AuthKeys {
                 "{network} can't be used with {authenticator}: set authenticator to {PASSWORD_AUTHENTICATOR}"
             );
         }
-        Ok([("authenticator", authenticator), ("authorizer", authorizer), ("network_authorizer", network)])
+        let cidr = self.cidr_authorizer.as_ref();
+        let cidr = class("cidr_authorizer", cidr, &[cidr::ALLOW_ALL, cidr::CIDR_AUTHORIZER])?;
+        if authenticator == ALLOW_ALL_AUTHENTICATOR && cidr != cidr::ALLOW_ALL {
+            bail!("{cidr} can't be used with {authenticator}: set authenticator to {PASSWORD_AUTHENTICATOR}");
+        }
+        Ok([
+            ("authenticator", authenticator),
+            ("authorizer", authorizer),
+            ("network_authorizer", network),
+            // As in Cassandra, which has no shorter name of it.
+            ("cidr_authorizer.class_name", cidr),
+        ])
     }
 
     /// Checks that clients can present what the authenticator requires.
@@ -99,12 +125,14 @@ impl AuthKeys {
 
     /// Returns the settings of the database.
     pub fn settings(&self) -> anyhow::Result<AuthSettings> {
-        let [(_, authenticator), (_, authorizer), (_, network)] = self.classes()?;
+        let [(_, authenticator), (_, authorizer), (_, network), (_, cidr)] = self.classes()?;
+        let cidr_settings = cidr::settings(self.cidr_authorizer.as_ref())?;
         Ok(AuthSettings {
             passwords: [PASSWORD_AUTHENTICATOR, FALLBACK_AUTHENTICATOR].contains(&authenticator),
             certificates: [CERTIFICATE_AUTHENTICATOR, FALLBACK_AUTHENTICATOR].contains(&authenticator),
             permissions: authorizer == CASSANDRA_AUTHORIZER,
             network: network == NETWORK_AUTHORIZER,
+            cidr: (cidr == cidr::CIDR_AUTHORIZER).then_some(cidr_settings),
             credentials_cache: cache(
                 "credentials_validity",
                 self.credentials_validity.as_deref(),

@@ -1,6 +1,7 @@
 //! The configuration file: the keys of cassandra.yaml that have an effect here.
 
 mod authentication;
+mod cidr;
 mod data_encryption;
 mod encryption;
 #[cfg(test)]
@@ -42,7 +43,6 @@ const WITHOUT_EFFECT: &str = include_str!("without_effect.txt");
 /// sets another value relies on it.
 const REQUIRED_VALUES: &[(&str, &[&str])] = &[
     ("role_manager", &["CassandraRoleManager"]),
-    ("cidr_authorizer", &["AllowAllCIDRAuthorizer"]),
     ("partitioner", &["Murmur3Partitioner"]),
     ("cdc_enabled", &["false"]),
     ("incremental_backups", &["false"]),
@@ -178,6 +178,9 @@ impl Config {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let config = Self::parse(&text).with_context(|| path.display().to_string())?;
         for key in config.others.keys() {
+            tracing::warn!("{}: {key} has no effect here", path.display());
+        }
+        for key in config.auth.without_effect() {
             tracing::warn!("{}: {key} has no effect here", path.display());
         }
         Ok(config)
@@ -364,8 +367,7 @@ impl Config {
         options.slow_query_log_timeout = self.slow_query_log_timeout()?;
         options.guardrails.clone_from(&self.guardrails);
         options.auth = self.auth.settings()?;
-        let classes = self.auth.classes()?;
-        options.settings.extend(classes.map(|(key, class)| (key.to_owned(), class.to_owned())));
+        options.settings.extend(self.auth.shown()?);
         options.materialized_views_enabled = self.materialized_views_enabled.unwrap_or(false);
         options.dynamic_data_masking_enabled = self.dynamic_data_masking_enabled.unwrap_or(false);
         if let Some(default) = &self.default_compaction {
@@ -618,7 +620,6 @@ mod tests {
     #[test]
     fn what_would_not_be_kept_is_refused_and_what_does_not_matter_is_not() {
         for (text, expected) in [
-            ("cidr_authorizer: CassandraCIDRAuthorizer\n", "CassandraCIDRAuthorizer is not supported"),
             (
                 "role_manager:\n  class_name: org.example.LdapRoleManager\n",
                 "role_manager: org.example.LdapRoleManager is not supported",

@@ -182,9 +182,17 @@ impl Parser<'_> {
     /// `ACCESS TO ALL DATACENTERS`, `ACCESS TO DATACENTERS {...}`, `ACCESS FROM ALL CIDRS`, `ACCESS
     /// FROM CIDRS {...}`
     fn access(&mut self, options: &mut RoleOptions) -> Parsed<()> {
-        let (slot, places) = match self.peek() {
-            TokenKind::Keyword(Keyword::To) => (&mut options.datacenters, Keyword::Datacenters),
-            TokenKind::Keyword(Keyword::From) => (&mut options.cidrs, Keyword::Cidrs),
+        let (slot, places, exclusive) = match self.peek() {
+            TokenKind::Keyword(Keyword::To) => (
+                &mut options.datacenters,
+                Keyword::Datacenters,
+                "ACCESS TO ALL DATACENTERS and ACCESS TO DATACENTERS are mutually exclusive",
+            ),
+            TokenKind::Keyword(Keyword::From) => (
+                &mut options.cidrs,
+                Keyword::Cidrs,
+                "ACCESS FROM ALL CIDRS and ACCESS FROM CIDRS are mutually exclusive",
+            ),
             _ => return Err(self.no_viable_ahead(1)),
         };
         let all_or_some = [Keyword::All.into(), places.into()];
@@ -203,7 +211,13 @@ impl Parser<'_> {
             self.expect(Symbol::BraceClose)?;
             Access::Only(names)
         };
-        *slot = Some(access);
+        match (&mut *slot, access) {
+            (Some(Access::Only(names)), Access::Only(more)) => names.extend(more),
+            (Some(Access::All), Access::Only(_)) | (Some(Access::Only(_)), Access::All) => {
+                return Err(self.refused(exclusive));
+            }
+            (_, access) => *slot = Some(access),
+        }
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //! data files.
 
 pub(crate) mod authentication;
+pub(crate) mod cidr;
 pub(crate) mod compaction_history;
 pub(crate) mod data_files;
 pub(crate) mod database;

@@ -1,5 +1,6 @@
 //! The values and options of a request.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -85,6 +86,9 @@ pub struct StatementOptions {
     pub keyspace: Option<String>,
     /// Who executes it.
     pub caller: Caller,
+    /// The address of the client, which `CassandraCIDRAuthorizer` checks; none for requests that do
+    /// not come over a network.
+    pub client_address: Option<IpAddr>,
     /// Whether the request is internal to the database and exempt from the guardrails on batch
     /// sizes and tombstones.
     pub is_internal: bool,

@@ -91,6 +91,9 @@ pub(crate) fn authorize(
 ) -> Result<Masks> {
     if let Caller::Role(role) = &options.caller {
         store.check_data_center(role)?;
+        if let Some(address) = options.client_address {
+            store.check_address(role, address)?;
+        }
     }
     if !store.authorization().settings().permissions {
         return Ok(Masks::Lifted);

@@ -152,6 +152,9 @@ impl Store {
             write_clock: WriteClock::new(opened.ceilings, opened.newest_timestamp, opened.ceiling),
             schema_is_incomplete: opened.schema_is_incomplete,
         };
+        if store.settings.auth.cidr.is_some() {
+            store.reload_cidr_groups()?;
+        }
         store.engine.load_saved_caches(*store.node.host_id.as_bytes());
         Ok((store, Unbuilt { indexes: opened.unbuilt, views: opened.unbuilt_views }))
     }

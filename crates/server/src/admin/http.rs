@@ -1,5 +1,6 @@
 //! The routes of the endpoint.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,10 +16,16 @@ use cassette_http::{BodyError, buffered, host};
 use super::access::{self, OfConnection};
 use super::guard::{self, Head};
 use super::top_partitions::{self, Asked};
-use super::{Admin, operations, prometheus, query_logs, report};
+use super::{Admin, cidr, operations, prometheus, query_logs, report};
 
 /// The maximum length of an operation, in bytes.
 const OPERATION_LENGTH_MAX: usize = 1 << 20;
+
+/// A question about an address.
+#[derive(serde::Deserialize)]
+struct OfAddress {
+    address: IpAddr,
+}
 
 /// Builds the router. Bodies must arrive within `body_wait_max`.
 pub(super) fn router(admin: Arc<Admin>, body_wait_max: Duration) -> Router {
@@ -56,6 +63,7 @@ fn readable() -> Router<Arc<Admin>> {
         .route("/v1/timeouts", get(|admin| blocking(admin, |admin| Ok(report::timeouts(admin)))))
         .route("/v1/audit_log", get(|admin| blocking(admin, |admin| query_logs::audit(admin))))
         .route("/v1/full_query_log", get(|admin| blocking(admin, |admin| query_logs::full_query(admin))))
+        .route("/v1/cidr_filtering", get(|admin| blocking(admin, |admin| Ok(cidr::filtering(admin)))))
         .route("/v1/logging", get(|admin| blocking(admin, |admin| Ok(admin.logging.levels()))))
 }
 
@@ -66,6 +74,13 @@ fn operations() -> Router<Arc<Admin>> {
             "/v1/top_partitions",
             get(|State(admin): State<Arc<Admin>>, Query(asked): Query<Asked>| async move {
                 answer(top_partitions::sample(&admin, &asked).await)
+            }),
+        )
+        .route("/v1/cidr_groups", get(|admin| blocking(admin, |admin| cidr::groups(admin))))
+        .route(
+            "/v1/cidr_groups_of",
+            get(|admin, Query(OfAddress { address }): Query<OfAddress>| {
+                blocking(admin, move |admin| cidr::groups_of(admin, address))
             }),
         )
         .route("/v1/slow_queries", get(|admin| blocking(admin, |admin| Ok(query_logs::slow(admin)))))
@@ -134,7 +149,8 @@ fn page(content_type: &'static str, content: &'static str) -> Response {
 
 async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     let text = on_blocking_thread(admin, |admin| {
-        prometheus::text(&report::node(admin), &report::tables(admin), &report::compactions(admin))
+        let (tables, compactions) = (report::tables(admin), report::compactions(admin));
+        prometheus::text(&report::node(admin), &tables, &compactions, &cidr::filtering(admin))
     });
     match text.await {
         Ok(text) => ([(header::CONTENT_TYPE, prometheus::CONTENT_TYPE)], text).into_response(),

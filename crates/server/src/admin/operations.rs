@@ -15,7 +15,7 @@ use cassette_engine::{
 };
 use cassette_rows::{TableId, TableMetadata};
 
-use super::{Admin, query_logs};
+use super::{Admin, cidr, query_logs};
 
 /// As many threads as any machine could use; each has a stack.
 const MOST_COMPACTORS: usize = 1024;
@@ -101,6 +101,16 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
             other => return Err(Refused::wrong_use(format!("{other} is none of key, row, counter"))),
         },
         Operation::InvalidateAuthCache { cache, roles } => invalidate_auth_cache(database, cache, roles)?,
+        Operation::UpdateCidrGroup { group, cidrs } => {
+            database.update_cidr_group(group, cidrs).map_err(of_database)?;
+            tracing::info!("CIDR group {group} changed to {}", cidrs.join(" "));
+        }
+        Operation::DropCidrGroup { group } => {
+            database.drop_cidr_group(group).map_err(of_database)?;
+            tracing::info!("CIDR group {group} dropped");
+        }
+        Operation::ReloadCidrGroups => database.reload_cidr_groups().map_err(of_database)?,
+        Operation::InvalidateCidrPermissionsCache { roles } => return cidr::invalidate(admin, roles),
         Operation::ReloadCertificates => reload_certificates(admin)?,
         Operation::SetCacheCapacity { key_mebibytes, row_mebibytes, counter_mebibytes } => {
             let bytes = |mebibytes: &u64| mebibytes.saturating_mul(1 << 20);
@@ -462,7 +472,7 @@ fn failed(what: &str, table: &Selected, error: &EngineError) -> Refused {
     Refused::failed(format!("cannot {what} {}: {error}", table.name))
 }
 
-fn of_database(error: DatabaseError) -> Refused {
+pub(super) fn of_database(error: DatabaseError) -> Refused {
     let kind = match error {
         DatabaseError::Invalid(_) | DatabaseError::Refused(_) => RefusalKind::Invalid,
         _ => RefusalKind::Failed,

@@ -10,9 +10,9 @@
 use std::fmt::Write;
 
 use cassette_admin_api::{
-    AttachedIndexesReport, BUCKET_LIMITS, CacheReport, CompactionReport, DistributionReport, LevelReport,
-    Metric, MetricValue, NodeReport, OverlappingReport, PoolReport, RequestReport, StatementReport,
-    TableReport,
+    AttachedIndexesReport, BUCKET_LIMITS, CacheReport, CidrAccessReport, CidrFilteringReport,
+    CompactionReport, DistributionReport, LevelReport, Metric, MetricValue, NodeReport, OverlappingReport,
+    PoolReport, RequestReport, StatementReport, TableReport,
 };
 
 /// The content type of the format.
@@ -22,7 +22,12 @@ pub(super) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8"
 type Label<'a> = (&'a str, &'a str);
 
 /// Formats all metrics. Histograms of tables without a value are omitted.
-pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &CompactionReport) -> String {
+pub(super) fn text(
+    node: &NodeReport,
+    tables: &[TableReport],
+    compactions: &CompactionReport,
+    filtering: &CidrFilteringReport,
+) -> String {
     let mut out = Text::default();
     out.build_info(node);
     out.metrics(NodeReport::METRICS, &[(vec![], node)]);
@@ -35,6 +40,10 @@ pub(super) fn text(node: &NodeReport, tables: &[TableReport], compactions: &Comp
     out.metrics(CacheReport::METRICS, &caches);
     let pools: Vec<_> = node.pools.iter().map(|pool| (vec![("pool", &*pool.name)], pool)).collect();
     out.metrics(PoolReport::METRICS, &pools);
+    out.metrics(CidrFilteringReport::METRICS, &[(vec![], filtering)]);
+    let accesses: Vec<_> =
+        filtering.accesses.iter().map(|report| (vec![("cidr_group", &*report.group)], report)).collect();
+    out.metrics(CidrAccessReport::METRICS, &accesses);
     out.metrics(CompactionReport::METRICS, &[(vec![], compactions)]);
     out.metrics(OverlappingReport::METRICS, &[(vec![], &compactions.overlapping)]);
     of_tables(&mut out, tables);
@@ -209,6 +218,8 @@ mod tests {
         rows(&mut table, "request", RequestReport::METRICS);
         rows(&mut table, "cache", CacheReport::METRICS);
         rows(&mut table, "pool", PoolReport::METRICS);
+        rows(&mut table, "", CidrFilteringReport::METRICS);
+        rows(&mut table, "cidr_group", CidrAccessReport::METRICS);
         rows(&mut table, "", CompactionReport::METRICS);
         rows(&mut table, "", OverlappingReport::METRICS);
         rows(&mut table, "keyspace, table", TableReport::METRICS);

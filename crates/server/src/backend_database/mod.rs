@@ -303,7 +303,7 @@ impl RequestHandler<'_> {
     }
 
     fn options(&self, parameters: &QueryParameters) -> StatementOptions {
-        options(parameters, self.session.caller())
+        options(parameters, self.session)
     }
 
     /// Completes the body with the outcome of the statement.
@@ -391,7 +391,7 @@ fn metadata_wanted<'a>(statement: &ResolvedStatement, execute: &'a Execute) -> M
     }
 }
 
-fn options(parameters: &QueryParameters, caller: Caller) -> StatementOptions {
+fn options(parameters: &QueryParameters, session: &ClientSession) -> StatementOptions {
     StatementOptions {
         consistency: parameters.consistency,
         serial_consistency: parameters.serial_consistency,
@@ -400,7 +400,8 @@ fn options(parameters: &QueryParameters, caller: Caller) -> StatementOptions {
         timestamp: parameters.timestamp,
         now_in_seconds: parameters.now_in_seconds,
         keyspace: parameters.keyspace.clone(),
-        caller,
+        caller: session.caller(),
+        client_address: session.peer.map(|peer| peer.ip().to_canonical()),
         is_internal: false,
     }
 }

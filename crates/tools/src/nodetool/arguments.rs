@@ -111,6 +111,7 @@ pub(super) const COMMANDS: &[Command] = &[
         "<table id>",
         &[],
     ),
+    command(&["cidrfilteringstats"], "Print statistics on CIDR filtering", "", &[]),
     command(
         &["clearsnapshot"],
         "Remove the snapshot with the given name from the given keyspaces",
@@ -163,6 +164,7 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
     command(&["disablefullquerylog"], "Disable the full query log", "", &[]),
     command(&["drain"], "Drain the node (stop accepting writes and flush all tables)", "", &[]),
+    command(&["dropcidrgroup"], "Drop an existing cidr group", "<cidrGroup>", &[]),
     command(
         &["enableauditlog"],
         "Enable the audit log",
@@ -212,6 +214,7 @@ pub(super) const COMMANDS: &[Command] = &[
         "",
         &[],
     ),
+    command(&["getcidrgroupsofip"], "Print CIDR groups associated with given IP", "<IP address>", &[]),
     command(
         &["getcompactionthroughput"],
         "Print the MiB/s throughput cap for compaction in the system as a rounded number",
@@ -257,6 +260,7 @@ pub(super) const COMMANDS: &[Command] = &[
         "",
         &[flag(&["-T", "--tokens"]), flag(&["-O", "--out-of-range-ops"])],
     ),
+    command(&["invalidatecidrpermissionscache"], "Invalidate the cidr permissions cache", "[<role>...]", &[]),
     command(&["invalidatecountercache"], "Invalidate the counter cache", "", &[]),
     command(&["invalidatecredentialscache"], "Invalidate the credentials cache", "[<role>...]", &[]),
     command(&["invalidatejmxpermissionscache"], "Invalidate the JMX permissions cache", "[<role>...]", &[]),
@@ -287,6 +291,7 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
     command(&["invalidaterolescache"], "Invalidate the roles cache", "[<role>...]", &[]),
     command(&["invalidaterowcache"], "Invalidate the row cache", "", &[]),
+    command(&["listcidrgroups"], "List existing cidr groups", "[<cidrGroup>]", &[]),
     command(
         &["listsnapshots"],
         "Lists all the snapshots along with the size on disk and true size",
@@ -298,6 +303,12 @@ pub(super) const COMMANDS: &[Command] = &[
         &["refresh"],
         "Load newly placed SSTables to the system without restart",
         "<keyspace> <table>",
+        &[],
+    ),
+    command(
+        &["reloadcidrgroupscache"],
+        "Reload CIDR groups cache with latest entries in cidr_groups table, when CIDR authorizer is enabled",
+        "",
         &[],
     ),
     command(&["reloadssl"], "Signals Cassandra to reload SSL certificates", "", &[]),
@@ -435,6 +446,7 @@ pub(super) const COMMANDS: &[Command] = &[
         "",
         &[],
     ),
+    command(&["updatecidrgroup"], "Insert/Update a cidr group", "[<cidrGroup> <cidr> ...]", &[]),
     command(
         &["upgradesstables"],
         "Rewrite sstables (for the requested tables) that are not on the current version",

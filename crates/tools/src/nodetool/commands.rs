@@ -1,8 +1,9 @@
 //! Executes commands: their requests to the node, and their output.
 
 use cassette_admin_api::{
-    AuditLogReport, CompactionRecord, CompactionReport, FullQueryLogReport, GuardrailReport, ImportChoices,
-    NodeReport, Operation, SnapshotReport, TableReport, Tables, TimeoutReport, UnknownTableReport,
+    AuditLogReport, CidrFilteringReport, CidrGroupReport, CompactionRecord, CompactionReport,
+    FullQueryLogReport, GuardrailReport, ImportChoices, NodeReport, Operation, SnapshotReport, TableReport,
+    Tables, TimeoutReport, UnknownTableReport,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,8 +13,8 @@ use super::client::Client;
 use super::permissions_cache;
 use super::text::{Table, double};
 use super::{
-    Failure, Format, Output, Result, clients, cluster, compactions, guardrails, info, pools, query_logs,
-    snapshots, table_stats, tablehistograms, timeouts, top_partitions, unknown_tables,
+    Failure, Format, Output, Result, cidr, clients, cluster, compactions, guardrails, info, pools,
+    query_logs, snapshots, table_stats, tablehistograms, timeouts, top_partitions, unknown_tables,
 };
 
 /// Executes a command.
@@ -88,6 +89,21 @@ pub(super) fn execute(invocation: &Invocation, format: Format, client: &Client) 
         "getfullquerylog" => {
             let report: FullQueryLogReport = client.get("/v1/full_query_log")?;
             command.show(&report, query_logs::full_query)
+        }
+        "listcidrgroups" => {
+            let groups: Vec<CidrGroupReport> = client.get("/v1/cidr_groups")?;
+            let name = invocation.arguments.first();
+            let title = if name.is_some() { "CIDRs" } else { "CIDR Groups" };
+            command.show(&cidr::listed(&groups, name), |names| cidr::column(title, names))
+        }
+        "getcidrgroupsofip" => {
+            let address = cidr::address(invocation)?;
+            let names: Vec<String> = client.get(&format!("/v1/cidr_groups_of?address={address}"))?;
+            command.show(&names, |names| cidr::column("CIDR Groups", names))
+        }
+        "cidrfilteringstats" => {
+            let report: CidrFilteringReport = client.get("/v1/cidr_filtering")?;
+            command.show(&report, cidr::filtering)
         }
         "getlogginglevels" => {
             let levels: Vec<(String, String)> = client.get("/v1/logging")?;
@@ -296,10 +312,13 @@ impl Command<'_> {
             }
         };
         let after = match &operation {
+            Operation::DropCidrGroup { group } => format!("Deleted CIDR group {group}\n"),
+            Operation::ReloadCidrGroups => "Reloaded CIDR groups cache\n".to_owned(),
             Operation::Snapshot { name, .. } => format!("Snapshot directory: {name}\n"),
             // Cassandra's nodetool prints nothing here. These results are a line for each file.
             Operation::Import { .. }
             | Operation::Refresh { .. }
+            | Operation::InvalidateCidrPermissionsCache { .. }
             | Operation::AdoptTable { .. }
             | Operation::RemoveUnknownTable { .. } => {
                 done.messages.iter().map(|message| format!("{message}\n")).collect()
@@ -395,6 +414,12 @@ impl Command<'_> {
                 silently(Operation::InvalidateAuthCache { cache: cache.to_owned(), roles })
             }
             "invalidatepermissionscache" => silently(permissions_cache::invalidation(invocation)?),
+            "updatecidrgroup" => silently(cidr::update(invocation)?),
+            "dropcidrgroup" => silently(cidr::drop(invocation)?),
+            "reloadcidrgroupscache" => silently(Operation::ReloadCidrGroups),
+            "invalidatecidrpermissionscache" => {
+                silently(Operation::InvalidateCidrPermissionsCache { roles: invocation.arguments.clone() })
+            }
             "reloadssl" => silently(Operation::ReloadCertificates),
             "setcachecapacity" => {
                 let [key_mebibytes, row_mebibytes, counter_mebibytes] = self.of_caches("capacity")?;

@@ -52,29 +52,24 @@ const OF_SEVERAL_NODES: &[&str] = &[
 
 /// Commands about features that are not supported yet, or that this process does not have.
 const OTHERS: &[&str] = &[
-    "cidrfilteringstats",
     "disablebackup",
     "disablebinary",
     "disableoldprotocolversions",
-    "dropcidrgroup",
     "enablebackup",
     "enablebinary",
     "enableoldprotocolversions",
     "forcecompact",
     "getauthcacheconfig",
-    "getcidrgroupsofip",
     "getcolumnindexsize",
     "getcompactionthreshold",
     "getconcurrency",
     "getconcurrentviewbuilders",
     "getsnapshotthrottle",
     "getsstables",
-    "invalidatecidrpermissionscache",
     "rangekeysample",
     "rebuild_index",
     "recompress_sstables",
     "refreshsizeestimates",
-    "reloadcidrgroupscache",
     "reloadlocalschema",
     "reloadtriggers",
     "relocatesstables",
@@ -87,7 +82,6 @@ const OTHERS: &[&str] = &[
     "sjk",
     "statusbackup",
     "stopdaemon",
-    "updatecidrgroup",
     "viewbuildstatus",
 ];
 

@@ -6,6 +6,7 @@
 //! where Cassandra has `-F json`, with its keys.
 
 mod arguments;
+mod cidr;
 mod client;
 mod clients;
 mod cluster;

@@ -2,6 +2,7 @@
 //! the keys of caches are read-only.
 
 mod cache_keys;
+mod cidr;
 mod indexes;
 mod metrics;
 mod pools;
@@ -82,6 +83,10 @@ fn system_views() -> Vec<Definition> {
         let source = cache_keys::CacheKeys(kind);
         let (cql, comment) = source.definition();
         (cql, comment, Box::new(source) as Source)
+    }));
+    tables.extend(cidr::CidrMetricsTable::ALL.map(|source| {
+        let (cql, comment) = source.definition();
+        (cql.to_owned(), comment, Box::new(source) as Source)
     }));
     tables.push((settings, "current settings", Box::new(settings::Settings)));
     tables.push((

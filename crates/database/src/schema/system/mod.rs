@@ -1,9 +1,9 @@
 //! The database's own keyspaces: their tables, and the storage of the schema in them.
 //!
-//! `system.local`, `system_schema.*`, `system_traces.*` and the roles and permissions of
-//! `system_auth` are stored like any other table, with Cassandra's columns and ids. The other
-//! tables of `system`, `system_auth` and `system_distributed` exist for clients that query them,
-//! and are empty: peers, repairs, hints and identities are not supported.
+//! `system.local`, `system_schema.*`, `system_traces.*` and `system_auth.*` are stored like any
+//! other table, with Cassandra's columns and ids. The other tables of `system` and those of
+//! `system_distributed` exist for clients that query them, and are empty: peers, repairs and hints
+//! are not supported.
 
 pub(crate) mod definitions;
 pub(crate) mod encode;
@@ -44,6 +44,8 @@ pub(crate) const RESOURCE_INDEX: &str = "resource_role_permissons_index";
 pub(crate) const NETWORK_PERMISSIONS: &str = "network_permissions";
 /// The table of the CIDR groups that roles can connect from.
 pub(crate) const CIDR_PERMISSIONS: &str = "cidr_permissions";
+/// The table of the CIDRs of groups.
+pub(crate) const CIDR_GROUPS: &str = "cidr_groups";
 
 /// The table of completed compactions.
 pub(crate) const COMPACTION_HISTORY: &str = "compaction_history";
@@ -90,17 +92,7 @@ pub(crate) fn replicated_keyspaces() -> Vec<Keyspace> {
     let mut traces = make(SYSTEM_TRACES, definitions::SYSTEM_TRACES, 2, 0);
     traces.virtual_tables.clear();
     let mut auth = make(SYSTEM_AUTH, definitions::SYSTEM_AUTH, 1, 90 * 24 * 60 * 60);
-    for name in [
-        ROLES,
-        IDENTITY_TO_ROLE,
-        ROLE_MEMBERS,
-        ROLE_PERMISSIONS,
-        RESOURCE_INDEX,
-        NETWORK_PERMISSIONS,
-        CIDR_PERMISSIONS,
-    ] {
-        auth.virtual_tables.remove(name);
-    }
+    auth.virtual_tables.clear();
     vec![auth, make("system_distributed", definitions::SYSTEM_DISTRIBUTED, 3, 10 * 24 * 60 * 60), traces]
 }
 

@@ -22,6 +22,7 @@ pub(super) fn create(create: &CreateRole, performer: &Performer<'_>) -> Result<O
     if name.is_empty() {
         bail_invalid!("Role name can't be an empty string");
     }
+    check_access(options, performer)?;
     // Before the lock, which others wait for.
     let salted_hash = new_hash(options)?;
     let _changing = store.lock_roles();
@@ -41,8 +42,10 @@ pub(super) fn create(create: &CreateRole, performer: &Performer<'_>) -> Result<O
         can_login: Some(options.login.unwrap_or(false)),
         salted_hash,
     };
+    // Each role has a row, as in Cassandra.
+    let cidrs = options.cidrs.as_ref().unwrap_or(&Access::All);
     let mut mutations =
-        vec![store.put_role(name, &change, timestamp)?, store.put_all_cidrs(name, timestamp)?];
+        vec![store.put_role(name, &change, timestamp)?, store.put_cidr_access(name, cidrs, timestamp)?];
     if store.authorization().settings().network {
         let access = options.datacenters.as_ref().unwrap_or(&Access::All);
         mutations.push(store.put_data_centers(name, access, timestamp)?);
@@ -66,6 +69,7 @@ pub(super) fn alter(alter: &AlterRole, performer: &Performer<'_>) -> Result<Outc
     if !attributes && options.datacenters.is_none() && options.cidrs.is_none() {
         bail_invalid!("ALTER [ROLE|USER] can't be empty");
     }
+    check_access(options, performer)?;
     if options.datacenters.is_some() && !store.authorization().settings().network {
         bail_invalid!("ACCESS TO DATACENTERS operations not supported by AllowAllNetworkAuthorizer");
     }
@@ -86,8 +90,8 @@ pub(super) fn alter(alter: &AlterRole, performer: &Performer<'_>) -> Result<Outc
     if let Some(access) = &options.datacenters {
         mutations.push(store.put_data_centers(name, access, timestamp)?);
     }
-    if options.cidrs.is_some() {
-        mutations.push(store.put_all_cidrs(name, timestamp)?);
+    if let Some(access) = &options.cidrs {
+        mutations.push(store.put_cidr_access(name, access, timestamp)?);
     }
     store.write_roles(&mutations)?;
     Ok(Outcome::Void)
@@ -169,6 +173,11 @@ fn check_options(options: &RoleOptions, performer: &Performer<'_>) -> Result<()>
     if let Some(hashed) = &options.hashed_password {
         passwords::check_hash(hashed)?;
     }
+    Ok(())
+}
+
+/// Checks that the data centers and CIDR groups of the options exist.
+fn check_access(options: &RoleOptions, performer: &Performer<'_>) -> Result<()> {
     let data_center = &performer.store.node().data_center;
     if let Some(Access::Only(names)) = &options.datacenters
         && names.iter().any(|name| **name != **data_center)
@@ -180,10 +189,7 @@ fn check_options(options: &RoleOptions, performer: &Performer<'_>) -> Result<()>
             names.join(", ")
         );
     }
-    if let Some(Access::Only(names)) = &options.cidrs {
-        bail_invalid!("Invalid CIDR group(s): [{}]. Available CIDR Groups are: []", names.join(", "));
-    }
-    Ok(())
+    options.cidrs.as_ref().map_or(Ok(()), |access| performer.store.check_cidr_groups(access))
 }
 
 /// Returns the hash that the options set.

@@ -4,6 +4,7 @@
 //! synced before the statement is acknowledged: a revoked permission stays revoked after a crash.
 
 mod cache;
+mod cidr;
 mod granted;
 mod identities;
 mod network;
@@ -19,11 +20,13 @@ use cassette_rows::interrupt;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::basics::error::{DatabaseError, Result};
-use crate::schema::authorization::{AuthCacheKind, DataCenters};
+use crate::schema::authorization::{AllowedNames, AuthCacheKind};
 use crate::store::Store;
 
 use cache::AuthCache;
 pub use cache::AuthCacheSettings;
+use cidr::CidrAuthorizer;
+pub use cidr::{CidrFiltering, CidrSettings};
 pub(crate) use granted::Granted;
 pub(crate) use permissions::StoredPermission;
 pub(crate) use roles::{Role, RoleChange};
@@ -41,11 +44,15 @@ pub struct AuthSettings {
     /// Whether roles can use certain data centers only (`network_authorizer:
     /// CassandraNetworkAuthorizer`).
     pub network: bool,
+    /// The restriction of roles to addresses; none unless `cidr_authorizer` is
+    /// `CassandraCIDRAuthorizer`.
+    pub cidr: Option<CidrSettings>,
     /// The caches of the hashes of passwords and of the roles of certificates (`credentials_…`).
     pub credentials_cache: AuthCacheSettings,
     /// The cache of the permissions of roles (`permissions_…`).
     pub permissions_cache: AuthCacheSettings,
-    /// The caches of the roles that roles are granted, and of their data centers (`roles_…`).
+    /// The caches of the roles that roles are granted, and of their data centers and CIDR groups
+    /// (`roles_…`).
     pub roles_cache: AuthCacheSettings,
 }
 
@@ -61,7 +68,8 @@ pub(crate) struct Authorization {
     granted: AuthCache<Granted>,
     /// The roles that a role has, itself among them.
     memberships: AuthCache<Vec<Role>>,
-    data_centers: AuthCache<DataCenters>,
+    data_centers: AuthCache<AllowedNames>,
+    cidr: Option<CidrAuthorizer>,
 }
 
 impl Authorization {
@@ -74,7 +82,13 @@ impl Authorization {
             granted: AuthCache::new(settings.permissions_cache),
             memberships: AuthCache::new(settings.roles_cache),
             data_centers: AuthCache::new(settings.roles_cache),
+            cidr: settings.cidr.map(|cidr| CidrAuthorizer::new(cidr, settings.roles_cache)),
         }
+    }
+
+    /// Returns the restriction of roles to addresses, if there is one.
+    pub fn cidr(&self) -> Option<&CidrAuthorizer> {
+        self.cidr.as_ref()
     }
 
     pub fn settings(&self) -> &AuthSettings {
@@ -85,6 +99,9 @@ impl Authorization {
     pub fn invalidate(&self) {
         for kind in AuthCacheKind::ALL {
             self.invalidate_cache(kind);
+        }
+        if let Some(cidr) = &self.cidr {
+            cidr.invalidate();
         }
     }
 

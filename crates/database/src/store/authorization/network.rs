@@ -7,7 +7,7 @@ use cassette_cql::ast::Access;
 use cassette_engine::Mutation;
 
 use crate::basics::error::{DatabaseError, Result};
-use crate::schema::authorization::{DataCenters, Resource};
+use crate::schema::authorization::{AllowedNames, Resource};
 use crate::schema::system::NETWORK_PERMISSIONS;
 use crate::schema::system::encode::{Value, mutation, partition_deletion, row_update};
 use crate::store::Store;
@@ -15,9 +15,9 @@ use crate::store::Store;
 impl Store {
     /// Returns the data centers that a role can use, by itself: as in Cassandra, those of its roles
     /// do not apply.
-    pub fn data_centers_of(&self, role: &str) -> Result<Arc<DataCenters>> {
+    pub fn data_centers_of(&self, role: &str) -> Result<Arc<AllowedNames>> {
         if !self.authorization().settings().network {
-            return Ok(Arc::new(DataCenters::All));
+            return Ok(Arc::new(AllowedNames::All));
         }
         let read = || self.read_data_centers_of(role);
         self.authorization().data_centers.get(role, self.clock().monotonic(), read)
@@ -36,19 +36,19 @@ impl Store {
         Ok(())
     }
 
-    fn read_data_centers_of(&self, name: &str) -> Result<DataCenters> {
+    fn read_data_centers_of(&self, name: &str) -> Result<AllowedNames> {
         if !self.role(name)?.is_some_and(|role| role.can_login) {
-            return Ok(DataCenters::None);
+            return Ok(AllowedNames::None);
         }
         if self.is_superuser(name)? {
-            return Ok(DataCenters::All);
+            return Ok(AllowedNames::All);
         }
         let mut found = BTreeSet::new();
         let table = self.auth_table(NETWORK_PERMISSIONS)?;
         self.visit_auth_rows(&table, Some(&Resource::Role(name).name()), |_, row| {
             found = row.text_list("dcs").unwrap_or_default().into_iter().collect();
         })?;
-        Ok(if found.is_empty() { DataCenters::All } else { DataCenters::Only(found) })
+        Ok(if found.is_empty() { AllowedNames::All } else { AllowedNames::Only(found) })
     }
 
     /// Writes the data centers that a role can use.

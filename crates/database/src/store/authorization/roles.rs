@@ -1,9 +1,8 @@
-//! Rows of `roles`, `role_members` and `cidr_permissions`.
+//! Rows of `roles` and `role_members`.
 
 use std::collections::BTreeSet;
 
 use cassette_engine::Mutation;
-use cassette_rows::types::collection;
 
 use crate::basics::error::Result;
 use crate::schema::system::encode::{
@@ -93,15 +92,6 @@ impl Store {
         values.extend(change.can_login.map(|value| ("can_login", value.into())));
         values.extend(change.salted_hash.as_deref().map(|value| ("salted_hash", value.into())));
         Ok(mutation(&table, name, vec![row_update(&table, &[], &values, timestamp)]))
-    }
-
-    /// Writes that a role may connect from every CIDR group, as Cassandra does for each role.
-    pub fn put_all_cidrs(&self, name: &str, timestamp: i64) -> Result<Mutation> {
-        let table = self.auth_table(CIDR_PERMISSIONS)?;
-        let mut none = Vec::new();
-        collection::write_list(&mut none, std::iter::empty());
-        let row = row_update(&table, &[], &[("cidr_groups", Value::Bytes(none))], timestamp);
-        Ok(mutation(&table, name, vec![row]))
     }
 
     /// Makes `grantee` a member of `role`, or no longer one.

@@ -2,6 +2,7 @@
 //! `CassandraAuthorizer`).
 
 mod access;
+mod cidr;
 
 use crate::api::database::{Database, Options};
 use crate::api::embedded::Rows;

@@ -1,18 +1,19 @@
-//! The data centers that a role can use.
+//! The data centers that a role can use, or the CIDR groups that it can connect from.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// The data centers that a role can use. Shown as by Cassandra's LIST ROLES.
+/// The names of data centers that a role can use, or of CIDR groups that it can connect from. Shown
+/// as by Cassandra's LIST ROLES.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum DataCenters {
+pub(crate) enum AllowedNames {
     /// None: the role cannot log in.
     None,
     All,
     Only(BTreeSet<String>),
 }
 
-impl DataCenters {
+impl AllowedNames {
     pub fn contains(&self, name: &str) -> bool {
         match self {
             Self::None => false,
@@ -22,7 +23,7 @@ impl DataCenters {
     }
 }
 
-impl fmt::Display for DataCenters {
+impl fmt::Display for AllowedNames {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => formatter.write_str("n/a"),
