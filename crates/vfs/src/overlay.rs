@@ -8,20 +8,21 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::{
-    DirEntry, FakeFileSystem, FileId, FileLock, FileSystem, Metadata, RandomAccessFile, WritableFile,
+    DirEntry, FakeFileSystem, FileId, FileLock, FileSystem, Metadata, RandomAccessFile, SyncHandle,
+    WritableFile,
 };
 
 /// Shows the files of another file system, and keeps everything that is written, renamed or removed
 /// in memory. Nothing reaches the other one. Files of it that are renamed or linked keep their
-/// content there: only files that are written take memory.
+/// content there: only files that are written take memory. Clones share the changes.
 ///
 /// [`lock`](FileSystem::lock) takes a shared lock of the other file system: other readers may
 /// lock it, and writers may not.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct OverlayFileSystem {
     lower: Arc<dyn FileSystem>,
     upper: FakeFileSystem,
-    changes: Mutex<Changes>,
+    changes: Arc<Mutex<Changes>>,
 }
 
 /// What differs from the lower file system beside the files of the upper one.
@@ -44,7 +45,7 @@ enum Place {
 impl OverlayFileSystem {
     /// Shows `lower`.
     pub fn new(lower: Arc<dyn FileSystem>) -> Self {
-        Self { lower, upper: FakeFileSystem::new(), changes: Mutex::default() }
+        Self { lower, upper: FakeFileSystem::new(), changes: Arc::default() }
     }
 
     fn place(&self, path: &Path) -> Place {
@@ -92,6 +93,76 @@ impl OverlayFileSystem {
     }
 }
 
+impl OverlayFileSystem {
+    fn copied_up(&self, path: &Path, offset: u64) -> io::Result<Box<dyn WritableFile>> {
+        self.copy_up(path)?;
+        self.upper.open_writable(path, offset)
+    }
+}
+
+/// A lower file opened at its end. It takes memory only when something is written: most are opened
+/// to be synced.
+enum Appended {
+    Unchanged { overlay: OverlayFileSystem, path: PathBuf, length: u64 },
+    Changed(Box<dyn WritableFile>),
+}
+
+impl Appended {
+    fn changed(&mut self) -> io::Result<&mut dyn WritableFile> {
+        if let Self::Unchanged { overlay, path, length } = self {
+            *self = Self::Changed(overlay.copied_up(path, *length)?);
+        }
+        match self {
+            Self::Changed(file) => Ok(&mut **file),
+            Self::Unchanged { .. } => unreachable!("replaced above"),
+        }
+    }
+}
+
+impl WritableFile for Appended {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.changed()?.write_all(bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        match self {
+            Self::Unchanged { .. } => Ok(()),
+            Self::Changed(file) => file.sync(),
+        }
+    }
+
+    fn len(&self) -> u64 {
+        match self {
+            Self::Unchanged { length, .. } => *length,
+            Self::Changed(file) => file.len(),
+        }
+    }
+
+    fn allocate(&mut self, length: u64) -> io::Result<()> {
+        self.changed()?.allocate(length)
+    }
+
+    fn truncate(&mut self, length: u64) -> io::Result<()> {
+        self.changed()?.truncate(length)
+    }
+
+    fn sync_handle(&self) -> io::Result<Arc<dyn SyncHandle>> {
+        match self {
+            // Handles of changes that are made later: in memory, nothing is to be synced.
+            Self::Unchanged { .. } => Ok(Arc::new(NothingToSync)),
+            Self::Changed(file) => file.sync_handle(),
+        }
+    }
+}
+
+struct NothingToSync;
+
+impl SyncHandle for NothingToSync {
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 impl FileSystem for OverlayFileSystem {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         self.prepare(path)?;
@@ -99,8 +170,16 @@ impl FileSystem for OverlayFileSystem {
     }
 
     fn open_writable(&self, path: &Path, offset: u64) -> io::Result<Box<dyn WritableFile>> {
-        self.copy_up(path)?;
-        self.upper.open_writable(path, offset)
+        match self.place(path) {
+            Place::Lower(lower) if self.lower.metadata(&lower)?.len == offset => {
+                Ok(Box::new(Appended::Unchanged {
+                    overlay: self.clone(),
+                    path: path.to_owned(),
+                    length: offset,
+                }))
+            }
+            _ => self.copied_up(path, offset),
+        }
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
@@ -313,6 +392,19 @@ mod tests {
         assert_eq!(names(&lower, "/d"), ["a", "b", "sub"]);
         assert_eq!(read(&lower, "/d/a").unwrap(), b"lower a");
         assert!(lower.metadata(Path::new("/e")).is_err());
+    }
+
+    #[test]
+    fn a_linked_file_is_copied_only_when_something_is_written_to_it() {
+        let (_, overlay) = layers();
+        overlay.hard_link(Path::new("/d/a"), Path::new("/e/link")).unwrap();
+        let mut file = overlay.open_writable(Path::new("/e/link"), 7).unwrap();
+        file.sync().unwrap();
+        assert_eq!((file.len(), overlay.upper.metadata(Path::new("/e/link")).is_ok()), (7, false));
+        file.write_all(b"!").unwrap();
+        file.sync().unwrap();
+        assert_eq!(read(&overlay, "/e/link").unwrap(), b"lower a!");
+        assert_eq!(read(&overlay, "/d/a").unwrap(), b"lower a");
     }
 
     #[test]
