@@ -230,13 +230,15 @@ pub enum EngineError {
     },
     /// The directory contains data of another program.
     #[error(
-        "{} has a `data` or `commitlog` directory that is not empty, but no `cassette.version`: it seems to \
-         belong to another program. Choose another directory",
+        "{} contains {found}, but no `cassette.version`: it seems to belong to another program. Choose another \
+         directory; `cassette adopt` creates one from directories of Cassandra",
         directory.display()
     )]
     NotOurs {
         /// The directory.
         directory: PathBuf,
+        /// What belongs to the other program.
+        found: String,
     },
 }
 

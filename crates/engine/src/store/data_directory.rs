@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cassette_rows::{StorageError, TableMetadata};
+use cassette_sstable::descriptor::parse_file_name;
 use cassette_vfs::{FileAccess, FileLock, FileSystem, LockHeld};
 use parking_lot::Mutex;
 
@@ -36,6 +37,7 @@ pub(crate) struct DataDirectory {
 impl DataDirectory {
     /// Creates the directory if it does not exist, and locks it.
     pub fn open(fs: Arc<dyn FileSystem>, root: &Path) -> Result<Self> {
+        check_is_ours(fs.as_ref(), root)?;
         create_root(fs.as_ref(), root)?;
         warn_if_readable_by_others(fs.as_ref(), root);
         let lock_path = root.join("cassette.lock");
@@ -62,17 +64,6 @@ impl DataDirectory {
             }
             let directory = self.root.clone();
             return Err(EngineError::AnotherVersion { directory, found, expected: VERSION });
-        }
-        for name in ["data", "commitlog"] {
-            let below = self.root.join(name);
-            let there = match self.fs.read_dir(&below) {
-                Ok(entries) => !entries.is_empty(),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-                Err(error) => return Err(StorageError::io(&below, "list", error).into()),
-            };
-            if there {
-                return Err(EngineError::NotOurs { directory: self.root.clone() });
-            }
         }
         let content = format!("{VERSION}\n");
         self.fs.write_atomically(&path, content.as_bytes()).map_err(|e| io("write", e).into())
@@ -127,6 +118,47 @@ impl DataDirectory {
         create_durably(self.fs.as_ref(), &paths, &root)?;
         Ok(paths)
     }
+}
+
+/// Checks that a directory without `cassette.version` contains nothing of another program. Nothing
+/// is written, not even the lock.
+///
+/// # Errors
+/// [`EngineError::NotOurs`] for SSTables, directories of tables, a snapshot, or a `data` or
+/// `commitlog` directory that is not empty.
+fn check_is_ours(fs: &dyn FileSystem, root: &Path) -> Result<()> {
+    let list = |path: &Path| match fs.read_dir(path) {
+        Ok(entries) => Ok(entries),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(StorageError::io(path, "list", error)),
+    };
+    let entries = list(root)?;
+    if entries.iter().any(|entry| entry.name == "cassette.version") {
+        return Ok(());
+    }
+    let refused = |found: String| Err(EngineError::NotOurs { directory: root.to_owned(), found });
+    for entry in &entries {
+        if !entry.is_dir {
+            if parse_file_name(&entry.name).is_some() {
+                return refused(format!("the SSTable file {}", entry.name));
+            }
+            continue;
+        }
+        let below = list(&root.join(&entry.name))?;
+        if matches!(entry.name.as_str(), "data" | "commitlog") && !below.is_empty() {
+            return refused(format!("a `{}` directory that is not empty", entry.name));
+        }
+        if let Some(table) = below.iter().find(|below| below.is_dir && is_table_directory(&below.name)) {
+            return refused(format!("the directory {}/{} of a table", entry.name, table.name));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a name is that of a table's directory: `users-5a1c395be41f11eb9b3a0d3f7a3d2a6f`.
+fn is_table_directory(name: &str) -> bool {
+    let id = name.rsplit_once('-').map(|(_, id)| id);
+    id.is_some_and(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 /// Warns about a data directory that other users can read, for historical reasons or by its
@@ -260,5 +292,25 @@ mod tests {
         let fs = FakeFileSystem::new();
         fs.create_dir_all(Path::new("/var/db/data/system")).unwrap();
         assert!(matches!(open(&fs), Err(EngineError::NotOurs { .. })));
+    }
+
+    #[test]
+    fn nothing_is_written_into_a_directory_of_foreign_tables_or_a_snapshot() {
+        let table = "users-5a1c395be41f11eb9b3a0d3f7a3d2a6f";
+        for (below, file) in [
+            (format!("app/{table}"), "nb-1-big-Data.db"),
+            (format!("app/{table}"), "other"),
+            (".".to_owned(), "nb-1-big-Data.db"),
+            (".".to_owned(), "me-1-big-Statistics.db"),
+            ("commitlog".to_owned(), "CommitLog-7-1.log"),
+        ] {
+            let fs = FakeFileSystem::new();
+            let directory = Path::new("/var/db").join(&below);
+            fs.create_dir_all(&directory).unwrap();
+            fs.create(&directory.join(file)).unwrap().write_all(b"x").unwrap();
+            let before = fs.read_dir(Path::new("/var/db")).unwrap();
+            assert!(matches!(open(&fs), Err(EngineError::NotOurs { .. })), "{below}/{file}");
+            assert_eq!(fs.read_dir(Path::new("/var/db")).unwrap(), before);
+        }
     }
 }

@@ -176,7 +176,7 @@ fn path_of_engine(error: &EngineError) -> Option<&Path> {
         EngineError::OpenCommitLog(OpenError::Io { directory, .. })
         | EngineError::Locked { directory, .. }
         | EngineError::AnotherVersion { directory, .. }
-        | EngineError::NotOurs { directory }
+        | EngineError::NotOurs { directory, .. }
         | EngineError::ImportRefused { directory, .. } => Some(directory),
         EngineError::OpenCommitLog(
             OpenError::UnknownVersion { file, .. }
