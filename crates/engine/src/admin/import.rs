@@ -42,14 +42,16 @@ pub struct ImportOptions {
     pub keep_level: bool,
     /// Whether SSTables remain repaired; otherwise they become unrepaired.
     pub keep_repaired: bool,
-    /// Whether all SSTables are read completely before any is imported. Otherwise only opening
-    /// checks them.
+    /// Whether all SSTables are read completely before any is imported. Otherwise, those are whose
+    /// filter or summary does not match the index; of the others, only opening checks them.
     pub verify: bool,
     /// Whether every value is checked against its type, too.
     pub extended_verify: bool,
     /// Whether the files are copied and remain in the directory. Otherwise those of a snapshot or
     /// backup are linked and remain, and others are moved.
     pub copy_data: bool,
+    /// Whether linked files remain in the directory, too.
+    pub keep_source: bool,
 }
 
 impl Default for ImportOptions {
@@ -61,6 +63,7 @@ impl Default for ImportOptions {
             verify: true,
             extended_verify: false,
             copy_data: false,
+            keep_source: false,
         }
     }
 }
@@ -189,7 +192,7 @@ impl Core {
                 transfer,
             });
             readers.push(reader);
-            stays.push(options.copy_data || is_backup || is_linked_elsewhere);
+            stays.push(options.copy_data || options.keep_source || is_backup || is_linked_elsewhere);
         }
         let committed = self.commit(table, transaction, &[])?;
         self.take_in(table, readers)?;
@@ -207,7 +210,13 @@ impl Core {
         }
         for sstable in &imported {
             let (from, to) = (sstable.from.display(), sstable.to.display());
-            tracing::info!(%from, %to, bytes = sstable.bytes, how = %sstable.transfer, "imported an SSTable");
+            let (bytes, how) = (sstable.bytes, sstable.transfer);
+            if options.keep_source {
+                // Those of a whole node.
+                tracing::debug!(%from, %to, bytes, %how, "imported an SSTable");
+            } else {
+                tracing::info!(%from, %to, bytes, %how, "imported an SSTable");
+            }
         }
         Ok(imported)
     }
@@ -264,7 +273,7 @@ impl Core {
             self.cache.clone(),
             opening,
         )?;
-        if options.verify || options.extended_verify {
+        if options.verify || options.extended_verify || !reader.is_index_confirmed() {
             reader.verify()?;
         }
         if options.extended_verify {
@@ -293,6 +302,11 @@ impl Core {
             for (name, from) in self.import_files(source)? {
                 is_linked_elsewhere |= from != source.directory.join(&name);
                 let component = name.strip_prefix(&source.file_prefix()).unwrap_or_default();
+                // Such as the components of Cassandra's storage-attached indexes, which are neither
+                // read nor removed here.
+                if Component::from_file_name(component).is_none() {
+                    continue;
+                }
                 let to = target.directory.join(target.file_prefix() + component);
                 if component == Component::Statistics.file_name() {
                     self.bring_statistics(source.version, &from, &to, options)?;
@@ -364,9 +378,15 @@ impl Core {
                 // Its writer may not have synced it.
                 let io = |e| StorageError::io(to, "sync", e);
                 let length = self.fs.metadata(to).map_err(io)?.len;
-                let synced = self.fs.open_writable(to, length).and_then(|file| file.sync());
-                synced.map_err(io)?;
-                Ok(true)
+                match self.fs.open_writable(to, length).and_then(|file| file.sync()) {
+                    Ok(()) => Ok(true),
+                    // The file of another user, which this one may only read.
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                        self.fs.remove_file(to).map_err(|e| StorageError::io(to, "remove", e))?;
+                        self.copy_file(from, to).map(|()| false)
+                    }
+                    Err(error) => Err(io(error).into()),
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Err(StorageError::io(to, "link", error).into())

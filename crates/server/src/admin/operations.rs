@@ -69,6 +69,7 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
                 verify: options.verify,
                 extended_verify: options.extended_verify,
                 copy_data: options.copy,
+                ..ImportOptions::default()
             };
             return import(database, keyspace, table, directories, &options);
         }

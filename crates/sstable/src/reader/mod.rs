@@ -73,6 +73,8 @@ struct Shared {
     bytes_on_disk: u64,
     /// Whether Checksums.db covers the components without checksums.
     checksummed: bool,
+    /// Whether filter and summary match the index.
+    index_confirmed: bool,
 }
 
 /// Identifies an SSTable by its files.
@@ -251,6 +253,12 @@ impl SSTableReader {
     /// Cassandra), see [`adopt`](Self::adopt).
     pub fn is_checksummed(&self) -> bool {
         self.shared.checksummed
+    }
+
+    /// Returns whether the filter and the summary match the index, or checksums protect them. If
+    /// not, one of them is missing or damaged, and only [`verify`](Self::verify) shows which.
+    pub fn is_index_confirmed(&self) -> bool {
+        self.shared.index_confirmed
     }
 
     /// Returns itself if checksums protect it; otherwise adopts it and opens it again with the

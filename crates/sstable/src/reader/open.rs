@@ -95,10 +95,12 @@ impl SSTableReader {
         let filter = read_vouched(files, &components, Component::Filter, checksums.as_ref())?
             .and_then(|bytes| BloomFilter::decode(&bytes).ok());
         let must_rebuild = summary.is_none() || filter.is_none() && fp_chance < 1.0 || checksums.is_none();
-        let (summary, filter) = match (must_rebuild, summary) {
-            (false, Some(summary)) => (summary, filter),
+        let (summary, filter, is_confirmed) = match (must_rebuild, summary) {
+            (false, Some(summary)) => (summary, filter, true),
             (_, summary) => rebuild(&index, summary, filter, fp_chance, table.params.min_index_interval)?,
         };
+        // A derived index was just made from Data.
+        let index_confirmed = is_confirmed || index_of(version) == Component::DerivedIndex;
 
         let stats = &statistics.stats;
         let clustering = |values: &[Vec<u8>]| {
@@ -121,6 +123,7 @@ impl SSTableReader {
             statistics,
             bytes_on_disk,
             checksummed: checksums.is_some(),
+            index_confirmed,
         };
         let reader = Self { shared: Arc::new(shared), table, format, keys: None };
         if !reader.is_checksummed() && options.foreign == ForeignFiles::Verify {
@@ -347,14 +350,14 @@ pub(super) fn open_index(
 }
 
 /// Reads Index completely: its keys and positions must ascend. Returns `summary` and `filter` if
-/// they match it, else new ones.
+/// they match it, else new ones, and whether both match.
 fn rebuild(
     index: &Arc<ChunkedFile>,
     summary: Option<Summary>,
     filter: Option<BloomFilter>,
     fp_chance: f64,
     min_index_interval: u32,
-) -> Result<(Summary, Option<BloomFilter>)> {
+) -> Result<(Summary, Option<BloomFilter>, bool)> {
     let interval = summary.as_ref().map_or(min_index_interval, |summary| summary.min_index_interval);
     let mut builder = SummaryBuilder::new(interval);
     let mut last: Option<(DecoratedKey, u64)> = None;
@@ -382,13 +385,15 @@ fn rebuild(
         return Err(StorageError::corrupt(index.path(), "at least one partition expected"));
     };
     // A downsampled summary has fewer entries; each must be one of Index.
-    let summary = match summary {
-        Some(summary) if summary.agrees_with(&rebuilt) => summary,
-        _ => rebuilt,
+    let (summary, agrees) = match summary {
+        Some(summary) if summary.agrees_with(&rebuilt) => (summary, true),
+        _ => (rebuilt, false),
     };
     if complete {
-        return Ok((summary, filter));
+        return Ok((summary, filter, agrees));
     }
+    // Without a filter by the table's choice, the summary alone confirms the index.
+    let confirmed = agrees && filter.is_none() && fp_chance >= 1.0;
     let mut filter = BloomFilter::with_chance(keys, fp_chance);
     if let Some(filter) = &mut filter {
         let mut cursor = IndexCursor::new(index.clone(), 0, Caching::LeaveAlone);
@@ -396,5 +401,5 @@ fn rebuild(
             filter.add(cursor.key());
         }
     }
-    Ok((summary, filter))
+    Ok((summary, filter, confirmed))
 }

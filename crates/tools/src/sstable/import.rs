@@ -61,6 +61,7 @@ pub fn run(arguments: &ImportArguments) -> anyhow::Result<bool> {
         verify: !arguments.no_verify,
         extended_verify: arguments.extended_verify,
         copy_data: arguments.copy_data,
+        ..ImportOptions::default()
     };
     let database = Database::open(&arguments.data)?;
     let mut sound = true;
