@@ -26,6 +26,7 @@ pub use api::embedded::{
     Applied, Batch, ErrorKind, MaybeUnset, OpenOptions, OwnedRow, Query, Row, RowIter, Rows, Session,
     Statement, Unset, Value,
 };
+pub use api::foreign::ForeignNode;
 pub use api::prepared::{Prepared, PreparedDescription, ResolvedStatement, StatementId};
 pub use api::running_builds::RunningBuild;
 pub use api::tracing::TracedRequest;

@@ -9,6 +9,7 @@ pub(crate) mod database;
 pub(crate) mod deferred;
 pub(crate) mod direct;
 pub mod embedded;
+pub(crate) mod foreign;
 pub(crate) mod prepared;
 pub(crate) mod running_builds;
 pub(crate) mod tracing;

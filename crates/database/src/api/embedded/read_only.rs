@@ -32,6 +32,16 @@ impl Database {
     /// # Errors
     /// Those of [`open_read_only`](Self::open_read_only).
     pub fn open_read_only_on(file_system: Arc<dyn FileSystem>, path: &Path) -> Result<Self> {
+        Self::open_read_only_with(Options { file_system, ..Options::new(path) })
+    }
+
+    /// [`open_read_only`](Self::open_read_only) of the directory and the file system in `options`.
+    ///
+    /// # Errors
+    /// Those of [`open_read_only`](Self::open_read_only).
+    pub fn open_read_only_with(mut options: Options) -> Result<Self> {
+        let (file_system, path) = (options.file_system.clone(), options.engine.data_dir.clone());
+        let path = path.as_path();
         let listed = file_system.read_dir(path).map_err(|error| {
             DatabaseError::storage(cassette_rows::StorageError::io(path, "list the directory", error))
         })?;
@@ -44,17 +54,29 @@ impl Database {
                 path.display()
             );
         }
-        let mut options = Options::new(if is_data_directory { path } else { Path::new(IN_MEMORY) });
+        if !is_data_directory {
+            options.engine.data_dir = IN_MEMORY.into();
+        }
         options.file_system = Arc::new(OverlayFileSystem::new(file_system));
+        Self::open_in_memory_and(options, |database| {
+            if is_data_directory { Ok(()) } else { database.show_snapshot(path) }
+        })
+    }
+
+    /// Opens a database for reading only, after `fill` has written to it. The file system of the
+    /// options keeps changes in memory.
+    #[doc(hidden)]
+    pub fn open_in_memory_and<E: From<DatabaseError>>(
+        mut options: Options,
+        fill: impl FnOnce(&Self) -> std::result::Result<(), E>,
+    ) -> std::result::Result<Self, E> {
         options.engine.background_threads = false;
         options.engine.auto_snapshot = false;
-        // The schema of a base table's snapshot contains its views.
+        // Such as those in the schema of a base table's snapshot.
         options.materialized_views_enabled = true;
         options.dynamic_data_masking_enabled = true;
         let database = Self::open(options)?;
-        if !is_data_directory {
-            database.show_snapshot(path)?;
-        }
+        fill(&database)?;
         database.refuse_writes();
         Ok(database)
     }

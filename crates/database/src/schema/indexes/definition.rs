@@ -65,6 +65,13 @@ impl IndexKind {
     }
 }
 
+/// Whether a class is one of the names of the storage-attached index.
+pub(crate) fn is_storage_attached(class: &str) -> bool {
+    let short = class.strip_prefix("org.apache.cassandra.index.sai.");
+    short == Some("StorageAttachedIndex")
+        || ["sai", "storageattachedindex"].iter().any(|name| class.eq_ignore_ascii_case(name))
+}
+
 /// The indexed part of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Part {

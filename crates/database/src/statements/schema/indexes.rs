@@ -11,7 +11,8 @@ use crate::basics::response::SchemaChangeKind;
 use crate::planning::restrictions::existing;
 use crate::schema::catalog::Keyspace;
 use crate::schema::indexes::{
-    Analyzer, BOOLEAN_OPTIONS, CLASS_NAME, Index, IndexKind, Part, TARGET, Target, type_of_entries,
+    Analyzer, BOOLEAN_OPTIONS, CLASS_NAME, Index, IndexKind, Part, TARGET, Target, is_storage_attached,
+    type_of_entries,
 };
 use crate::schema::options::properties::Attributes;
 use crate::schema::system::TextMap;
@@ -170,13 +171,6 @@ fn implementation(statement: &ast::CreateIndex) -> Result<Implementation> {
     let options = options.iter().map(|(key, value)| (key.to_string(), value.to_string()));
     let options = options.chain([(CLASS_NAME.to_owned(), class.to_owned())]).collect();
     Ok(Implementation { kind: IndexKind::StorageAttached, options })
-}
-
-/// Whether a class is one of the names of the storage-attached index.
-fn is_storage_attached(class: &str) -> bool {
-    let short = class.strip_prefix("org.apache.cassandra.index.sai.");
-    short == Some("StorageAttachedIndex")
-        || ["sai", "storageattachedindex"].iter().any(|name| class.eq_ignore_ascii_case(name))
 }
 
 /// Performs Cassandra's checks of a storage-attached index.

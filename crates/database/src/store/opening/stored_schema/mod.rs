@@ -18,7 +18,7 @@ use crate::basics::error::{DatabaseError, Result};
 use crate::schema::catalog::{
     Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, TypeUse, resolve_type,
 };
-use crate::schema::indexes::{Index, IndexKind};
+use crate::schema::indexes::{CLASS_NAME, Index, IndexKind, is_storage_attached};
 use crate::schema::system::SCHEMA;
 use crate::schema::system::encode::{self, StoredRow};
 
@@ -37,7 +37,60 @@ pub(crate) struct StoredSchema {
 /// SchemaCorrupt, with the row that cannot be parsed.
 pub(crate) fn load(engine: &Engine, built_in: &Catalog, now: u32) -> Result<StoredSchema> {
     let mut loader = Loader::new(engine, built_in, now);
-    let mut keyspaces = BTreeMap::new();
+    let (keyspaces, omitted) = loader.load()?;
+    loader.problems.extend(omitted);
+    // The first start writes these rows before any others.
+    let own = keyspaces.get(SCHEMA).is_some_and(|own| own.tables.contains_key("tables"));
+    if !keyspaces.is_empty() && !own {
+        loader.problems.push(format!("the rows of {SCHEMA} itself are missing"));
+    }
+    Ok(StoredSchema {
+        keyspaces: keyspaces.into_values().collect(),
+        newest_timestamp: loader.newest_timestamp,
+        problems: loader.problems,
+    })
+}
+
+/// The schema that Cassandra stored.
+pub(crate) struct ForeignSchema {
+    /// The user keyspaces.
+    pub keyspaces: Vec<Keyspace>,
+    /// The tables, views and types that are missing in `keyspaces`, with the reasons.
+    pub unsupported: Vec<String>,
+    /// The indexes that are missing in `keyspaces`, with the reasons.
+    pub omitted_indexes: Vec<String>,
+}
+
+/// Reads the user keyspaces of a `system_schema` that Cassandra wrote, whose tables are in
+/// `built_in`. Definitions that are not supported are omitted and reported.
+///
+/// # Errors
+/// Those of reading.
+pub(crate) fn load_foreign(engine: &Engine, built_in: &Catalog, now: u32) -> Result<ForeignSchema> {
+    let mut loader = Loader { is_foreign: true, ..Loader::new(engine, built_in, now) };
+    let (keyspaces, omitted_indexes) = loader.load()?;
+    let keyspaces = keyspaces.into_values().collect();
+    Ok(ForeignSchema { keyspaces, unsupported: loader.problems, omitted_indexes })
+}
+
+/// Keyspaces by name, and the reasons why indexes are omitted.
+type Loaded = (BTreeMap<String, Keyspace>, Vec<String>);
+
+impl Loader<'_> {
+    fn load(&mut self) -> Result<Loaded> {
+        let mut keyspaces = load_keyspaces(self)?;
+        add_missing_keyspaces(self, &mut keyspaces)?;
+        load_types(self, &mut keyspaces)?;
+        tables::load(self, &mut keyspaces)?;
+        let problems = self.problems.len();
+        load_indexes(self, &mut keyspaces)?;
+        let omitted = self.problems.split_off(problems);
+        Ok((keyspaces, omitted))
+    }
+}
+
+fn load_keyspaces(loader: &mut Loader<'_>) -> Result<BTreeMap<String, Keyspace>> {
+    let (mut keyspaces, built_in) = (BTreeMap::new(), loader.built_in);
     loader.rows("keyspaces", |name, row| {
         let kind = built_in.keyspace(name).map_or(KeyspaceKind::User, |keyspace| keyspace.kind);
         let mut options = row.text_map("replication").unwrap_or_default();
@@ -50,20 +103,7 @@ pub(crate) fn load(engine: &Engine, built_in: &Catalog, now: u32) -> Result<Stor
         keyspaces.insert(name.to_owned(), Keyspace::new(name, kind, params));
         Ok(())
     })?;
-    add_missing_keyspaces(&mut loader, &mut keyspaces)?;
-    load_types(&mut loader, &mut keyspaces)?;
-    tables::load(&mut loader, &mut keyspaces)?;
-    load_indexes(&mut loader, &mut keyspaces)?;
-    // The first start writes these rows before any others.
-    let own = keyspaces.get(SCHEMA).is_some_and(|own| own.tables.contains_key("tables"));
-    if !keyspaces.is_empty() && !own {
-        loader.problems.push(format!("the rows of {SCHEMA} itself are missing"));
-    }
-    Ok(StoredSchema {
-        keyspaces: keyspaces.into_values().collect(),
-        newest_timestamp: loader.newest_timestamp,
-        problems: loader.problems,
-    })
+    Ok(keyspaces)
 }
 
 /// Adds keyspaces whose row is missing although tables, views or types have theirs, so these remain
@@ -144,11 +184,14 @@ struct Loader<'a> {
     now: u32,
     newest_timestamp: i64,
     problems: Vec<String>,
+    /// Whether the schema is another program's: its own keyspaces are skipped, and rows that are
+    /// not supported are problems, not errors.
+    is_foreign: bool,
 }
 
 impl<'a> Loader<'a> {
     fn new(engine: &'a Engine, built_in: &'a Catalog, now: u32) -> Self {
-        Self { engine, built_in, now, newest_timestamp: i64::MIN, problems: Vec::new() }
+        Self { engine, built_in, now, newest_timestamp: i64::MIN, problems: Vec::new(), is_foreign: false }
     }
 
     /// Calls `each` with the keyspace's name and the row, for every live row of a table.
@@ -161,16 +204,32 @@ impl<'a> Loader<'a> {
         while let Some(header) = stream.next_partition().map_err(failed)? {
             self.saw(header.deletion.timestamp);
             let keyspace = String::from_utf8_lossy(header.key.key()).into_owned();
+            if self.is_foreign && (self.built_in.keyspace(&keyspace).is_some() || is_cassandras(&keyspace)) {
+                continue;
+            }
             while let Some(next) = stream.next_unfiltered().map_err(failed)? {
                 let Unfiltered::Row(row) = next else { continue };
                 self.saw(row.liveness().timestamp);
                 self.saw(row.deletion().timestamp);
                 if row.is_live(self.now) {
-                    each(&keyspace, StoredRow { table, row: &row, now: self.now })?;
+                    let done = each(&keyspace, StoredRow { table, row: &row, now: self.now });
+                    self.tolerate(done)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Makes the error of a definition in another program's schema a problem.
+    fn tolerate(&mut self, done: Result<()>) -> Result<()> {
+        match done {
+            Err(error) if self.is_foreign => {
+                let problem = error.to_string();
+                self.problems.push(problem.strip_prefix(UNREADABLE).unwrap_or(&problem).to_owned());
+                Ok(())
+            }
+            done => done,
+        }
     }
 
     fn saw(&mut self, timestamp: i64) {
@@ -178,14 +237,24 @@ impl<'a> Loader<'a> {
     }
 }
 
+/// The beginning of the errors of definitions.
+const UNREADABLE: &str = "the stored schema cannot be understood: ";
+
+/// Whether a keyspace is one of Cassandra's own that this program lacks.
+fn is_cassandras(keyspace: &str) -> bool {
+    matches!(
+        keyspace,
+        "system_cluster_metadata" | "system_views" | "system_virtual_schema" | "system_metrics"
+    )
+}
+
 fn unreadable(what: impl std::fmt::Display) -> DatabaseError {
-    let message = format!("the stored schema cannot be understood: {what}");
+    let message = format!("{UNREADABLE}{what}");
     DatabaseError::SchemaCorrupt { message, cause: None }
 }
 
 fn unreadable_in(what: impl std::fmt::Display, error: impl Into<DatabaseError>) -> DatabaseError {
-    let definition = format_args!("the stored schema cannot be understood: {what}");
-    DatabaseError::schema_corrupt_in(definition, error)
+    DatabaseError::schema_corrupt_in(format_args!("{UNREADABLE}{what}"), error)
 }
 
 /// A stored user-defined type; the types of its fields are texts until the types that they refer to
@@ -253,7 +322,7 @@ fn resolve_text(text: &str, keyspace: &Keyspace) -> Result<cassette_rows::DataTy
 }
 
 fn load_indexes(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspace>) -> Result<()> {
-    let mut problems = Vec::new();
+    let (mut problems, is_foreign) = (Vec::new(), loader.is_foreign);
     loader.rows("indexes", |keyspace, row| {
         let Some(keyspace) = keyspaces.get_mut(keyspace) else { return Ok(()) };
         let of = row.clustering_text(0).unwrap_or_default();
@@ -268,8 +337,13 @@ fn load_indexes(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspa
             Some((keyspace.tables.get(table)?, name, kind, row.text_map("options")?))
         };
         let Some((table, name, kind, options)) = load() else {
-            return Err(unreadable(format!("an index of keyspace {}", keyspace.name)));
+            let index = row.clustering_text(1).unwrap_or_default();
+            return Err(unreadable(format!("index {}.{index}: its kind is not supported", keyspace.name)));
         };
+        let class = options.get(CLASS_NAME).map_or("", String::as_str);
+        if is_foreign && kind == IndexKind::StorageAttached && !is_storage_attached(class) {
+            return Err(unreadable(format!("index {}.{name}: {class} is not supported", keyspace.name)));
+        }
         let created_at = row.row.liveness().timestamp;
         let index = Index::new(name, kind, options, created_at, table)?;
         keyspace.indexes.insert(name.to_owned(), Arc::new(index));

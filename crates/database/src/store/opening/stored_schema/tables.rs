@@ -32,7 +32,8 @@ pub(super) fn load(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Key
     }
     loader.problems.append(&mut columns.problems);
     for view in views {
-        add_view(loader, keyspaces, view)?;
+        let added = add_view(loader, keyspaces, view);
+        loader.tolerate(added)?;
     }
     Ok(())
 }
