@@ -2,6 +2,7 @@
 
 mod address;
 mod admin;
+mod adopt;
 mod certificates;
 mod config;
 mod credentials;
@@ -31,6 +32,8 @@ struct Arguments {
 enum Command {
     /// Serve CQL to any Cassandra driver, or to cqlsh
     Serve(serve::ServeArguments),
+    /// Make a data directory from directories of Apache Cassandra, without changing them
+    Adopt(adopt::AdoptArguments),
     /// Start a database in a temporary directory, run a small benchmark on it, and print the next
     /// steps
     Demo(demo::DemoArguments),
@@ -64,6 +67,7 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let done = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments).map(|()| true),
+        Command::Adopt(arguments) => adopt::run(&arguments).map(|()| true),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Nodetool { words } => return nodetool::run(&words),
         Command::SSTable(command) => command.run(),

@@ -14,6 +14,7 @@ use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use cassette_adopt::{ReadOnly, open_read_only, refuse_foreign};
 use cassette_database::Database;
 use cassette_engine::commitlog::ReplayPolicy;
 use cassette_server::admin::{Admin, LogLevels};
@@ -42,6 +43,9 @@ Examples:
     cassette serve --data /var/lib/cassette --listen 127.0.0.1:0 \\
         --config cassandra.yaml
 
+  Queries on a snapshot, or on the directories of a stopped Cassandra, which stay unchanged:
+    cassette serve --read-only /var/lib/cassandra/data
+
 Then connect with cqlsh or any Cassandra driver (data center: datacenter1).
 SIGTERM and Ctrl-C let requests finish, flush and stop; a second one does not wait for requests. \
 CASSETTE_LOG=debug logs more.";
@@ -59,6 +63,11 @@ pub struct ServeArguments {
     /// The data directory; created if it does not exist
     #[arg(long, value_name = "DIR", default_value = "cassette-data")]
     data: PathBuf,
+
+    /// Answer queries on directories without writing to them, instead of --data: a data directory
+    /// of Cassette, a snapshot, or data directories of Cassandra
+    #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["data", "skip_damaged_log"])]
+    read_only: Vec<PathBuf>,
 
     /// Address to listen on: HOST:PORT, or a port of 127.0.0.1; port 0 selects a free port
     /// [default: 127.0.0.1:9042]
@@ -210,6 +219,9 @@ async fn serve(
     let encrypted = encryption(server_tls.as_ref());
     let mut ready =
         format!("cassette {} listens for CQL on {address}{encrypted}\n", env!("CARGO_PKG_VERSION"));
+    if !arguments.read_only.is_empty() {
+        ready += "open for reading only: statements that write fail\n";
+    }
     let (drain, mut drained) = watch::channel(false);
     let (stop_admin, mut admin_stopped) = watch::channel(false);
     if let Some(prepared) = prepared_admin {
@@ -255,11 +267,19 @@ fn open_database(
     address: SocketAddr,
 ) -> anyhow::Result<Database> {
     let mut options = config.database(&arguments.data)?;
+    options.node.address = address.ip();
+    options.node.port = address.port();
+    if !arguments.read_only.is_empty() {
+        let ReadOnly { database, warnings } = open_read_only(options, &arguments.read_only)?;
+        for warning in warnings {
+            tracing::warn!("{warning}");
+        }
+        return Ok(database);
+    }
+    refuse_foreign(&options.file_system, &arguments.data)?;
     if arguments.skip_damaged_log {
         options.engine.commitlog_replay = ReplayPolicy::SkipDamaged;
     }
-    options.node.address = address.ip();
-    options.node.port = address.port();
     Database::open(options)
         .with_context(|| format!("cannot open the data directory {}", arguments.data.display()))
 }

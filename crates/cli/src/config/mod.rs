@@ -56,6 +56,16 @@ const RESPONSE_SIZES: std::ops::RangeInclusive<usize> = 1 << 20..=1 << 30;
 /// The default of `slow_query_log_timeout`, as in Cassandra.
 const SLOW_QUERY_LOG_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Returns what to do about a key without effect whose data would be missing.
+fn hint(key: &str) -> &'static str {
+    match key {
+        "data_file_directories" => {
+            ": --data is the data directory; `cassette adopt` makes one from directories of Cassandra"
+        }
+        _ => "",
+    }
+}
+
 /// The address of the admin endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AdminAddress {
@@ -178,7 +188,7 @@ impl Config {
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let config = Self::parse(&text).with_context(|| path.display().to_string())?;
         for key in config.others.keys() {
-            tracing::warn!("{}: {key} has no effect here", path.display());
+            tracing::warn!("{}: {key} has no effect here{}", path.display(), hint(key));
         }
         for key in config.auth.without_effect() {
             tracing::warn!("{}: {key} has no effect here", path.display());

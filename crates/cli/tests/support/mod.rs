@@ -19,6 +19,8 @@ pub const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Debug, Clone)]
 pub struct Launch {
     data: PathBuf,
+    /// The option before the directory.
+    option: &'static str,
     listen: SocketAddr,
     config: Option<PathBuf>,
     wrapper: Vec<String>,
@@ -49,12 +51,18 @@ impl Launch {
         let (data, beside) = (data.to_owned(), data.to_owned());
         Self {
             data,
+            option: "--data",
             listen: ([127, 0, 0, 1], 0).into(),
             config: None,
             wrapper: Vec::new(),
             flags: Vec::new(),
             beside,
         }
+    }
+
+    /// Opens the directory for reading only; logs beside another path.
+    pub fn read_only(self, beside: &Path) -> Self {
+        Self { option: "--read-only", ..self.logs_beside(beside) }
     }
 
     /// Sets the address: that of an earlier server.
@@ -137,7 +145,7 @@ impl Launch {
         words.push(env!("CARGO_BIN_EXE_cassette").to_owned());
         let log = self.beside.with_extension("log");
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).arg("serve").arg("--data").arg(&self.data);
+        command.args(&words[1..]).arg("serve").arg(self.option).arg(&self.data);
         command.arg("--listen").arg(self.listen.to_string()).args(&self.flags);
         if let Some(config) = &self.config {
             command.arg("--config").arg(config);

@@ -1,0 +1,150 @@
+//! The nodes whose directories are specified.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cassette_database::ForeignNode;
+use cassette_vfs::FileSystem;
+
+use crate::error::{AdoptError, Result};
+use crate::layout::{CassandraDirectory, TableDirectory, table_directories};
+
+/// A node of Cassandra, as its directories describe it.
+#[derive(Debug, Clone)]
+pub struct NodeSummary {
+    /// Its data directories.
+    pub directories: Vec<PathBuf>,
+    /// What its system tables contain.
+    pub system: ForeignNode,
+    pub(crate) tables: Vec<TableDirectory>,
+}
+
+impl NodeSummary {
+    /// Returns the first data directory, which identifies the node in messages.
+    pub fn name(&self) -> String {
+        self.directories.first().map(|path| path.display().to_string()).unwrap_or_default()
+    }
+}
+
+/// A data directory, and the node that its `system.local` belongs to.
+struct Found {
+    directory: CassandraDirectory,
+    tables: Vec<TableDirectory>,
+    system: ForeignNode,
+}
+
+/// Groups the directories by node: those with the same host id, and those without one, which are
+/// further `data_file_directories`, with the node that is specified before them.
+pub(crate) fn group(
+    fs: &Arc<dyn FileSystem>,
+    directories: &[CassandraDirectory],
+) -> Result<Vec<NodeSummary>> {
+    let mut found = Vec::with_capacity(directories.len());
+    for directory in directories {
+        let tables = table_directories(fs.as_ref(), &directory.data)?;
+        let is_readable = tables.iter().all(|table| !is_read(table) || table.unsupported.is_empty());
+        let system = if is_readable {
+            ForeignNode::read(fs.clone(), std::slice::from_ref(&directory.data))?
+        } else {
+            ForeignNode::default()
+        };
+        found.push(Found { directory: directory.clone(), tables, system });
+    }
+    let first_host = found.iter().find_map(|found| found.system.host_id);
+    let mut nodes: Vec<NodeSummary> = Vec::new();
+    for Found { directory, tables, system } in found {
+        let current = nodes.last().and_then(|node| node.system.host_id);
+        // Directories before the first one with a host id belong to that node.
+        let host = system.host_id.or(current).or(first_host);
+        let same = |node: &&mut NodeSummary| node.system.host_id == host;
+        if let Some(node) = nodes.iter_mut().find(same) {
+            node.directories.push(directory.data);
+            node.tables.extend(tables);
+        } else {
+            let mut system = system;
+            system.host_id = host;
+            nodes.push(NodeSummary { directories: vec![directory.data], system, tables });
+        }
+    }
+    for node in nodes.iter_mut().filter(|node| node.directories.len() > 1) {
+        let is_readable = node.tables.iter().all(|table| !is_read(table) || table.unsupported.is_empty());
+        if is_readable {
+            node.system = ForeignNode::read(fs.clone(), &node.directories)?;
+        }
+    }
+    Ok(nodes)
+}
+
+/// Whether a table is one of those that contain the schema and the description of the node.
+pub(crate) fn is_read(table: &TableDirectory) -> bool {
+    let of_system = ["local", "peers_v2", "batches", "built_views"];
+    table.keyspace == "system_schema"
+        || table.keyspace == "system" && of_system.contains(&table.table.as_str())
+}
+
+/// Checks that all nodes are of one cluster and have the same schema.
+///
+/// # Errors
+/// [`AdoptError::Refused`], with the first difference.
+pub(crate) fn check_same(nodes: &[NodeSummary]) -> Result<()> {
+    let Some((first, others)) = nodes.split_first() else { return Ok(()) };
+    for other in others {
+        if let (Some(a), Some(b)) = (&first.system.cluster_name, &other.system.cluster_name)
+            && a != b
+        {
+            return Err(AdoptError::Refused(format!(
+                "{} is of the cluster {a}, and {} of the cluster {b}: adopt each cluster into its own directory",
+                first.name(),
+                other.name()
+            )));
+        }
+        if let Some(difference) = difference(&first.system, &other.system) {
+            return Err(AdoptError::Refused(format!(
+                "the nodes {} and {} have different schemas: {difference}. Start them, wait until `nodetool \
+                 describecluster` shows one schema version, and drain them",
+                first.name(),
+                other.name()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the first difference between two schemas.
+fn difference(a: &ForeignNode, b: &ForeignNode) -> Option<String> {
+    let name = |keyspace: &cassette_database::Keyspace| keyspace.name.clone();
+    for keyspace in a.keyspaces.iter().chain(&b.keyspaces) {
+        let of = |node: &ForeignNode| node.keyspaces.iter().position(|other| name(other) == name(keyspace));
+        let (Some(at_a), Some(at_b)) = (of(a), of(b)) else {
+            return Some(format!("one of them lacks the keyspace {}", keyspace.name));
+        };
+        let (a, b) = (a.keyspaces.get(at_a)?, b.keyspaces.get(at_b)?);
+        if a.params != b.params {
+            return Some(format!("the replication or the durability of keyspace {}", keyspace.name));
+        }
+        for table in a.tables.keys().chain(b.tables.keys()) {
+            if a.tables.get(table) != b.tables.get(table) {
+                return Some(format!("table {}.{table}", keyspace.name));
+            }
+        }
+        for of_type in a.types.keys().chain(b.types.keys()) {
+            if a.types.get(of_type) != b.types.get(of_type) {
+                return Some(format!("type {}.{of_type}", keyspace.name));
+            }
+        }
+        for index in a.indexes.keys().chain(b.indexes.keys()) {
+            let options = |keyspace: &cassette_database::Keyspace| {
+                keyspace.indexes.get(index).map(|index| (index.kind, index.options.clone()))
+            };
+            if options(a) != options(b) {
+                return Some(format!("index {}.{index}", keyspace.name));
+            }
+        }
+        for view in a.views.keys().chain(b.views.keys()) {
+            if a.views.contains_key(view) != b.views.contains_key(view) {
+                return Some(format!("view {}.{view}", keyspace.name));
+            }
+        }
+    }
+    None
+}

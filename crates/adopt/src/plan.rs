@@ -1,0 +1,381 @@
+//! What an adoption would take in, and why it may be refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cassette_database::Keyspace;
+use cassette_rows::{TableId, TableMetadata};
+use cassette_vfs::FileSystem;
+
+use crate::commitlog;
+use crate::error::{AdoptError, Result};
+use crate::layout::{CassandraDirectory, Recognised, TableDirectory, list, recognise};
+use crate::nodes::{self, NodeSummary, is_read};
+use crate::sizes::size_text;
+use crate::versions;
+
+/// The keyspace of roles and permissions.
+const SYSTEM_AUTH: &str = "system_auth";
+
+/// The directories of Cassandra to plan for.
+#[derive(Debug, Clone, Default)]
+pub struct PlanRequest {
+    /// Data directories, or directories that contain one, of one or several nodes of a cluster.
+    pub directories: Vec<PathBuf>,
+    /// Directories of commit logs that are not beside a data directory.
+    pub commitlogs: Vec<PathBuf>,
+    /// Whether roles and permissions are taken in.
+    pub roles: bool,
+}
+
+/// Why an adoption is refused, and what overrides it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Writes are only in the commit log of Cassandra.
+    Commitlog,
+    /// Nodes are missing that may have the only replica of a partition.
+    MissingNodes,
+    /// Definitions or files are not supported; overridden by omitting them.
+    Unsupported,
+    /// Nothing overrides it.
+    Final,
+}
+
+/// A reason to refuse an adoption.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The kind of the reason.
+    pub reason: Reason,
+    /// What was found, and what to do.
+    pub text: String,
+}
+
+/// The SSTables of a table on all nodes.
+#[derive(Debug, Clone)]
+pub struct TablePlan {
+    /// The definition, with Cassandra's id.
+    pub table: Arc<TableMetadata>,
+    /// Whether it is a materialized view.
+    pub is_view: bool,
+    /// The directories with its SSTables.
+    pub directories: Vec<PathBuf>,
+    /// The number of SSTables.
+    pub sstables: u64,
+    /// Bytes of their files.
+    pub bytes: u64,
+}
+
+/// What an adoption would take in.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The nodes, by their directories.
+    pub nodes: Vec<NodeSummary>,
+    /// The user keyspaces.
+    pub keyspaces: Vec<Keyspace>,
+    /// Their tables.
+    pub tables: Vec<TablePlan>,
+    /// The directories of the tables of roles, by table name.
+    pub roles: BTreeMap<String, Vec<PathBuf>>,
+    /// The reasons to refuse the adoption.
+    pub refusals: Vec<Refusal>,
+    /// What is not taken in, or could be missing.
+    pub warnings: Vec<String>,
+    /// The directories of commit logs that were examined.
+    pub commitlogs: Vec<PathBuf>,
+}
+
+impl Plan {
+    /// Reads the schema of the directories, and lists their SSTables. Writes nothing.
+    ///
+    /// # Errors
+    /// [`AdoptError::Refused`] if a directory is not one of Cassandra, or the nodes do not belong
+    /// together. If system tables cannot be read.
+    pub fn of(fs: &Arc<dyn FileSystem>, request: &PlanRequest) -> Result<Self> {
+        let directories = find_all(fs.as_ref(), &request.directories)?;
+        let nodes = nodes::group(fs, &directories)?;
+        let mut plan = Self {
+            nodes,
+            keyspaces: Vec::new(),
+            tables: Vec::new(),
+            roles: BTreeMap::new(),
+            refusals: Vec::new(),
+            warnings: Vec::new(),
+            commitlogs: Vec::new(),
+        };
+        plan.examine_logs(fs.as_ref(), &directories, &request.commitlogs)?;
+        plan.refuse_versions(request.roles);
+        if plan.refusals.iter().any(|refusal| refusal.reason == Reason::Final) {
+            return Ok(plan);
+        }
+        plan.take_schema()?;
+        plan.take_tables(request.roles);
+        plan.check_replicas();
+        Ok(plan)
+    }
+
+    /// Bytes of the SSTables of all tables.
+    pub fn bytes(&self) -> u64 {
+        self.tables.iter().map(|table| table.bytes).sum()
+    }
+
+    /// Returns the directories whose files are read: those of data and of commit logs.
+    pub fn directories(&self) -> Vec<PathBuf> {
+        let data = self.nodes.iter().flat_map(|node| &node.directories);
+        data.chain(&self.commitlogs).cloned().collect()
+    }
+
+    /// Returns the refusals for which `overridden` is false, as one error.
+    ///
+    /// # Errors
+    /// [`AdoptError::Refused`] if there are any.
+    pub fn check(&self, overridden: impl Fn(Reason) -> bool) -> Result<()> {
+        let left: Vec<&str> = self
+            .refusals
+            .iter()
+            .filter(|refusal| refusal.reason == Reason::Final || !overridden(refusal.reason))
+            .map(|refusal| refusal.text.as_str())
+            .collect();
+        if left.is_empty() { Ok(()) } else { Err(AdoptError::Refused(left.join("\n"))) }
+    }
+
+    fn refuse(&mut self, reason: Reason, text: String) {
+        self.refusals.push(Refusal { reason, text });
+    }
+
+    fn examine_logs(
+        &mut self,
+        fs: &dyn FileSystem,
+        directories: &[CassandraDirectory],
+        specified: &[PathBuf],
+    ) -> Result<()> {
+        let mut logs: BTreeSet<PathBuf> = specified.iter().cloned().collect();
+        logs.extend(directories.iter().filter_map(|directory| directory.commitlog.clone()));
+        if logs.is_empty() {
+            self.warnings.push(
+                "no commit log directory was found beside the data directories: if Cassandra was not drained, \
+                 its latest writes are only there; specify it with --commitlog DIR"
+                    .to_owned(),
+            );
+        }
+        for log in &logs {
+            let segments = commitlog::segments_with_records(fs, log)?;
+            if !segments.is_empty() {
+                let bytes: u64 = segments.iter().map(|(_, bytes)| bytes).sum();
+                self.refuse(
+                    Reason::Commitlog,
+                    format!(
+                        "the commit log {} has {} segments ({}) with writes that may not be in SSTables: start \
+                         Cassandra, run `nodetool drain`, and stop it; or lose them with --ignore-commitlog",
+                        log.display(),
+                        segments.len(),
+                        size_text(bytes)
+                    ),
+                );
+            }
+        }
+        for hints in directories.iter().filter_map(|directory| directory.hints.as_deref()) {
+            let found = list(fs, hints)?.iter().filter(|entry| entry.name.ends_with(".hints")).count();
+            if found > 0 {
+                self.warnings.push(format!(
+                    "{} has {found} files with writes for other nodes: they are not taken in; the directories of \
+                     all nodes contain them",
+                    hints.display()
+                ));
+            }
+        }
+        self.commitlogs = logs.into_iter().collect();
+        Ok(())
+    }
+
+    /// Refuses SSTables of versions that cannot be read: those of system tables finally.
+    fn refuse_versions(&mut self, roles: bool) {
+        let mut found: BTreeMap<(bool, String), Vec<&TableDirectory>> = BTreeMap::new();
+        for table in self.nodes.iter().flat_map(|node| &node.tables) {
+            let is_needed = is_read(table) || roles && table.keyspace == SYSTEM_AUTH;
+            if !is_needed && is_system(&table.keyspace) {
+                continue;
+            }
+            for version in &table.unsupported {
+                found.entry((is_needed, version.clone())).or_default().push(table);
+            }
+        }
+        let refusals: Vec<Refusal> = found
+            .into_iter()
+            .map(|((is_needed, version), tables)| {
+                let more = tables.len().saturating_sub(1);
+                let first = tables.first().map(|table| table.path.display().to_string()).unwrap_or_default();
+                let more = if more > 0 { format!(" and {more} more directories") } else { String::new() };
+                let advice = versions::advice(&version);
+                let text =
+                    format!("{first}{more}: SSTables of version {version} are not supported; {advice}");
+                Refusal { reason: if is_needed { Reason::Final } else { Reason::Unsupported }, text }
+            })
+            .collect();
+        self.refusals.extend(refusals);
+    }
+
+    fn take_schema(&mut self) -> Result<()> {
+        nodes::check_same(&self.nodes)?;
+        let Some(first) = self.nodes.first() else { return Ok(()) };
+        let system = first.system.clone();
+        let has_schema = |node: &NodeSummary| {
+            node.tables.iter().any(|table| table.keyspace == "system_schema" && table.sstables > 0)
+        };
+        if let Some(without) = self.nodes.iter().find(|node| !has_schema(node)) {
+            let text = format!(
+                "{} has no SSTables of system_schema: the first of Cassandra's data_file_directories has them, \
+                 and must be specified, too",
+                without.name()
+            );
+            return Err(AdoptError::Refused(text));
+        }
+        for unsupported in &system.unsupported {
+            self.refuse(
+                Reason::Unsupported,
+                format!("{unsupported}. It can be left out with --skip-unsupported"),
+            );
+        }
+        for omitted in &system.omitted_indexes {
+            self.warnings.push(format!("{omitted}: the index is left out"));
+        }
+        for omitted in &system.omitted {
+            self.warnings.push(format!("{omitted} is left out: not supported"));
+        }
+        for node in &self.nodes {
+            if node.system.pending_batches > 0 {
+                self.warnings.push(format!(
+                    "{} has {} logged batches that may be applied in part: start Cassandra for a minute, which \
+                     completes them, and drain it",
+                    node.name(),
+                    node.system.pending_batches
+                ));
+            }
+        }
+        self.keyspaces = system.keyspaces;
+        Ok(())
+    }
+
+    fn take_tables(&mut self, roles: bool) {
+        let mut of_table: BTreeMap<TableId, Vec<&TableDirectory>> = BTreeMap::new();
+        for table in self.nodes.iter().flat_map(|node| &node.tables) {
+            of_table.entry(table.id).or_default().push(table);
+        }
+        let mut tables = Vec::new();
+        for keyspace in &self.keyspaces {
+            for table in keyspace.tables.values() {
+                let found: Vec<&TableDirectory> = of_table.remove(&table.id).unwrap_or_default();
+                let with_files =
+                    || found.iter().filter(|found| found.sstables > 0 && found.unsupported.is_empty());
+                tables.push(TablePlan {
+                    table: table.clone(),
+                    is_view: keyspace.views.contains_key(&table.name),
+                    directories: with_files().map(|found| found.path.clone()).collect(),
+                    sstables: with_files().map(|found| found.sstables).sum(),
+                    bytes: with_files().map(|found| found.bytes).sum(),
+                });
+            }
+        }
+        let mut warnings = Vec::new();
+        for table in of_table.into_values().flatten() {
+            if table.keyspace == SYSTEM_AUTH && roles && table.sstables > 0 {
+                self.roles.entry(table.table.clone()).or_default().push(table.path.clone());
+            } else if !is_system(&table.keyspace) && table.sstables > 0 {
+                warnings.push(format!(
+                    "{} has {} SSTables of a table that is not adopted",
+                    table.path.display(),
+                    table.sstables
+                ));
+            }
+        }
+        self.tables = tables;
+        self.warnings.extend(warnings);
+    }
+
+    /// Refuses if partitions may have all their replicas on nodes that are not specified.
+    fn check_replicas(&mut self) {
+        let present: BTreeSet<_> = self.nodes.iter().filter_map(|node| node.system.host_id).collect();
+        let known: BTreeSet<_> = self.nodes.iter().flat_map(|node| &node.system.peers).copied().collect();
+        let missing = known.difference(&present).count();
+        if missing == 0 {
+            return;
+        }
+        let replicas = |keyspace: &Keyspace| -> usize {
+            // Such as `3/1`: three replicas, one of them transient.
+            let full = |text: &String| text.split('/').next().and_then(|n| n.parse::<usize>().ok());
+            keyspace.params.replication.options.values().filter_map(full).sum()
+        };
+        let lacking: Vec<&str> = self
+            .keyspaces
+            .iter()
+            .filter(|keyspace| replicas(keyspace) <= missing && !keyspace.tables.is_empty())
+            .map(|keyspace| keyspace.name.as_str())
+            .collect();
+        if lacking.is_empty() {
+            self.warnings.push(format!(
+                "{missing} nodes of the cluster are not specified: each partition has a replica on those that are, \
+                 which may lack writes that were not repaired"
+            ));
+        } else {
+            let text = format!(
+                "{missing} nodes of the cluster are not specified, and keyspaces {} have no more replicas than that: \
+                 partitions may be missing. Specify the directories of all nodes, or take what there is with \
+                 --ignore-missing-nodes",
+                lacking.join(", ")
+            );
+            self.refuse(Reason::MissingNodes, text);
+        }
+    }
+}
+
+/// Whether a keyspace is one of Cassandra's own.
+fn is_system(keyspace: &str) -> bool {
+    matches!(
+        keyspace,
+        "system"
+            | "system_schema"
+            | "system_auth"
+            | "system_distributed"
+            | "system_traces"
+            | "system_cluster_metadata"
+    )
+}
+
+/// Returns the data directories of Cassandra at the paths, each once.
+fn find_all(fs: &dyn FileSystem, paths: &[PathBuf]) -> Result<Vec<CassandraDirectory>> {
+    let mut found: Vec<CassandraDirectory> = Vec::new();
+    for path in paths {
+        match recognise(fs, path)? {
+            Recognised::Cassandra(directory) => {
+                if !found.iter().any(|other| is_same(fs, &other.data, &directory.data)) {
+                    found.push(directory);
+                }
+            }
+            Recognised::Cassette => {
+                return Err(AdoptError::Refused(format!(
+                    "{} is a data directory of Cassette already: `cassette serve --data {0}`",
+                    path.display()
+                )));
+            }
+            Recognised::TableFiles { .. } => {
+                return Err(AdoptError::Refused(format!(
+                    "{} has the SSTables of one table: specify the data directory of Cassandra above it, or take \
+                     them into a table with `cassette sstable import`",
+                    path.display()
+                )));
+            }
+            Recognised::Other => {
+                return Err(AdoptError::Refused(format!(
+                    "{} is no data directory of Cassandra: expected directories of keyspaces with those of tables, \
+                     such as system_schema/tables-afddfb9dbc1e30688056eed6c302ba09, in it or in its `data`",
+                    path.display()
+                )));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn is_same(fs: &dyn FileSystem, a: &Path, b: &Path) -> bool {
+    matches!((fs.identity(a), fs.identity(b)), (Ok(a), Ok(b)) if a == b)
+}

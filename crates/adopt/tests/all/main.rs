@@ -1,0 +1,8 @@
+//! Directories of Cassandra are adopted completely or not at all, and read without writing.
+
+mod crashes;
+mod golden;
+mod merging;
+mod read_only;
+mod refusals;
+mod support;

@@ -1,0 +1,99 @@
+//! What cannot be adopted is refused with what was found, and what to do.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cassette_adopt::{Plan, Reason, Recognised, recognise, refuse_foreign};
+use cassette_database::Database;
+use cassette_vfs::{FakeFileSystem, FileSystem};
+
+use crate::support::{files, node, options, request, take_in};
+
+fn put(fs: &FakeFileSystem, path: &str, content: &[u8]) {
+    let path = Path::new(path);
+    fs.create_dir_all(path.parent().unwrap()).unwrap();
+    fs.create(path).unwrap().write_all(content).unwrap();
+}
+
+/// A segment whose section has a record.
+const SEGMENT: &[u8] = &[
+    0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 1, 0, 2, b'{', b'}', 1, 2, 3, 4, 0, 0, 0, 60, 9, 9, 9, 9, 0, 0, 0, 12,
+    1, 1,
+];
+
+#[test]
+fn writes_in_the_commit_log_are_not_lost_silently() {
+    let (fs, _) = node();
+    put(&fs, "/cassandra/commitlog/CommitLog-7-1.log", SEGMENT);
+    let error = take_in(&fs, &["/cassandra"]).unwrap_err().to_string();
+    assert!(error.contains("nodetool drain") && error.contains("--ignore-commitlog"), "{error}");
+    let shared: Arc<dyn FileSystem> = Arc::new(fs.clone());
+    // Also if only the data directory is specified.
+    let plan = Plan::of(&shared, &request(&["/cassandra/data"])).unwrap();
+    assert_eq!(plan.refusals.len(), 1);
+    plan.check(|reason| reason == Reason::Commitlog).unwrap();
+    put(&fs, "/cassandra/commitlog/CommitLog-7-1.log", &SEGMENT[..20]);
+    take_in(&fs, &["/cassandra"]).unwrap();
+}
+
+#[test]
+fn versions_that_cannot_be_read_name_the_cassandra_that_upgrades_them() {
+    let (fs, _) = node();
+    let tables = fs.read_dir(Path::new("/cassandra/data/app")).unwrap();
+    let path = |table: &str| format!("/cassandra/data/app/{table}/me-9-big-Data.db");
+    let visits = &tables.iter().find(|table| table.name.starts_with("visits-")).unwrap().name;
+    put(&fs, &path(visits), b"x");
+    let error = take_in(&fs, &["/cassandra"]).unwrap_err().to_string();
+    assert!(error.contains("version me") && error.contains("4.1"), "{error}");
+    let schema = fs.read_dir(Path::new("/cassandra/data/system_schema")).unwrap();
+    put(&fs, &format!("/cassandra/data/system_schema/{}/mc-1-big-Data.db", schema[0].name), b"x");
+    let error = take_in(&fs, &["/cassandra"]).unwrap_err().to_string();
+    assert!(error.contains("version mc"), "{error}");
+}
+
+#[test]
+fn only_an_empty_place_is_adopted_into() {
+    let (fs, _) = node();
+    take_in(&fs, &["/cassandra"]).unwrap();
+    let error = take_in(&fs, &["/cassandra"]).unwrap_err().to_string();
+    assert!(error.contains("already"), "{error}");
+    fs.remove_dir_all(Path::new("/target")).unwrap();
+    put(&fs, "/target/notes.txt", b"mine");
+    let error = take_in(&fs, &["/cassandra"]).unwrap_err().to_string();
+    assert!(error.contains("not empty"), "{error}");
+    assert_eq!(files(&fs, "/target").len(), 1);
+    fs.remove_dir_all(Path::new("/target")).unwrap();
+    put(&fs, "/target.adopting/notes.txt", b"mine");
+    let error = take_in(&fs, &["/cassandra"]).unwrap_err().to_string();
+    assert!(error.contains("no interrupted adoption left it"), "{error}");
+    assert_eq!(files(&fs, "/target.adopting").len(), 1);
+}
+
+#[test]
+fn a_server_does_not_start_in_or_within_foreign_tables() {
+    let (fs, _) = node();
+    let database = Database::open(options(&fs, "/own")).unwrap();
+    database.close().unwrap();
+    let shared: Arc<dyn FileSystem> = Arc::new(fs.clone());
+    let refused = |path: &str| refuse_foreign(&shared, Path::new(path)).unwrap_err().to_string();
+    let users = fs.read_dir(Path::new("/cassandra/data/app")).unwrap()[0].name.clone();
+    for path in ["/cassandra", "/cassandra/data"] {
+        let error = refused(path);
+        assert!(error.contains("cassette adopt") && error.contains("keyspace app"), "{error}");
+    }
+    put(&fs, "/snapshot/nb-1-big-Data.db", b"x");
+    put(&fs, "/snapshot/schema.cql", b"x");
+    assert!(refused("/snapshot").contains("--read-only /snapshot"));
+    for within in [
+        "/cassandra/data/new".to_owned(),
+        format!("/cassandra/data/app/{users}/snapshots/new"),
+        "/own/new".to_owned(),
+        "/own/data".to_owned(),
+    ] {
+        assert!(refused(&within).contains("within"), "{within}");
+    }
+    for free in ["/own", "/new", "/cassandra/new", "/new/below"] {
+        refuse_foreign(&shared, Path::new(free)).unwrap();
+    }
+    assert_eq!(recognise(&fs, Path::new("/own")).unwrap(), Recognised::Cassette);
+}
