@@ -288,3 +288,47 @@ fn an_export_as_parquet_is_read_back_with_its_types() {
     assert!(!nowhere.status.success());
     assert!(String::from_utf8_lossy(&nowhere.stderr).contains("specify it with --output"));
 }
+
+#[test]
+fn levels_are_reset_and_blockers_of_expired_sstables_are_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = cassette_database::Options::new(directory.path());
+    options.engine.background_threads = false;
+    let database = cassette_database::Database::open(options).unwrap();
+    let session = database.session();
+    let execute = |cql: &str| drop(session.execute(cql, ()).unwrap_or_else(|error| panic!("{cql}: {error}")));
+    execute("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
+    execute(
+        "CREATE TABLE ks.t (k int PRIMARY KEY, v text) WITH gc_grace_seconds = 0 AND compaction = \
+         {'class': 'LeveledCompactionStrategy'}",
+    );
+    let id = database.catalog().table("ks", "t").unwrap().id;
+    for k in 0..3 {
+        execute(&format!("INSERT INTO ks.t (k, v) VALUES ({k}, 'x') USING TIMESTAMP {k}"));
+        database.engine().flush(Some(id)).unwrap();
+    }
+    database.engine().compact(id).unwrap();
+    execute("INSERT INTO ks.t (k, v) VALUES (1, 'expires') USING TIMESTAMP 100 AND TTL 5");
+    database.engine().flush(Some(id)).unwrap();
+    database.close().unwrap();
+    drop((session, database));
+
+    let later = "2000000000";
+    let expired = text(&cassette(&[&"expired", &"--data", &directory.path(), &"-u", &later, &"ks", &"t"]));
+    assert!(expired.contains(" blocks 1 expired sstables from getting dropped: "), "{expired}");
+    assert!(expired.contains("(minTS = 0, maxTS = 2, maxLDT = 2147483647)]"), "{expired}");
+
+    let reset = |flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cassette"));
+        command.args(["sstable", "level-reset", "--data"]).arg(directory.path()).args(flags);
+        command.args(["ks", "t"]).output().unwrap()
+    };
+    assert!(String::from_utf8_lossy(&reset(&[]).stderr).contains("--really-reset"));
+    let changed = text(&reset(&["--really-reset"]));
+    assert_eq!(changed.matches("Changing level from ").count(), 1, "{changed}");
+    assert_eq!(changed.matches("since it is already level 0").count(), 1, "{changed}");
+    assert_eq!(text(&reset(&["--really-reset"])).matches("Skipped ").count(), 2);
+    let database = cassette_database::Database::open(directory.path()).unwrap();
+    let rows = database.session().execute("SELECT k FROM ks.t WHERE k IN (0, 2)", ()).unwrap();
+    assert_eq!(rows.len(), 2);
+}

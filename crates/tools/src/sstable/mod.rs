@@ -3,12 +3,15 @@
 
 mod arguments;
 mod dump;
+mod expired;
 mod export;
 mod histogram;
 mod import;
 mod java;
+mod level_reset;
 mod metadata;
 mod partitions;
+mod query;
 mod schema;
 mod scrub;
 mod values;
@@ -27,6 +30,12 @@ pub enum SSTableCommand {
     Verify(verify::VerifyArguments),
     /// Print statistics of partitions, and the large ones, as sstablepartitions does
     Partitions(partitions::PartitionsArguments),
+    /// Print the SSTables that keep expired ones from being dropped, as sstableexpiredblockers does
+    Expired(expired::ExpiredArguments),
+    /// Set the level of a table's SSTables to 0, as sstablelevelreset does
+    LevelReset(level_reset::LevelResetArguments),
+    /// Execute a SELECT on files: a snapshot, or directories of Cassette or Cassandra
+    Query(query::QueryArguments),
     /// Write live rows as JSON, CSV or Parquet
     Export(export::ExportArguments),
     /// Rewrite the SSTables of a table that no server has open with all readable data, as
@@ -44,6 +53,9 @@ impl SSTableCommand {
             Self::Metadata(arguments) => metadata::run(arguments),
             Self::Verify(arguments) => verify::run(arguments),
             Self::Partitions(arguments) => partitions::run(arguments),
+            Self::Expired(arguments) => expired::run(arguments),
+            Self::LevelReset(arguments) => level_reset::run(arguments),
+            Self::Query(arguments) => query::run(arguments),
             Self::Export(arguments) => export::run(arguments),
             Self::Scrub(arguments) => scrub::run(arguments),
             Self::Import(arguments) => import::run(arguments),
