@@ -70,7 +70,7 @@ fn a_name_is_taken_once_and_must_be_that_of_a_directory() {
     let error = take(&engine, &table, "s").unwrap_err();
     assert_eq!(error.to_string(), "Snapshot s already exists.");
     assert_eq!(take(&engine, &table, "").unwrap_err().to_string(), "You must supply a snapshot name.");
-    for name in ["..", ".hidden", "a/b", "a\\b", "a\0b"] {
+    for name in ["..", ".hidden", "a/b", "a\\b", "a\0b", "a\nb", "a\u{9b}b"] {
         assert!(matches!(take(&engine, &table, name), Err(EngineError::InvalidSnapshot { .. })), "{name}");
     }
     let options = SnapshotOptions { name: "short", skip_flush: false, ttl_seconds: Some(59) };

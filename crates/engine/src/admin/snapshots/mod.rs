@@ -512,11 +512,16 @@ fn is_not_found(error: &StorageError) -> bool {
     matches!(error, StorageError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
-/// Checks that a name is that of a single directory, neither hidden nor `..`.
+/// Checks that a name is that of a single directory, neither hidden nor `..`, and that a list of
+/// names can show it in one line.
 fn check_name(name: &str) -> Result<()> {
     let detail = match name {
         "" => "You must supply a snapshot name.".to_owned(),
-        _ if name.starts_with('.') || name.contains(['/', '\\', '\0']) || name.len() > 255 => {
+        _ if name.starts_with('.')
+            || name.contains(['/', '\\'])
+            || name.contains(char::is_control)
+            || name.len() > 255 =>
+        {
             format!("Snapshot name {name:?} cannot be that of a directory")
         }
         _ => return Ok(()),
