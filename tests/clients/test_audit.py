@@ -268,6 +268,19 @@ def test_the_audit_log_is_changed_at_run_time(serve, tmp_path):
     server.stop()
 
 
+def test_operations_are_logged_with_who_requested_them(serve, tmp_path):
+    server = serve("authenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer\n")
+    credentials = ["-u", "cassandra", "-pw", "cassandra"]
+    assert server.nodetool(*credentials, "disableauditlog").returncode == 0
+    # One that is refused, too, in one line whatever it contains.
+    assert server.nodetool(*credentials, "setlogginglevel", "a\nb", "INFO").returncode == 1
+    assert server.nodetool("-u", "cassandra", "-pw", "falsch", "drain").returncode != 0
+    log = (tmp_path / "data.log").read_text()
+    assert 'operation of role "cassandra" at 127.0.0.1: DisableAuditLog' in log
+    assert r'SetLoggingLevel { target: "a\nb"' in log
+    assert ": Drain" not in log
+
+
 def test_json_lines_go_to_standard_output(serve, tmp_path):
     server = serve("audit_logging_options:\n  enabled: true\n  included_categories: DDL\n  logger: JsonAuditLogger\n")
     cluster, session = server.session()

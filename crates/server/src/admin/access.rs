@@ -4,6 +4,7 @@
 //! certificate. Names and passwords are verified as those of CQL clients, with the same limits of
 //! failures.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,7 +125,32 @@ impl Access {
 const MISSING: &str = "the request has no credentials: a user name and a password, or a token, are required";
 const WRONG: &str = "wrong user name, password or token";
 
-/// Passes on requests of clients that have proved their identity, with their [`Level`].
+/// Who sent a request, as the log shows it.
+#[derive(Debug, Clone)]
+pub(super) enum Requester {
+    Role(String),
+    Token,
+    Certificate,
+    UnixSocket,
+    /// No client has to log in.
+    Anonymous,
+}
+
+impl fmt::Display for Requester {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // Names of roles may have any characters.
+            Self::Role(name) => write!(formatter, "role {name:?}"),
+            Self::Token => formatter.write_str("a token"),
+            Self::Certificate => formatter.write_str("a certificate"),
+            Self::UnixSocket => formatter.write_str("the Unix socket"),
+            Self::Anonymous => formatter.write_str("an anonymous client"),
+        }
+    }
+}
+
+/// Passes on requests of clients that have proved their identity, with their [`Level`] and
+/// [`Requester`].
 pub(super) async fn authenticated(
     State(admin): State<Arc<Admin>>,
     Extension(connection): Extension<OfConnection>,
@@ -136,8 +162,9 @@ pub(super) async fn authenticated(
         Err(reason) => return admin.access.unauthenticated(reason),
     };
     match level(&admin, &connection, credentials).await {
-        Ok(level) => {
+        Ok((level, requester)) => {
             request.extensions_mut().insert(level);
+            request.extensions_mut().insert(requester);
             next.run(request).await
         }
         Err(refused) => refused,
@@ -162,23 +189,24 @@ async fn level(
     admin: &Arc<Admin>,
     connection: &OfConnection,
     credentials: Option<Credentials>,
-) -> Result<Level, Response> {
+) -> Result<(Level, Requester), Response> {
     let access = &admin.access;
     // The permissions of the socket's file decide who can connect to it.
-    let Some(address) = connection.peer.address else { return Ok(Level::Operator) };
+    let Some(address) = connection.peer.address else { return Ok((Level::Operator, Requester::UnixSocket)) };
     if access.is_open() {
-        return Ok(Level::Operator);
+        return Ok((Level::Operator, Requester::Anonymous));
     }
     match credentials {
         None => {
             let certificate = connection.peer.certificate.as_deref();
             certificate
                 .and_then(|der| access.level_in_file(|tokens| tokens.level_of_certificate(der)))
+                .map(|level| (level, Requester::Certificate))
                 .ok_or_else(|| access.unauthenticated(MISSING))
         }
         Some(Credentials::Bearer(token)) => {
             if let Some(level) = access.level_in_file(|tokens| tokens.level(&token)) {
-                return Ok(level);
+                return Ok((level, Requester::Token));
             }
             // Valid tokens are always accepted: they are too long to guess.
             match &access.logins {
@@ -191,7 +219,8 @@ async fn level(
                 verify(access, connection, &username, &password).await?;
                 *connection.login.lock() = Some(Login { username: username.clone(), password });
             }
-            level_of_role(admin, username).await
+            let level = level_of_role(admin, username.clone()).await?;
+            Ok((level, Requester::Role(username)))
         }
     }
 }

@@ -13,7 +13,7 @@ use axum::{Json, Router};
 use cassette_admin_api::{Operation, Refused};
 use cassette_http::{BodyError, buffered, host};
 
-use super::access::{self, OfConnection};
+use super::access::{self, OfConnection, Requester};
 use super::guard::{self, Head};
 use super::top_partitions::{self, Asked};
 use super::{Admin, cidr, operations, prometheus, query_logs, report};
@@ -158,7 +158,16 @@ async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     }
 }
 
-async fn operate(state: State<Arc<Admin>>, Json(operation): Json<Operation>) -> Response {
+/// Executes an operation. The log shows who requested it: the audit log, as Cassandra's, records
+/// statements and logins of CQL alone.
+async fn operate(
+    state: State<Arc<Admin>>,
+    Extension(connection): Extension<OfConnection>,
+    Extension(requester): Extension<Requester>,
+    Json(operation): Json<Operation>,
+) -> Response {
+    let address = connection.peer.address.map(|address| format!(" at {address}")).unwrap_or_default();
+    tracing::info!("operation of {requester}{address}: {operation:?}");
     blocking(state, move |admin| operations::perform(admin, &operation)).await
 }
 
