@@ -4,6 +4,7 @@
 the configuration of the run in CASSETTE_RUN. CASSETTE_NODETOOL is the command of its nodetool.
 """
 
+import base64
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import shlex
 import socket
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -486,3 +488,21 @@ def test_answers_are_those_of_cassandra(run, serve):
         if comparable(step, ours) != comparable(step, expected):
             different.append({"step": step, "ours": ours, "expected": expected})
     assert not different, json.dumps(different, indent=1)
+
+
+def test_accesses_are_counted_for_prometheus(serve):
+    server = serve(AUTHENTICATED + CONFIGURATIONS["enforced"])
+    performed("monitored", ("127.0.0.1", server.port),
+              lambda *words: server.nodetool("-u", "cassandra", "-pw", "cassandra", *words))
+    request = urllib.request.Request(f"http://127.0.0.1:{server.admin_port}/metrics")
+    request.add_header("Authorization", f"Basic {base64.b64encode(b'cassandra:cassandra').decode()}")
+    with urllib.request.urlopen(request) as answer:
+        lines = answer.read().decode().splitlines()
+    for line in [
+        'cassette_cidr_accesses_accepted_total{cidr_group="g2"} 1',
+        'cassette_cidr_accesses_rejected_total{cidr_group="g1"} 3',
+        'cassette_cidr_accesses_rejected_total{cidr_group="Undefined"} 1',
+        "cassette_cidr_group_reloads_total 2",
+    ]:
+        assert line in lines
+    assert any(line.startswith("cassette_cidr_check_seconds_count ") for line in lines)
