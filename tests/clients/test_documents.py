@@ -215,6 +215,16 @@ def test_the_commands_of_the_page_of_operations_work_as_shown(reader, tmp_path):
 
 
 @own_server
+def test_the_page_of_change_data_capture_works_as_shown(reader, tmp_path):
+    page = ROOT / "docs" / "cdc.md"
+    (settings,) = (text for _, info, text in blocks(page) if info == "yaml")
+    (tmp_path / "cassandra.yaml").write_text(settings + "\n")
+    one = reader()
+    one.serve("data", "--config", tmp_path / "cassandra.yaml")
+    one.follow(page)
+
+
+@own_server
 def test_the_statements_of_the_page_of_security_are_valid(tmp_path):
     (tmp_path / "cassandra.yaml").write_text(
         "authenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer\ndynamic_data_masking_enabled: true\n"

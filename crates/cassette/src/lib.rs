@@ -97,6 +97,12 @@ pub use cassette_derive::{BindValues, FromRow, UdtValue};
 #[cfg(feature = "transactions")]
 pub use cassette_transactions as transactions;
 
+/// Change data capture: [`OpenOptions::cdc`], [`Database::change_stream`].
+pub mod changes {
+    pub use cassette_database::{Change, ChangeRecord, ChangeStream, ChangeStreamError, Position};
+    pub use cassette_engine::CdcSettings;
+}
+
 /// Encryption of the commit log: [`OpenOptions::commitlog_encryption`].
 #[cfg(feature = "encryption")]
 pub mod encryption {

@@ -17,7 +17,7 @@ mod timelock;
 mod transactions;
 mod unix_socket;
 
-use cassette_tools::{nodetool, query_log, sstable};
+use cassette_tools::{cdc, nodetool, query_log, sstable};
 use clap::{Parser, Subcommand};
 
 /// A CQL database in one binary: Cassandra's language, drivers and files, without the JVM.
@@ -51,6 +51,9 @@ enum Command {
     /// Read and verify the files of the audit log and the full query log
     #[command(subcommand, name = "querylog")]
     QueryLog(query_log::QueryLogCommand),
+    /// Read the changes of tables with `cdc = true`, as JSON
+    #[command(subcommand)]
+    Cdc(cdc::CdcCommand),
     /// Inspect, back up and restore a store of transactions
     #[command(subcommand)]
     Transactions(transactions::TransactionsCommand),
@@ -72,6 +75,7 @@ fn main() -> std::process::ExitCode {
         Command::Nodetool { words } => return nodetool::run(&words),
         Command::SSTable(command) => command.run(),
         Command::QueryLog(command) => command.run(),
+        Command::Cdc(command) => command.run(|path| config::Config::read(path)?.commitlog_encryption()),
         Command::Transactions(command) => command.run(),
         Command::TimeLock(command) => command.run(),
         Command::Certificates(arguments) => certificates::run(&arguments).map(|()| true),

@@ -44,6 +44,8 @@ pub use basics::server_metrics::{
 pub use basics::slow_queries::SlowQuery;
 pub use basics::timeouts::{RequestTimeouts, Timeout};
 pub use cassette_cql::ast::BatchKind;
+pub use cassette_engine::cdc::{Change, ChangeRecord, ChangeStream, ChangeStreamError};
+pub use cassette_engine::commitlog::Position;
 pub use cassette_engine::without_waiting;
 pub use cassette_engine::{
     Durability, ImportOptions, ImportedSSTable, Snapshot, SnapshotFilter, SnapshotOptions, VerifiedSSTable,

@@ -33,7 +33,7 @@ pub use basics::error::{EngineError, Result};
 pub use basics::key_range::{KeyRange, PartitionPosition};
 pub use basics::mutation::{Durability, Mutation};
 pub use basics::options::{
-    BackpressureOptions, CacheKind, CacheSaving, DiskFailurePolicy, FlushCompression, Options,
+    BackpressureOptions, CacheKind, CacheSaving, CdcSettings, DiskFailurePolicy, FlushCompression, Options,
     OverlappingOptions, OverlappingTombstones, SavedCachesOptions, SourcesPolicy,
 };
 pub use basics::partition_observer::{PartitionObserver, PartitionSize, WrittenPartition, WrittenRow};
@@ -43,6 +43,7 @@ pub use cassette_sstable::row_index_reads;
 pub use cassette_sstable::scrub::{ScrubOptions, ScrubReport};
 pub use cassette_sstable::waiting::{may_wait, without_waiting};
 pub use compaction::ScrubbedSSTable;
+pub use log::change_stream as cdc;
 pub use log::commitlog;
 pub use memory::counter_cache::{Counted, PartitionCounters};
 pub use memory::pool::WritePermit;

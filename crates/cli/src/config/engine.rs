@@ -1,14 +1,16 @@
 //! The keys of the storage engine: commit log, memtables, caches, compaction.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use cassette_engine::commitlog::SyncMode;
 use cassette_engine::{
-    BackpressureOptions, DiskAccessMode, DiskFailurePolicy, FlushCompression, OverlappingTombstones,
-    SourcesPolicy,
+    BackpressureOptions, CdcSettings, DiskAccessMode, DiskFailurePolicy, FlushCompression,
+    OverlappingTombstones, SourcesPolicy,
 };
 use cassette_tools::units::bytes_per_second;
+use cassette_vfs::encryption::Encryption;
 
 use super::{Config, data_encryption, duration, set};
 
@@ -16,8 +18,8 @@ impl Config {
     /// Applies the keys of the storage engine.
     pub(super) fn read_engine(&self, engine: &mut cassette_engine::Options) -> anyhow::Result<()> {
         engine.commitlog_sync = self.sync_mode()?.unwrap_or(engine.commitlog_sync);
-        engine.commitlog_encryption =
-            data_encryption::commit_log(self.transparent_data_encryption_options.as_ref())?;
+        engine.commitlog_encryption = self.commitlog_encryption()?;
+        self.read_cdc(&mut engine.cdc)?;
         set(&mut engine.commitlog_segment_size, &self.commitlog_segment_size, "commitlog_segment_size")?;
         set(&mut engine.commitlog_total_space, &self.commitlog_total_space, "commitlog_total_space")?;
         set(&mut engine.memtable_heap_space, &self.memtable_heap_space, "memtable_heap_space")?;
@@ -66,6 +68,27 @@ impl Config {
             let seconds = duration(ttl).context("auto_snapshot_ttl")?.as_secs();
             engine.auto_snapshot_ttl_seconds =
                 Some(u32::try_from(seconds).context("auto_snapshot_ttl: more than an int of seconds")?);
+        }
+        Ok(())
+    }
+
+    /// Returns what encrypts and decrypts the commit log.
+    pub fn commitlog_encryption(&self) -> anyhow::Result<Option<Arc<dyn Encryption>>> {
+        data_encryption::commit_log(self.transparent_data_encryption_options.as_ref())
+    }
+
+    fn read_cdc(&self, cdc: &mut CdcSettings) -> anyhow::Result<()> {
+        cdc.enabled = self.cdc_enabled.unwrap_or(cdc.enabled);
+        cdc.directory.clone_from(&self.cdc_raw_directory);
+        if self.cdc_total_space.is_some() {
+            let mut space = 0;
+            set(&mut space, &self.cdc_total_space, "cdc_total_space")?;
+            // As in Cassandra, 0 means the default.
+            cdc.total_space = (space > 0).then_some(space);
+        }
+        cdc.block_writes = self.cdc_block_writes.unwrap_or(cdc.block_writes);
+        if let Some(interval) = &self.cdc_free_space_check_interval {
+            cdc.check_interval = duration(interval).context("cdc_free_space_check_interval")?;
         }
         Ok(())
     }

@@ -43,7 +43,6 @@ const WITHOUT_EFFECT: &str = include_str!("without_effect.txt");
 const REQUIRED_VALUES: &[(&str, &[&str])] = &[
     ("role_manager", &["CassandraRoleManager"]),
     ("partitioner", &["Murmur3Partitioner"]),
-    ("cdc_enabled", &["false"]),
     ("incremental_backups", &["false"]),
     ("snapshot_before_compaction", &["false"]),
 ];
@@ -118,6 +117,11 @@ pub struct Config {
     admin_encryption_options: Option<encryption::EncryptionOptions>,
     admin_tokens_file: Option<PathBuf>,
     transparent_data_encryption_options: Option<data_encryption::DataEncryptionOptions>,
+    cdc_enabled: Option<bool>,
+    cdc_raw_directory: Option<PathBuf>,
+    cdc_total_space: Option<String>,
+    cdc_block_writes: Option<bool>,
+    cdc_free_space_check_interval: Option<String>,
     commitlog_sync: Option<String>,
     commitlog_sync_period: Option<String>,
     commitlog_sync_group_window: Option<String>,

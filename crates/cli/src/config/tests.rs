@@ -1,7 +1,7 @@
 //! Files of Cassandra and of users, and the settings that follow from them.
 
-use cassette_engine::OverlappingTombstones;
 use cassette_engine::commitlog::SyncMode;
+use cassette_engine::{CdcSettings, OverlappingTombstones};
 
 use super::*;
 
@@ -19,7 +19,9 @@ fn a_cassandra_yaml_is_taken_as_it_is() {
          counter_cache_save_period: 7200s\n\
          default_compaction:\n  class_name: org.apache.cassandra.db.compaction.UnifiedCompactionStrategy\n\
          \x20 parameters:\n    scaling_parameters: T4\n\
-         cache_load_timeout: 9s\nkey_cache_migrate_during_compaction: false\n",
+         cache_load_timeout: 9s\nkey_cache_migrate_during_compaction: false\n\
+         cdc_enabled: true\ncdc_raw_directory: /tmp/cdc\ncdc_total_space: 64MiB\ncdc_block_writes: false\n\
+         cdc_free_space_check_interval_ms: 1000\n",
     )
     .unwrap();
     let options = config.database(Path::new("x")).unwrap();
@@ -38,6 +40,14 @@ fn a_cassandra_yaml_is_taken_as_it_is() {
     assert_eq!((saved.counter.period, saved.load_timeout.as_secs()), (Duration::from_secs(7200), 9));
     assert_eq!(options.engine.counter_cache_size, 1 << 20);
     assert!(!options.engine.key_cache_migrate_during_compaction);
+    let cdc = CdcSettings {
+        enabled: true,
+        directory: Some("/tmp/cdc".into()),
+        total_space: Some(64 << 20),
+        block_writes: false,
+        check_interval: Duration::from_secs(1),
+    };
+    assert_eq!(options.engine.cdc, cdc);
     assert_eq!(options.default_compaction.class, "UnifiedCompactionStrategy");
     assert_eq!(options.default_compaction.options, [("scaling_parameters".into(), "T4".into())].into());
     assert_eq!(config.server().unwrap().listen_address, "127.0.0.2:9999".parse().unwrap());
@@ -61,7 +71,7 @@ fn what_would_not_be_kept_is_refused_and_what_does_not_matter_is_not() {
                 client_encryption_options:\n  enabled: false\ncdc_enabled: false\ntrickle_fsync: false\n\
                 trickle_fsync_interval: 10240KiB\nsstable_preemptive_open_interval: 50MiB\n\
                 commit_failure_policy: stop\n";
-    assert_eq!(Config::parse(file).unwrap().others.len(), 6);
+    assert_eq!(Config::parse(file).unwrap().others.len(), 5);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The path of a write: admission, commit log, memtable.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crossbeam_utils::sync::ShardedLockReadGuard;
 use crate::basics::error::{EngineError, Result};
 use crate::basics::mutation::{Durability, Mutation};
 use crate::basics::trace::trace;
-use crate::log::commitlog::{Position, Record, TableVersion};
+use crate::log::commitlog::{AppendError, Position, Record, TableVersion};
 use crate::log::mutation_codec;
 use crate::log::schema_journal::JournalRecord;
 use crate::memory::pool::WritePermit;
@@ -242,7 +243,10 @@ impl Core {
             Durability::Configured => log.append(record),
             Durability::WithLater => log.append_ahead(record),
         };
-        appended.map_err(EngineError::from)
+        appended.map_err(|error| match error {
+            AppendError::CdcFull { directory, used } => record.cdc_full(directory, used),
+            error => error.into(),
+        })
     }
 
     /// Wakes the flushing thread if memtables have grown too large; without threads, flushes.
@@ -359,6 +363,20 @@ impl<'a> LogRecord<'a> {
     }
 }
 
+impl LogRecord<'_> {
+    /// Returns the first captured table of the record.
+    fn captured(&self) -> Option<&TableMetadata> {
+        self.mutations.iter().map(|(_, mutation)| &*mutation.table).find(|table| table.params.cdc)
+    }
+
+    fn cdc_full(&self, directory: PathBuf, used: u64) -> EngineError {
+        let keyspace = self.captured().map(|table| table.keyspace.clone()).unwrap_or_default();
+        let error = EngineError::CdcFull { keyspace, directory, used };
+        tracing::warn!("{error}");
+        error
+    }
+}
+
 impl Record for LogRecord<'_> {
     fn tables(&self) -> &[TableVersion] {
         &self.tables
@@ -369,6 +387,10 @@ impl Record for LogRecord<'_> {
         {
             mutation_codec::encode_dictionary(&mutation.table, out);
         }
+    }
+
+    fn is_captured(&self) -> bool {
+        self.captured().is_some()
     }
 
     fn size_hint(&self) -> usize {

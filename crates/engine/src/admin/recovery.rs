@@ -5,6 +5,7 @@
 //! is written to the log before recovery ends.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,7 +18,8 @@ use uuid::Uuid;
 use crate::basics::error::{EngineError, Result};
 use crate::log::commitlog::unclaimed::UnclaimedLog;
 use crate::log::commitlog::{
-    self, CommitLog, CommitLogOptions, Entry, HandlerError, Position, TableVersion, unclaimed,
+    self, CdcOptions, CommitLog, CommitLogOptions, Entry, HandlerError, Position, ReadOptions, TableVersion,
+    unclaimed,
 };
 use crate::log::mutation_codec::{self, Decoder};
 use crate::log::schema_journal::JournalRecord;
@@ -42,10 +44,13 @@ impl Core {
         let mut replay = Replay::new(self);
         if !replay.tables.is_empty() {
             let directory = self.directory.commitlog();
-            let policy = self.options.commitlog_replay;
+            let options = ReadOptions {
+                replay: self.options.commitlog_replay,
+                encryption: self.options.commitlog_encryption.clone(),
+                cdc: Some(self.cdc_options()?),
+            };
             let mut handler = |entry: Entry<'_>| replay.take(entry);
-            let encryption = self.options.commitlog_encryption.as_deref();
-            let read = commitlog::read(self.fs.as_ref(), &directory, policy, encryption, &mut handler)?;
+            let read = commitlog::read(&self.fs, &self.clock, &directory, &options, &mut handler)?;
             self.note_damage(read.skipped);
             self.replay_journal(&mut replay, &read);
         }
@@ -135,6 +140,7 @@ impl Core {
             replay: self.options.commitlog_replay,
             first_segment_id: last_segment.max(self.last_unclaimed_segment()?) + 1,
             encryption: self.options.commitlog_encryption.clone(),
+            cdc: Some(self.cdc_options()?),
             threads: self.options.background_threads,
             on_space_exceeded: Some(Arc::new(move || {
                 if let Some(core) = core.upgrade() {
@@ -142,6 +148,35 @@ impl Core {
                 }
             })),
         })
+    }
+
+    fn cdc_options(&self) -> Result<CdcOptions> {
+        const TOTAL_SPACE: u64 = 4 << 30;
+        let settings = &self.options.cdc;
+        let total_space = match settings.total_space {
+            Some(bytes) => bytes,
+            None if !settings.enabled => TOTAL_SPACE,
+            None => {
+                let root = self.directory.root();
+                let available = self.fs.available_space(root);
+                let available =
+                    available.map_err(|e| StorageError::io(root, "read the available space of", e))?;
+                TOTAL_SPACE.min(available / 8)
+            }
+        };
+        Ok(CdcOptions {
+            enabled: settings.enabled,
+            directory: self.cdc_directory(),
+            total_space,
+            block_writes: settings.block_writes,
+            check_interval: settings.check_interval,
+            is_captured: mutation_codec::is_captured,
+        })
+    }
+
+    /// Returns the directory of captured segments.
+    pub fn cdc_directory(&self) -> PathBuf {
+        self.options.cdc.directory.clone().unwrap_or_else(|| self.directory.cdc_raw())
     }
 
     /// Applies the log records that were kept while a table was unknown, and flushes them. No other

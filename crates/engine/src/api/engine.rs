@@ -10,6 +10,8 @@ use super::background::Background;
 use crate::admin::recovery::ReplaySummary;
 use crate::basics::error::{EngineError, Result};
 use crate::basics::options::Options;
+use crate::log::change_stream::ChangeStream;
+use crate::log::commitlog::Position;
 use crate::store::core::{Core, Phase};
 
 /// An LSM tree for each of many tables, behind one commit log. Cheap to clone; synchronous; any
@@ -91,6 +93,14 @@ impl Engine {
             Some(log) => Ok(log.sync()?),
             None => Ok(()),
         }
+    }
+
+    /// Returns the stream of captured changes after `position`, which may be that of a record of an
+    /// earlier stream, or [`Position::ZERO`]. It stays valid when the engine is closed.
+    pub fn change_stream(&self, position: Position) -> ChangeStream {
+        let core = &self.inner.core;
+        let encryption = core.options.commitlog_encryption.clone();
+        ChangeStream::open(core.fs.clone(), core.cdc_directory(), encryption, position)
     }
 
     /// The options that the engine was opened with.

@@ -66,6 +66,21 @@ pub enum EngineError {
     /// The write was not logged, or it is unknown whether it was; see the cause.
     #[error(transparent)]
     CommitLog(#[from] AppendError),
+    /// The write changes a table with change data capture, whose space is used up. Nothing was
+    /// written. In Cassandra's words.
+    #[error(
+        "Rejecting mutation to keyspace {keyspace}. Free up space in {} by processing CDC logs. Total CDC bytes on \
+         disk is {used}.",
+        directory.display()
+    )]
+    CdcFull {
+        /// The keyspace of the table.
+        keyspace: String,
+        /// The directory of captured segments.
+        directory: PathBuf,
+        /// Their bytes.
+        used: u64,
+    },
     /// The commit log could not be opened or replayed.
     #[error(transparent)]
     OpenCommitLog(#[from] OpenError),

@@ -33,6 +33,8 @@ pub struct Options {
     /// `transparent_data_encryption_options`: encrypts new segments of the commit log, if it does
     /// so, and decrypts existing ones. Default: none.
     pub commitlog_encryption: Option<Arc<dyn Encryption>>,
+    /// Change data capture. Default: disabled.
+    pub cdc: CdcSettings,
     /// `memtable_heap_space`, bytes of all memtables; beyond it, writes are stalled. Default: 256
     /// MiB, or an eighth of the memory if that is less.
     pub memtable_heap_space: usize,
@@ -90,6 +92,38 @@ pub struct Options {
     /// Whether background threads flush, compact and sync. Otherwise writing threads flush when
     /// due, and compactions run on command, so that runs are reproducible.
     pub background_threads: bool,
+}
+
+/// Change data capture: segments of the commit log with changes of tables that have `cdc = true`
+/// stay in a directory until a consumer removes them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CdcSettings {
+    /// `cdc_enabled`. Default: false.
+    pub enabled: bool,
+    /// `cdc_raw_directory`, on the volume of the commit log. Default: `cdc_raw` in the data
+    /// directory.
+    pub directory: Option<PathBuf>,
+    /// `cdc_total_space`, bytes. Default: 4 GiB, or an eighth of the space available at the start
+    /// if that is less.
+    pub total_space: Option<u64>,
+    /// `cdc_block_writes`: whether writes of these tables are refused when the space is used up.
+    /// Otherwise the oldest segments are removed. Default: true.
+    pub block_writes: bool,
+    /// `cdc_free_space_check_interval`: how often the directory is measured while writes are
+    /// refused. Default: 250 ms.
+    pub check_interval: Duration,
+}
+
+impl Default for CdcSettings {
+    fn default() -> Self {
+        Self {
+            enabled: false,
+            directory: None,
+            total_space: None,
+            block_writes: true,
+            check_interval: Duration::from_millis(250),
+        }
+    }
 }
 
 /// The caches that are saved for the next start: periodically, and when the engine is closed.
@@ -305,6 +339,7 @@ impl Options {
             commitlog_total_space: 1 << 30,
             commitlog_replay: ReplayPolicy::Stop,
             commitlog_encryption: None,
+            cdc: CdcSettings::default(),
             memtable_heap_space: default_memtable_heap_space(memory_limit()),
             memtable_cleanup_threshold: None,
             memtable_flush_writers: 2,

@@ -1,18 +1,27 @@
 //! Crashes at random operations: acknowledged writes survive, and batches are atomic.
 
+use std::collections::BTreeSet;
+
 use cassette_rows::TableParams;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::OverlappingTombstones;
+use crate::cdc::remove_captured;
 use crate::engine_tests::testing::{self, Updates, merged, seeds};
+use crate::log::commitlog::{Position, encryption};
 
 struct Run {
     world: World,
     generators: Vec<Updates>,
     /// Acknowledged updates, by table.
     written: Vec<Vec<PartitionUpdate>>,
+    /// Whether the changes of the first table are captured.
+    captures: bool,
+    /// Changes that a consumer has processed, and those that were attempted, as text.
+    processed: BTreeSet<String>,
+    attempted: BTreeSet<String>,
     random: SmallRng,
 }
 
@@ -23,14 +32,22 @@ impl Run {
         let all = testing::strategies();
         let compaction = |number: u64| all[(number % all.len() as u64) as usize].clone();
         let params = |number| TableParams { compaction: compaction(number), ..TableParams::default() };
-        let tables = vec![testing::table_with("a", params(seed)), testing::table_with("b", params(seed / 6))];
+        let captures = seed.is_multiple_of(2);
+        let captured = TableParams { cdc: captures, ..params(seed) };
+        let tables = vec![testing::table_with("a", captured), testing::table_with("b", params(seed / 6))];
         let generator = |table: &Arc<TableMetadata>| Updates { keys: 20, ..Updates::of(table.clone()) };
         let mut world = World::new(tables.clone());
         world.options.memtable_heap_space = 30_000;
         world.options.commitlog_segment_size = 8 << 10;
+        world.options.cdc.enabled = captures;
+        world.options.cdc.total_space = Some(1 << 30);
+        world.options.commitlog_encryption = seed.is_multiple_of(3).then(|| encryption("a"));
         Self {
             generators: tables.iter().map(generator).collect(),
             written: vec![Vec::new(), Vec::new()],
+            captures,
+            processed: BTreeSet::new(),
+            attempted: BTreeSet::new(),
             world,
             random: SmallRng::seed_from_u64(seed),
         }
@@ -66,6 +83,8 @@ impl Run {
                 }
                 _ => {
                     let batch = self.batch();
+                    let captured = batch.iter().filter(|(table, _)| *table == 0);
+                    self.attempted.extend(captured.map(|(_, update)| format!("{update:?}")));
                     let mutations: Vec<_> = batch
                         .iter()
                         .map(|(table, update)| mutation(&self.world.tables[*table], update.clone()))
@@ -102,8 +121,43 @@ impl Run {
         })
     }
 
+    /// The stream of changes has every acknowledged change of the first table that was not
+    /// processed before, and none that was never made. A consumer may process a part.
+    fn check_stream(&mut self, engine: &Engine, what: &str) {
+        if !self.captures {
+            return;
+        }
+        let mut stream = engine.change_stream(Position::ZERO);
+        let (mut found, mut last) = (self.processed.clone(), Position::ZERO);
+        let processes = self.random.random_range(0..3) == 0;
+        while let Some(record) = stream.next_record().unwrap_or_else(|error| panic!("{what}: {error}")) {
+            assert!(record.position > last, "{what}: {} is out of order", record.position);
+            last = record.position;
+            found.extend(record.changes.iter().map(|change| format!("{:?}", change.update)));
+            if processes && self.random.random_range(0..10) == 0 {
+                break;
+            }
+        }
+        if processes {
+            let directory = Path::new("db/cdc_raw");
+            remove_captured(&self.world.fs, directory, last)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            self.processed = found;
+            return;
+        }
+        assert!(found.is_subset(&self.attempted), "{what}: a change that was never made");
+        for update in &self.written[0] {
+            assert!(found.contains(&format!("{update:?}")), "{what}: a change is missing: {update:?}");
+        }
+    }
+
     /// Reads return the acknowledged writes, and all of the batch in doubt or nothing of it.
     fn check(&mut self, engine: &Engine, in_doubt: Option<Batch>, what: &str) {
+        self.check_rows(engine, in_doubt, what);
+        self.check_stream(engine, what);
+    }
+
+    fn check_rows(&mut self, engine: &Engine, in_doubt: Option<Batch>, what: &str) {
         if self.agrees(engine) {
             // If the batch has no visible effect, its outcome does not matter.
             return;

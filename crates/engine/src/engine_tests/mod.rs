@@ -1,6 +1,7 @@
 //! The engine as a whole, on a file system that guarantees no more than its contract.
 
 pub mod admission;
+mod cdc;
 mod crash;
 mod disk;
 mod durable_writes;

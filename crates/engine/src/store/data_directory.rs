@@ -8,6 +8,7 @@
 //! <data_dir>/schema_journal                        see schema_journal.rs
 //! <data_dir>/commitlog/CommitLog-*.log             see commitlog.rs
 //! <data_dir>/commitlog/unclaimed/<id>/*.log        of tables that the schema does not name, see commitlog/unclaimed.rs
+//! <data_dir>/cdc_raw/CommitLog-*                   captured segments, see commitlog/cdc.rs; may be elsewhere
 //! <data_dir>/saved_caches/*-cassette.db            what caches held, see saved_caches.rs; may be elsewhere
 //! <data_dir>/data/<keyspace>/<table>-<id>/nb-*     a table's SSTables, see transaction.rs
 //! ```
@@ -82,6 +83,11 @@ impl DataDirectory {
     /// Returns the directory of the commit log's segments.
     pub fn commitlog(&self) -> PathBuf {
         self.root.join("commitlog")
+    }
+
+    /// Returns the directory of captured segments, unless it is configured elsewhere.
+    pub fn cdc_raw(&self) -> PathBuf {
+        self.root.join("cdc_raw")
     }
 
     /// Returns the file of the replay positions.

@@ -10,11 +10,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cassette_database::Database;
+use cassette_database::{Database, Position};
 use cassette_engine::commitlog::{
-    self, CommitLog, CommitLogOptions, Entry, Record, ReplayPolicy, TableVersion,
+    self, CommitLog, CommitLogOptions, Entry, ReadOptions, Record, TableVersion,
 };
-use cassette_vfs::{FakeFileSystem, FileSystem};
+use cassette_vfs::{Clock, FakeFileSystem, FileSystem};
 
 use super::split;
 use crate::Target;
@@ -74,7 +74,13 @@ fn run(input: &[u8]) {
         if appended.is_err() {
             return;
         }
-        if let Ok(database) = Database::open(options(&files, &clock)) {
+        let mut options = options(&files, &clock);
+        options.engine.cdc.enabled = true;
+        if let Ok(database) = Database::open(options) {
+            let mut stream = database.change_stream(Position::ZERO);
+            while let Ok(Some(record)) = stream.next_record() {
+                assert!(!record.changes.is_empty());
+            }
             drop(database.session().execute("SELECT * FROM ks.t", ()));
             drop(database.session().execute("SELECT * FROM ks.v", ()));
             drop(database.close());
@@ -96,11 +102,18 @@ fn base() -> Base {
     world.run("UPDATE n SET n = n + 5 WHERE p = 'a' AND c = 2fe56d00-0d4b-11ef-8000-010203040506");
     world
         .run("INSERT INTO v (k, c19, c21, c23, c24) VALUES (1, [1, 2], {'a': 1}, {a: 1, b: 'x'}, [1, 2, 3])");
+    world.run(
+        "CREATE TABLE captured (p int, q text, c frozen<u>, v map<int, text>, s int STATIC, \
+               PRIMARY KEY ((p, q), c)) WITH CLUSTERING ORDER BY (c DESC) AND cdc = true",
+    );
+    world.run("INSERT INTO captured (p, q, c, v, s) VALUES (1, 'q', {a: 1}, {1: 'a'}, 2) USING TTL 100");
+    world.run("DELETE FROM captured WHERE p = 1 AND q = 'q' AND c > {a: 2}");
     world.run("CREATE TYPE w (a int)");
     let files = world.files.kill();
     let mut dictionaries: Vec<(TableVersion, Vec<u8>)> = Vec::new();
     let mut records = Vec::new();
-    commitlog::read(&files, &log(), ReplayPolicy::Stop, None, &mut |entry| {
+    let (shared, clock): (Arc<dyn FileSystem>, Arc<dyn Clock>) = (Arc::new(files.clone()), clock());
+    commitlog::read(&shared, &clock, &log(), &ReadOptions::default(), &mut |entry| {
         match entry {
             Entry::Dictionary { table, content } => dictionaries.push((table, content.to_vec())),
             Entry::Record { tables: [table], content, .. } => {

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use cassette_engine::Engine;
+use cassette_engine::cdc::ChangeStream;
+use cassette_engine::commitlog::Position;
 
 use crate::api::embedded::Session;
 use crate::api::prepared::PreparedStatements;
@@ -115,6 +117,13 @@ impl Database {
     #[doc(hidden)]
     pub fn engine(&self) -> &Engine {
         self.0.store.engine()
+    }
+
+    /// Returns the stream of changes of tables with `cdc = true`, after `position`: that of a
+    /// record of an earlier stream, or [`Position::ZERO`]. It stays valid when the database is
+    /// closed.
+    pub fn change_stream(&self, position: Position) -> ChangeStream {
+        self.engine().change_stream(position)
     }
 
     /// Returns the request timeouts. Changes apply to later statements, until the next start.

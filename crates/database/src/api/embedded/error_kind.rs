@@ -153,7 +153,7 @@ fn kind_of_engine(error: &EngineError) -> ErrorKind {
         EngineError::Closed | EngineError::CommitLog(AppendError::Closed) => ErrorKind::Closed,
         EngineError::Stopped { .. } => ErrorKind::Stopped,
         EngineError::Interrupted(_) => ErrorKind::Interrupted,
-        EngineError::NoSpaceToCompact { .. } => ErrorKind::DiskFull,
+        EngineError::NoSpaceToCompact { .. } | EngineError::CdcFull { .. } => ErrorKind::DiskFull,
         _ => ErrorKind::Internal,
     }
 }

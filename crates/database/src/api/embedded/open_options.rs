@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cassette_engine::{DiskFailurePolicy, commitlog::SyncMode};
+use cassette_engine::{CdcSettings, DiskFailurePolicy, commitlog::SyncMode};
 use cassette_vfs::encryption::Encryption;
 
 use crate::api::database::{Database, Options};
@@ -83,6 +83,13 @@ impl OpenOptions {
     /// has an implementation. Default: none.
     pub fn commitlog_encryption(mut self, encryption: Arc<dyn Encryption>) -> Self {
         self.0.engine.commitlog_encryption = Some(encryption);
+        self
+    }
+
+    /// `cdc_enabled` and its settings: change data capture of tables with `cdc = true`, which
+    /// [`Database::change_stream`] reads. Default: disabled.
+    pub fn cdc(mut self, settings: CdcSettings) -> Self {
+        self.0.engine.cdc = settings;
         self
     }
 

@@ -70,6 +70,13 @@ pub(crate) fn of_engine(options: &cassette_engine::Options) -> BTreeMap<String, 
             put("commitlog_sync", "batch".to_owned());
         }
     }
+    put("cdc_enabled", options.cdc.enabled.to_string());
+    put("cdc_block_writes", options.cdc.block_writes.to_string());
+    let raw = options.cdc.directory.clone().unwrap_or_else(|| options.data_dir.join("cdc_raw"));
+    put("cdc_raw_directory", raw.display().to_string());
+    // As in Cassandra, 0 is the default.
+    put("cdc_total_space", mebibytes(options.cdc.total_space.unwrap_or(0)));
+    put("cdc_free_space_check_interval", format!("{}ms", options.cdc.check_interval.as_millis()));
     put("auto_snapshot", options.auto_snapshot.to_string());
     if let Some(seconds) = options.auto_snapshot_ttl_seconds {
         put("auto_snapshot_ttl", format!("{seconds}s"));

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::properties::{Attributes, Entries};
 use super::{compaction, compression, speculation};
-use crate::basics::error::{Result, bail_config, bail_invalid};
+use crate::basics::error::{Result, bail_config};
 
 pub(crate) const OPTIONS: [&str; 21] = [
     "additional_write_policy",
@@ -123,9 +123,6 @@ pub(crate) fn read(properties: &Properties, base: &TableParams) -> Result<TableP
         params.crc_check_chance = value;
     }
     if let Some(value) = attributes.boolean("cdc")? {
-        if value {
-            bail_invalid!("Change data capture (cdc = true) is not supported by Cassette yet");
-        }
         params.cdc = value;
     }
     if let Some(value) = attributes.string("read_repair")? {

@@ -311,6 +311,9 @@ pub(crate) fn table_values(table: &TableMetadata) -> Vec<(&'static str, Value)> 
         ("read_repair", params.read_repair.as_str().into()),
         ("extensions", Value::from(&TextMap::new())),
     ];
+    if params.cdc {
+        values.push(("cdc", true.into()));
+    }
     if params.memtable != "default" {
         values.push(("memtable", params.memtable.as_str().into()));
     }

@@ -38,6 +38,15 @@ pub enum AppendError {
         /// The first failure.
         source: Arc<io::Error>,
     },
+    /// The record has changes of captured tables, and the space for change data capture is used
+    /// up. The append can be retried when a consumer has removed segments.
+    #[error("no space for change data capture in {}: {used} bytes are used", directory.display())]
+    CdcFull {
+        /// The directory of captured segments.
+        directory: PathBuf,
+        /// Their bytes.
+        used: u64,
+    },
     /// The log has been closed.
     #[error("the commit log is closed")]
     Closed,

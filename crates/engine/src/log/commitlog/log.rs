@@ -11,8 +11,9 @@ use cassette_vfs::{Clock, FileSystem};
 use parking_lot::{Condvar, Mutex};
 
 use super::background::Background;
+use super::cdc::CdcDirectory;
 use super::progress::Progress;
-use super::replay::{self, Entry, HandlerError, ReplaySummary};
+use super::replay::{self, Access, Entry, HandlerError, ReplaySummary};
 use super::shared::Shared;
 use super::state::State;
 use super::{AppendError, CommitLogOptions, OpenError, Position, Record};
@@ -62,8 +63,9 @@ impl CommitLog {
         {
             return Err(OpenError::SegmentSize { segment_size });
         }
-        let encryption = options.encryption.as_deref();
-        let replayed = replay::replay(fs.as_ref(), directory, options.replay, encryption, replay)?;
+        let cdc = CdcDirectory::of(&fs, &clock, options.cdc.as_ref())?;
+        let access = Access { encryption: options.encryption.as_deref(), cdc: cdc.as_ref() };
+        let replayed = replay::replay(fs.as_ref(), directory, options.replay, access, replay)?;
         let millis = u64::try_from(clock.now_micros() / 1000).unwrap_or(0);
         // Ids must never repeat, although all segments may have been removed: the clock, as in
         // Cassandra, and the ids known to the caller.
@@ -74,6 +76,7 @@ impl CommitLog {
             clock,
             directory: directory.to_owned(),
             options,
+            cdc,
             state: Mutex::new(state),
             progress: Progress::default(),
             advanced: Condvar::new(),

@@ -62,6 +62,7 @@
 //!   finds what the log contains.
 
 mod background;
+pub(crate) mod cdc;
 mod dirty;
 mod error;
 mod format;
@@ -70,18 +71,29 @@ mod options;
 mod position;
 mod progress;
 mod replay;
+mod segment;
 mod shared;
 mod state;
 pub(crate) mod unclaimed;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::encryption;
 
+use std::path::Path;
+use std::sync::Arc;
+
+use cassette_vfs::{Clock, FileSystem};
+
+pub use cdc::CdcOptions;
 pub use error::{AppendError, OpenError};
 pub use log::{CommitLog, CommitLogStats};
-pub use options::{CommitLogOptions, ReplayPolicy, SyncMode};
+pub use options::{CommitLogOptions, ReadOptions, ReplayPolicy, SyncMode};
 pub use position::{Position, TableVersion};
+pub(crate) use replay::cipher_of;
 pub use replay::{Entry, HandlerError, ReplaySummary, Torn};
+pub(crate) use segment::{SegmentBody, SegmentRecord, first_record, read_record, segment_id};
 
 /// A record to log. Its methods are called under the append lock, except [`encode`](Self::encode)
 /// of a large record. They must be fast, acquire no locks, and only append to `out`.
@@ -99,17 +111,24 @@ pub trait Record {
 
     /// Returns the approximate number of bytes that [`encode`](Self::encode) appends.
     fn size_hint(&self) -> usize;
+
+    /// Whether it has changes of captured tables; see [`CommitLogOptions::cdc`].
+    fn is_captured(&self) -> bool {
+        false
+    }
 }
 
 /// Passes every record of the log in `directory` to `handler`, as [`CommitLog::open`] does, and
 /// leaves the log closed: torn tails are cleared and all records are durable, but no segment is
 /// removed. It can be read again.
 pub fn read(
-    fs: &dyn cassette_vfs::FileSystem,
-    directory: &std::path::Path,
-    policy: ReplayPolicy,
-    encryption: Option<&dyn cassette_vfs::encryption::Encryption>,
+    fs: &Arc<dyn FileSystem>,
+    clock: &Arc<dyn Clock>,
+    directory: &Path,
+    options: &ReadOptions,
     handler: &mut dyn FnMut(Entry<'_>) -> Result<(), HandlerError>,
 ) -> Result<ReplaySummary, OpenError> {
-    replay::replay(fs, directory, policy, encryption, handler).map(|replayed| replayed.summary)
+    let cdc = cdc::CdcDirectory::of(fs, clock, options.cdc.as_ref())?;
+    let access = replay::Access { encryption: options.encryption.as_deref(), cdc: cdc.as_ref() };
+    replay::replay(fs.as_ref(), directory, options.replay, access, handler).map(|replayed| replayed.summary)
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use cassette_vfs::encryption::Encryption;
 
+use super::CdcOptions;
+
 /// When an append is acknowledged; see the table in the [module's documentation](super).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncMode {
@@ -35,6 +37,17 @@ pub enum ReplayPolicy {
     SkipDamaged,
 }
 
+/// The options of reading a commit log.
+#[derive(Debug, Clone, Default)]
+pub struct ReadOptions {
+    /// The reaction of replay to damage.
+    pub replay: ReplayPolicy,
+    /// Decrypts segments.
+    pub encryption: Option<Arc<dyn Encryption>>,
+    /// Change data capture.
+    pub cdc: Option<CdcOptions>,
+}
+
 /// The options of a commit log.
 #[derive(Clone)]
 pub struct CommitLogOptions {
@@ -55,6 +68,8 @@ pub struct CommitLogOptions {
     pub first_segment_id: u64,
     /// Encrypts new segments, if it does so, and decrypts existing ones.
     pub encryption: Option<Arc<dyn Encryption>>,
+    /// Change data capture, also if it was enabled before and is not any more.
+    pub cdc: Option<CdcOptions>,
     /// Whether background threads sync and reserve segments. Otherwise appending threads do both
     /// when due, so that runs are reproducible.
     pub threads: bool,
@@ -74,6 +89,11 @@ impl CommitLogOptions {
     /// Whether new segments are encrypted.
     pub(super) fn encrypts(&self) -> bool {
         self.encryption.as_ref().is_some_and(|encryption| encryption.encrypts_new_files())
+    }
+
+    /// Whether changes of captured tables need linked segments.
+    pub(super) fn captures(&self) -> bool {
+        self.cdc.as_ref().is_some_and(|cdc| cdc.enabled)
     }
 
     /// Records from this size on are encoded before the append lock is taken, bytes.
@@ -98,6 +118,7 @@ impl Default for CommitLogOptions {
             replay: ReplayPolicy::Stop,
             first_segment_id: 1,
             encryption: None,
+            cdc: None,
             threads: true,
             on_space_exceeded: None,
         }
@@ -114,6 +135,7 @@ impl fmt::Debug for CommitLogOptions {
             .field("replay", &self.replay)
             .field("first_segment_id", &self.first_segment_id)
             .field("encryption", &self.encryption)
+            .field("cdc", &self.cdc)
             .field("threads", &self.threads)
             .finish_non_exhaustive()
     }

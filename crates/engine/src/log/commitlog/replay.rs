@@ -24,6 +24,7 @@ use cassette_vfs::FileSystem;
 use cassette_vfs::encryption::{Encryption, PieceCipher};
 use hashbrown::HashMap;
 
+use super::cdc::{Captured, CdcDirectory, CdcIndex};
 use super::dirty::DirtyTables;
 use super::format::{self, Body, ENCRYPTION_LEN_MAX, Found, HEADER_LEN, Header};
 use super::state::Tracked;
@@ -91,13 +92,20 @@ pub(super) struct Replayed {
 
 type Handler<'a> = &'a mut dyn FnMut(Entry<'_>) -> Result<(), HandlerError>;
 
+/// What replay uses besides the log.
+#[derive(Clone, Copy)]
+pub(super) struct Access<'a> {
+    pub(super) encryption: Option<&'a dyn Encryption>,
+    pub(super) cdc: Option<&'a CdcDirectory>,
+}
+
 /// Reads the log in `directory`, passes its entries to `handler`, and makes the remaining log
 /// intact and durable.
 pub(super) fn replay(
     fs: &dyn FileSystem,
     directory: &Path,
     policy: ReplayPolicy,
-    encryption: Option<&dyn Encryption>,
+    access: Access<'_>,
     handler: Handler<'_>,
 ) -> Result<Replayed, OpenError> {
     let io_error = |source| OpenError::Io { directory: directory.to_owned(), source };
@@ -105,13 +113,14 @@ pub(super) fn replay(
     if let Some(parent) = directory.parent() {
         fs.sync_dir(parent).map_err(io_error)?;
     }
-    let files = list(fs, directory, encryption)?;
+    let files = list(fs, directory, access.encryption)?;
     let last_id = files.last().map_or(0, |file| file.id);
     let mut reader = Reader {
         fs,
         directory,
         files,
         policy,
+        is_captured: access.cdc.map(|cdc| cdc.options.is_captured),
         handler,
         summary: ReplaySummary::default(),
         read: Vec::new(),
@@ -120,12 +129,23 @@ pub(super) fn replay(
     let torn_at = reader.read_all()?;
     let Reader { files, summary, read, synced, .. } = reader;
     if let Some(torn_at) = torn_at {
-        clear_behind(fs, directory, &files[torn_at + 1..]).map_err(io_error)?;
+        let behind = &files[torn_at + 1..];
+        if let Some(cdc) = access.cdc {
+            cdc.unlink(behind.iter().map(|file| file.path.as_path())).map_err(io_error)?;
+        }
+        clear_behind(fs, directory, behind).map_err(io_error)?;
     }
     for segment in &read {
-        settle(fs, segment, synced).map_err(io_error)?;
+        settle(fs, segment, synced, access.cdc).map_err(io_error)?;
     }
     fs.sync_dir(directory).map_err(io_error)?;
+    let remaining = read.iter().filter(|segment| segment.end > 0);
+    let entry = |segment: &Read| (segment.id, (segment.path.clone(), segment.end, segment.is_captured));
+    let mut captured: BTreeMap<u64, (PathBuf, u32, bool)> = remaining.map(entry).collect();
+    match access.cdc {
+        Some(cdc) => cdc.settle(&mut captured).map_err(io_error)?,
+        None => captured.clear(),
+    }
 
     let end =
         read.last().map_or(Position::ZERO, |segment| Position { segment: segment.id, offset: segment.end });
@@ -137,6 +157,11 @@ pub(super) fn replay(
             syncer: None,
             unsynced: false,
             going: false,
+            sealed: Some(segment.end),
+            captured: match captured.get(&segment.id) {
+                Some((_, offset, true)) => Captured::Some(CdcIndex { offset: *offset, completed: true }),
+                _ => Captured::Unlinked,
+            },
         };
         (segment.id, tracked)
     });
@@ -197,7 +222,7 @@ fn check_start(
 
 /// Returns the cipher of a segment that begins with `bytes`; `None` if it has none, or its
 /// parameters are damaged.
-pub(super) fn cipher_of(
+pub(crate) fn cipher_of(
     id: u64,
     path: &Path,
     bytes: &[u8],
@@ -223,6 +248,10 @@ struct Read {
     /// Whether its bytes may come from the page cache rather than the disk.
     written_since_boot: bool,
     dirty: DirtyTables,
+    /// Whether it has changes of captured tables.
+    is_captured: bool,
+    /// By dictionary index: the table, and whether it is captured.
+    dictionary: HashMap<u16, (TableVersion, bool)>,
 }
 
 struct Reader<'a> {
@@ -230,6 +259,8 @@ struct Reader<'a> {
     directory: &'a Path,
     files: Vec<SegmentPath>,
     policy: ReplayPolicy,
+    /// Whether a dictionary is that of a captured table.
+    is_captured: Option<fn(&[u8]) -> bool>,
     handler: Handler<'a>,
     summary: ReplaySummary,
     read: Vec<Read>,
@@ -284,8 +315,9 @@ impl Reader<'_> {
             damaged: false,
             written_since_boot: true,
             dirty: DirtyTables::default(),
+            is_captured: false,
+            dictionary: HashMap::new(),
         };
-        let mut dictionary = HashMap::new();
         let mut offset = 0;
         let mut boot_id = None;
         let mut broken = match Header::decode(bytes) {
@@ -319,7 +351,7 @@ impl Reader<'_> {
             }
             match format::find(id, bytes, offset) {
                 Found::Body(body, end) => {
-                    if !self.take(number, body, end, &mut dictionary, &mut read.dirty)? {
+                    if !self.take(number, body, end, &mut read)? {
                         read.end = end as u32;
                         break false;
                     }
@@ -346,14 +378,7 @@ impl Reader<'_> {
     }
 
     /// Processes a record whose checksums match; returns false if it ends the segment.
-    fn take(
-        &mut self,
-        number: usize,
-        body: &[u8],
-        end: usize,
-        dictionary: &mut HashMap<u16, TableVersion>,
-        dirty: &mut DirtyTables,
-    ) -> Result<bool, OpenError> {
+    fn take(&mut self, number: usize, body: &[u8], end: usize, read: &mut Read) -> Result<bool, OpenError> {
         let SegmentPath { id, cipher, .. } = &self.files[number];
         let position = Position { segment: *id, offset: end as u32 };
         let opened;
@@ -373,12 +398,13 @@ impl Reader<'_> {
                 return Ok(true);
             }
             Some(Body::Dictionary { index, table, content }) => {
-                dictionary.insert(index, table);
+                let is_captured = self.is_captured.is_some_and(|is_captured| is_captured(content));
+                read.dictionary.insert(index, (table, is_captured));
                 (self.handler)(Entry::Dictionary { table, content })
             }
             Some(Body::Entry { indexes, content }) => {
-                let tables: Option<Vec<TableVersion>> =
-                    indexes.iter().map(|index| dictionary.get(&index).copied()).collect();
+                let tables: Option<Vec<(TableVersion, bool)>> =
+                    indexes.iter().map(|index| read.dictionary.get(&index).copied()).collect();
                 let Some(tables) = tables else {
                     return self.skip_or_stop(
                         number,
@@ -386,8 +412,10 @@ impl Reader<'_> {
                         "an entry of a table that the segment does not define",
                     );
                 };
+                read.is_captured |= tables.iter().any(|(_, is_captured)| *is_captured);
+                let tables: Vec<TableVersion> = tables.into_iter().map(|(table, _)| table).collect();
                 for table in &tables {
-                    dirty.mark_dirty(table.table, position.offset);
+                    read.dirty.mark_dirty(table.table, position.offset);
                 }
                 self.summary.records += 1;
                 self.summary.bytes += content.len() as u64;
@@ -494,9 +522,17 @@ fn clear_behind(fs: &dyn FileSystem, directory: &Path, files: &[SegmentPath]) ->
 }
 
 /// Makes a segment intact and durable, as it was read.
-fn settle(fs: &dyn FileSystem, segment: &Read, synced: Position) -> io::Result<()> {
+fn settle(
+    fs: &dyn FileSystem,
+    segment: &Read,
+    synced: Position,
+    cdc: Option<&CdcDirectory>,
+) -> io::Result<()> {
     if segment.end == 0 {
         // Without a complete header, it was being reserved.
+        if let Some(cdc) = cdc {
+            cdc.unlink(std::iter::once(segment.path.as_path()))?;
+        }
         return fs.remove_file(&segment.path);
     }
     let start = match segment.id.cmp(&synced.segment) {

@@ -11,9 +11,10 @@ use cassette_rows::interrupt::{self, Interrupted};
 use cassette_vfs::{Clock, FileSystem};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use super::cdc::{Captured, CdcDirectory, CdcIndex, Linking};
 use super::format::{self, DetachedEntry, Encoder, Header};
 use super::progress::{Progress, Seen};
-use super::state::{Chunk, Place, SegmentFile, State};
+use super::state::{Chunk, Clean, Place, SegmentFile, State};
 use super::{AppendError, CommitLogOptions, Position, Record, SyncMode};
 use crate::metrics::Histogram;
 
@@ -23,6 +24,7 @@ pub(super) struct Shared {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) directory: PathBuf,
     pub(super) options: CommitLogOptions,
+    pub(super) cdc: Option<CdcDirectory>,
     /// The append lock.
     pub(super) state: Mutex<State>,
     /// Signaled when something has been written, synced, reserved, refused, or has failed.
@@ -102,6 +104,7 @@ impl Shared {
                     state = self.next_segment(state, size)?;
                     grown = true;
                 }
+                Place::NeedsLink => state = self.link_active(state)?,
             }
         };
         state.has_large_records |= is_large;
@@ -341,9 +344,51 @@ impl Shared {
             }
             Err(error) => state.fail(error),
         }
+        if state.failure.is_none() {
+            self.publish_captured(&mut state);
+        }
         state.syncing = false;
         self.advanced.notify_all();
         state
+    }
+
+    /// Links the active segment for change data capture, if there is space by now.
+    fn link_active<'a>(&self, mut state: Locked<'a>) -> Result<Locked<'a>, AppendError> {
+        let (Some(cdc), Some((id, path, size))) = (&self.cdc, state.active_file()) else { return Ok(state) };
+        let linked = self.unlocked(&mut state, "linking a segment", |_| {}, || cdc.link(&path, size));
+        match linked {
+            Ok(Linking::Done) => state.set_linked(id),
+            Ok(Linking::NoSpace(used)) => {
+                return Err(AppendError::CdcFull { directory: cdc.options.directory.clone(), used });
+            }
+            // It was removed meanwhile.
+            Err(_) if state.active_id() != Some(id) => {}
+            Err(error) => return Err(AppendError::Refused { source: Arc::new(error) }),
+        }
+        Ok(state)
+    }
+
+    /// Writes the indexes of captured segments after a sync. `syncing` is set, so that they are
+    /// written in order.
+    fn publish_captured(&self, state: &mut Locked<'_>) {
+        let Some(cdc) = &self.cdc else { return };
+        let due = state.take_unpublished();
+        if due.is_empty() {
+            return;
+        }
+        self.advanced.notify_all();
+        let not_syncing = |state: &mut State| state.syncing = false;
+        let published = self.unlocked(state, "writing an index of change data capture", not_syncing, || {
+            due.iter().try_for_each(|(_, path, index)| cdc.publish(path, *index, false))
+        });
+        if let Err(error) = published {
+            tracing::warn!(%error, "captured changes are not readable yet: an index could not be written");
+            for (id, _, _) in &due {
+                if let Some(tracked) = state.segments.get_mut(id) {
+                    tracked.captured = Captured::Some(CdcIndex::default());
+                }
+            }
+        }
     }
 
     /// Replaces the active segment by one of at least `size` bytes, unless another thread does so
@@ -486,12 +531,20 @@ impl Shared {
         writer.write_all(&start)?;
         writer.sync()?;
         self.fs.sync_dir(&self.directory)?;
+        let mut linked = false;
+        if let Some(cdc) = self.cdc.as_ref().filter(|_| self.options.captures()) {
+            linked = cdc.link(path, size)? == Linking::Done;
+        }
         let syncer = writer.sync_handle()?;
-        Ok(SegmentFile { id, path: path.to_owned(), size, first, cipher, writer: Mutex::new(writer), syncer })
+        let (path, writer) = (path.to_owned(), Mutex::new(writer));
+        Ok(SegmentFile { id, path, size, first, linked, cipher, writer, syncer })
     }
 
     /// Removes a segment that has no records.
     pub(super) fn discard(&self, path: &Path) -> io::Result<()> {
+        if let Some(cdc) = &self.cdc {
+            cdc.unlink(std::iter::once(path))?;
+        }
         match self.fs.remove_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
@@ -517,7 +570,8 @@ impl Shared {
             return;
         }
         let mut removed = Vec::new();
-        for (id, path) in &clean {
+        let unlinked = self.release_captured(&clean);
+        for Clean { id, path, .. } in clean.iter().filter(|clean| unlinked.contains(&clean.id)) {
             match self.fs.remove_file(path) {
                 Ok(()) => removed.push(*id),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => removed.push(*id),
@@ -529,13 +583,42 @@ impl Shared {
             removed.clear();
         }
         let mut state = self.state.lock();
-        for (id, _) in clean {
+        for Clean { id, .. } in clean {
             if removed.contains(&id) {
                 state.segments.remove(&id);
             } else if let Some(tracked) = state.segments.get_mut(&id) {
                 tracked.going = false;
             }
         }
+    }
+
+    /// Makes captured segments durable and complete in the directory of change data capture before
+    /// they are removed from the log, and removes the links of the others. Returns those that can
+    /// be removed.
+    fn release_captured(&self, clean: &[Clean]) -> Vec<u64> {
+        let Some(cdc) = &self.cdc else { return clean.iter().map(|clean| clean.id).collect() };
+        let release = |clean: &Clean| match clean.captured {
+            Captured::Unlinked => Ok(()),
+            Captured::None => cdc.unlink(std::iter::once(clean.path.as_path())),
+            Captured::Some(_) => {
+                // Readers skip segments without an index before one that has it.
+                let end = Position { segment: clean.id, offset: clean.end };
+                let state = self.sync_upto(self.state.lock(), end).map_err(io::Error::other)?;
+                if !state.is_published_upto(clean.id) {
+                    return Err(io::Error::other("an earlier index of change data capture is missing"));
+                }
+                drop(state);
+                cdc.publish(&clean.path, CdcIndex { offset: clean.end, completed: true }, true)
+            }
+        };
+        let mut released = Vec::new();
+        for clean in clean {
+            match release(clean) {
+                Ok(()) => released.push(clean.id),
+                Err(error) => tracing::warn!(%error, "a captured commit log segment stays behind for now"),
+            }
+        }
+        released
     }
 
     /// Returns the interval between background syncs; `None` if the background thread does not

@@ -11,6 +11,7 @@ use cassette_vfs::{SyncHandle, WritableFile};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
+use super::cdc::{self, Captured, CdcIndex};
 use super::dirty::DirtyTables;
 use super::format::{self, DetachedEntry, ENCRYPTION_LEN_MAX, END_LEN, Encoder, HEADER_LEN, SYNC_MARK_LEN};
 use super::{AppendError, CommitLogOptions, Position, Record, TableVersion};
@@ -23,6 +24,8 @@ pub(super) struct SegmentFile {
     pub(super) size: u32,
     /// The offset of its first record, after its header and the parameters of its cipher.
     pub(super) first: u32,
+    /// Whether it is linked for change data capture.
+    pub(super) linked: bool,
     /// What encrypts its records.
     pub(super) cipher: Option<Arc<dyn PieceCipher>>,
     /// Locked only by the writer, so never contended.
@@ -94,6 +97,31 @@ pub(super) struct Tracked {
     pub(super) unsynced: bool,
     /// Whether a thread is removing it.
     pub(super) going: bool,
+    /// Its end, when nothing will be appended.
+    pub(super) sealed: Option<u32>,
+    pub(super) captured: Captured,
+}
+
+/// A segment to remove.
+pub(super) struct Clean {
+    pub(super) id: u64,
+    pub(super) path: PathBuf,
+    pub(super) captured: Captured,
+    pub(super) end: u32,
+}
+
+impl Tracked {
+    /// Records that a record of `tables` ends at `offset`.
+    fn note(&mut self, tables: &[TableVersion], offset: u32, is_captured: bool) {
+        tables.iter().for_each(|table| self.dirty.mark_dirty(table.table, offset));
+        if is_captured && self.captured == Captured::None {
+            self.captured = Captured::Some(CdcIndex::default());
+        }
+    }
+
+    fn is_linked(&self) -> bool {
+        self.captured != Captured::Unlinked
+    }
 }
 
 /// Positions (`after`, `upto`] were never acknowledged, and their bytes were removed.
@@ -114,6 +142,8 @@ pub(super) enum Place {
     /// The active segment has no space for it, or there is none: one of at least this size is
     /// needed.
     NeedsSegment(u32),
+    /// It has changes of captured tables, and the active segment is not linked.
+    NeedsLink,
 }
 
 /// Buffers up to this size are reused, so that one large record does not occupy memory permanently.
@@ -242,6 +272,10 @@ impl State {
         let Some(active) = &mut self.active else {
             return Ok(Place::NeedsSegment(options.segment_size));
         };
+        let is_captured = options.captures() && record.is_captured();
+        if is_captured && !self.segments.get(&active.file.id).is_some_and(Tracked::is_linked) {
+            return Ok(Place::NeedsLink);
+        }
         let chunk = chunk_of(&mut self.pending, &mut self.buffer, active);
         let mut encoder = chunk.encoder();
         if let Some(synced) = synced {
@@ -276,12 +310,9 @@ impl State {
         }
         if added > room {
             chunk.give_up();
-            let needed = segment_size_for(record, size, chunk);
+            let needed = segment_size_for(record, size, chunk, options);
             chunk.give_up();
-            let possible =
-                u32::try_from(needed).ok().filter(|size| *size <= CommitLogOptions::SEGMENT_SIZE_MAX);
-            let needed = possible.ok_or_else(|| too_large(needed, options))?;
-            return Ok(Place::NeedsSegment(needed.max(options.segment_size)));
+            return needed.map(Place::NeedsSegment);
         }
 
         // From here on the record is in the log.
@@ -301,13 +332,11 @@ impl State {
         active.end += added as u32;
         self.marked = synced.unwrap_or(self.marked);
         self.end = Position { segment: active.file.id, offset: active.end };
-        let tracked = self.segments.get_mut(&active.file.id);
-        let mut dirty = tracked.map(|tracked| &mut tracked.dirty);
         if defined > 0 {
             active.dictionary.extend(record.tables().iter().copied().zip(self.indexes.iter().copied()));
         }
-        if let Some(dirty) = &mut dirty {
-            record.tables().iter().for_each(|table| dirty.mark_dirty(table.table, active.end));
+        if let Some(tracked) = self.segments.get_mut(&active.file.id) {
+            tracked.note(record.tables(), active.end, is_captured);
         }
         Ok(Place::At(self.end))
     }
@@ -330,6 +359,9 @@ impl State {
         chunk.encoder().end();
         chunk.committed = chunk.bytes.len();
         self.end = Position { segment: active.file.id, offset: active.end + END_LEN };
+        if let Some(tracked) = self.segments.get_mut(&active.file.id) {
+            tracked.sealed = Some(self.end.offset);
+        }
     }
 
     /// Makes `file`, whose header is durable and whose id is greater than all others, the active
@@ -343,6 +375,8 @@ impl State {
             syncer: Some(file.syncer.clone()),
             unsynced: false,
             going: false,
+            sealed: None,
+            captured: if file.linked { Captured::None } else { Captured::Unlinked },
         };
         self.segments.insert(file.id, tracked);
         self.end = Position { segment: file.id, offset: file.first };
@@ -369,6 +403,14 @@ impl State {
     /// none of them, and truncates the files.
     pub(super) fn refuse(&mut self, after: Position, source: Arc<io::Error>) {
         self.active = None;
+        for (id, tracked) in self.segments.range_mut(after.segment..) {
+            tracked.sealed = Some(after.offset);
+            if *id > after.segment {
+                // It has no records.
+                tracked.sealed = Some(0);
+                tracked.captured = if tracked.is_linked() { Captured::None } else { Captured::Unlinked };
+            }
+        }
         if self.refusals.len() == REFUSALS_KEPT {
             self.refusals.remove(0);
         }
@@ -419,7 +461,7 @@ impl State {
     }
 
     /// Returns finished segments that no table needs, each once, for removal.
-    pub(super) fn take_clean(&mut self) -> Vec<(u64, PathBuf)> {
+    pub(super) fn take_clean(&mut self) -> Vec<Clean> {
         let active = self.active_id();
         let written = self.written;
         let clean = self.segments.iter_mut().filter(|(id, tracked)| {
@@ -429,9 +471,49 @@ impl State {
         clean
             .map(|(id, tracked)| {
                 tracked.going = true;
-                (*id, tracked.path.clone())
+                Clean {
+                    id: *id,
+                    path: tracked.path.clone(),
+                    captured: tracked.captured,
+                    end: tracked.sealed.unwrap_or_default(),
+                }
             })
             .collect()
+    }
+
+    /// Returns the indexes of captured segments that are to be written, in the order of segments.
+    pub(super) fn take_unpublished(&mut self) -> Vec<(u64, PathBuf, CdcIndex)> {
+        let synced = self.synced;
+        let mut due = Vec::new();
+        for (id, tracked) in self.segments.iter_mut() {
+            let Captured::Some(published) = tracked.captured else { continue };
+            let index = cdc::index_at(*id, tracked.sealed, synced);
+            if index != published && index.offset > 0 {
+                tracked.captured = Captured::Some(index);
+                due.push((*id, tracked.path.clone(), index));
+            }
+        }
+        due
+    }
+
+    /// Whether the captured segments up to this one have indexes.
+    pub(super) fn is_published_upto(&self, segment: u64) -> bool {
+        let without = |tracked: &Tracked| tracked.captured == Captured::Some(CdcIndex::default());
+        !self.segments.range(..=segment).any(|(_, tracked)| without(tracked))
+    }
+
+    /// Records that a segment is linked.
+    pub(super) fn set_linked(&mut self, segment: u64) {
+        if let Some(tracked) = self.segments.get_mut(&segment)
+            && tracked.captured == Captured::Unlinked
+        {
+            tracked.captured = Captured::None;
+        }
+    }
+
+    /// Returns the id, path and size of the active segment.
+    pub(super) fn active_file(&self) -> Option<(u64, PathBuf, u32)> {
+        self.active.as_ref().map(|active| (active.file.id, active.file.path.clone(), active.file.size))
     }
 
     pub(super) fn total_size(&self) -> u64 {
@@ -445,14 +527,21 @@ fn too_large(size: usize, options: &CommitLogOptions) -> AppendError {
 
 /// Returns the size of a segment for a record, its dictionaries and the preceding sync mark. Its
 /// entry takes `size` bytes. Uses the end of `scratch`.
-fn segment_size_for(record: &dyn Record, size: usize, scratch: &mut Chunk) -> usize {
+fn segment_size_for(
+    record: &dyn Record,
+    size: usize,
+    scratch: &mut Chunk,
+    options: &CommitLogOptions,
+) -> Result<u32, AppendError> {
     let encrypted = scratch.file.cipher.is_some();
     let mut encoder = scratch.encoder();
     let dictionary =
         |table: &TableVersion| encoder.dictionary(0, *table, |out| record.encode_dictionary(*table, out));
     let dictionaries: usize = record.tables().iter().map(dictionary).sum();
     let first = HEADER_LEN + if encrypted { ENCRYPTION_LEN_MAX } else { 0 };
-    (first + SYNC_MARK_LEN + END_LEN) as usize + dictionaries + size
+    let needed = (first + SYNC_MARK_LEN + END_LEN) as usize + dictionaries + size;
+    let possible = u32::try_from(needed).ok().filter(|size| *size <= CommitLogOptions::SEGMENT_SIZE_MAX);
+    possible.map(|size| size.max(options.segment_size)).ok_or_else(|| too_large(needed, options))
 }
 
 /// Returns the chunk for the next bytes of the active segment, without the bytes of a failed

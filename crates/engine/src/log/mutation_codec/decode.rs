@@ -8,7 +8,8 @@ use cassette_rows::{
     NO_DELETION_TIME, NO_TTL, PartitionUpdate, RangeTombstone, Row, RowBuilder, Side, TableMetadata, vint,
 };
 
-use super::{cell, kind, row, update};
+use super::captured::{self, DictionaryColumn};
+use super::{cell, row, update};
 
 /// Reads updates of one table that were written by an older version of it, or by this one before a
 /// restart.
@@ -35,16 +36,12 @@ impl Decoder {
     pub fn new(table: Arc<TableMetadata>, mut dictionary: &[u8]) -> Option<Self> {
         let input = &mut dictionary;
         let (mut columns, mut missing) = (Vec::new(), Vec::new());
-        for _ in 0..vint::read_unsigned(input)? {
-            let id = usize::from(u16::try_from(vint::read_unsigned(input)?).ok()?);
-            let kind = read_u8(input)?;
-            let name = std::str::from_utf8(vint::read_bytes(input)?).ok()?;
+        for DictionaryColumn { id, is_static, is_complex, name } in captured::columns(input)? {
             if columns.len() <= id {
                 columns.resize(id + 1, None);
             }
             let same = |column_kind, data_type: &DataType| {
-                (column_kind == ColumnKind::Static) == (kind & kind::STATIC != 0)
-                    && data_type.is_multi_cell() == (kind & kind::COMPLEX != 0)
+                (column_kind == ColumnKind::Static) == is_static && data_type.is_multi_cell() == is_complex
             };
             let current = table.columns.iter().flatten().find(|column| column.name == name);
             let dropped = table.dropped_columns.get(name);
@@ -64,7 +61,7 @@ impl Decoder {
             let dropped_at = dropped.map(|dropped| dropped.dropped_at);
             columns[id] = found.map(|id| DecodedColumn { id, dropped_at });
         }
-        input.is_empty().then_some(Self { table, columns, missing })
+        captured::is_end(input).then_some(Self { table, columns, missing })
     }
 
     /// The table that updates are decoded for.

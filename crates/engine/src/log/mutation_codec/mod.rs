@@ -6,7 +6,10 @@
 //! the commit log. Integers are big-endian, `v` marks vints.
 //!
 //! ```text
-//! dictionary  v n, n * (v id, u8 kind: 1 static | 2 complex, v length, name)
+//! dictionary  v n, n * (v id, u8 kind: 1 static | 2 complex, v length, name), [captured]
+//! captured    of tables with change data capture: u8 1, keyspace, name, v k, k * (name, type): partition key,
+//!             v c, c * (name, type): clustering columns, n types: of the columns above
+//!             (each v length, text; types are Cassandra's class names)
 //!
 //! record      (v table: its place in the record's list, u32 length, update)*
 //! update      u16 length, key, u8 flags, [deletion], [row: static], [v n, n * tombstone], [v n, n * row]
@@ -23,6 +26,7 @@
 //! flags         1 path, 2 expiring, 4 tombstone (both have a local deletion time), 8 a timestamp besides the base
 //! ```
 
+mod captured;
 mod decode;
 #[cfg(test)]
 mod tests;
@@ -32,6 +36,7 @@ use cassette_rows::{
     Bound, Cell, Clustering, ColumnKind, DeletionTime, PartitionUpdate, Row, Side, TableMetadata, vint,
 };
 
+pub(crate) use captured::{captured_table, is_captured};
 pub(crate) use decode::{Decoder, split_record};
 
 mod update {
@@ -71,6 +76,7 @@ pub(crate) fn encode_dictionary(table: &TableMetadata, out: &mut Vec<u8>) {
         out.push(is_static | is_complex);
         vint::write_bytes(out, column.name.as_bytes());
     }
+    captured::encode(table, out);
 }
 
 /// Appends one mutation of a record; `table` is the index of its table in the record's list.

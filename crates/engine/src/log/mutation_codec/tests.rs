@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use cassette_rows::{
     Clustering, ColumnId, ColumnKind, ColumnMetadata, DataType, PartitionUpdate, RowBuilder, TableMetadata,
+    TableParams,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::engine_tests::testing::{self, Updates, seeds};
+use crate::log::commitlog::TableVersion;
 
 fn decoder(from: &TableMetadata, to: Arc<TableMetadata>) -> Decoder {
     let mut dictionary = Vec::new();
@@ -29,6 +31,36 @@ fn every_update_reads_back_as_it_was() {
     let decoder = decoder(&table, table.clone());
     for seed in seeds(2000) {
         let update = Updates::of(table.clone()).next(&mut SmallRng::seed_from_u64(seed));
+        assert_eq!(decoder.update(&encoded(&update)), Some(update), "seed {seed}");
+    }
+}
+
+#[test]
+fn the_dictionary_of_a_captured_table_contains_the_table() {
+    let version = TableVersion { table: 77, schema: 3 };
+    let plain = testing::table();
+    let params = TableParams { cdc: true, ..TableParams::default() };
+    let captured = testing::table_with("t", params);
+    let dictionary = |table: &TableMetadata| {
+        let mut out = Vec::new();
+        encode_dictionary(table, &mut out);
+        out
+    };
+    assert_eq!(captured_table(version, &dictionary(&plain)), Some(None));
+    assert!(!is_captured(&dictionary(&plain)));
+    let bytes = dictionary(&captured);
+    assert!(is_captured(&bytes));
+    let mut found = captured_table(version, &bytes).unwrap().unwrap();
+    assert_eq!(found.id.0.as_u128(), 77);
+    found.id = captured.id;
+    assert_eq!(found, *captured);
+    for length in 0..bytes.len() {
+        let cut = captured_table(version, &bytes[..length]);
+        assert!(cut.is_none() || length == dictionary(&plain).len(), "{length} bytes");
+    }
+    let decoder = Decoder::new(Arc::new(found), &bytes).unwrap();
+    for seed in seeds(100) {
+        let update = Updates::of(captured.clone()).next(&mut SmallRng::seed_from_u64(seed));
         assert_eq!(decoder.update(&encoded(&update)), Some(update), "seed {seed}");
     }
 }

@@ -1,0 +1,355 @@
+//! The stream of changes: the captured records of the segments in `cdc_raw`, in the order of the
+//! commit log.
+//!
+//! Dictionaries of captured tables contain the table, so segments are read without a schema, also
+//! those of tables that have been altered or dropped since.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cassette_rows::{PartitionUpdate, StorageError, TableMetadata};
+use cassette_vfs::FileSystem;
+use cassette_vfs::encryption::{Encryption, PieceCipher};
+use hashbrown::HashMap;
+
+use crate::log::commitlog::cdc::{CdcIndex, index_name};
+use crate::log::commitlog::{
+    CommitLogOptions, OpenError, Position, SegmentBody, SegmentRecord, TableVersion, cipher_of, first_record,
+    read_record, segment_id,
+};
+use crate::log::mutation_codec::{self, Decoder};
+
+/// A change of one partition.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// The table, as it was at the time of the change. Only what the commit log has: its names,
+    /// columns and types.
+    pub table: Arc<TableMetadata>,
+    /// The rows and tombstones that were written.
+    pub update: PartitionUpdate,
+}
+
+/// The captured changes of one atomic write.
+#[derive(Debug, Clone)]
+pub struct ChangeRecord {
+    /// The end of its record. A stream that is opened here continues after it.
+    pub position: Position,
+    /// At least one.
+    pub changes: Vec<Change>,
+}
+
+/// The error of a stream of changes.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeStreamError {
+    /// A file could not be read or removed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// A segment is encrypted and its key is not available, or it is damaged.
+    #[error(transparent)]
+    Segment(#[from] OpenError),
+}
+
+type Result<T> = std::result::Result<T, ChangeStreamError>;
+
+/// Reads the changes in a directory of linked segments, in the order of the commit log. Each is
+/// returned at least once: a stream that continues at the position of a record skips that and all
+/// before it.
+///
+/// The directory may belong to a running engine: only what is durable is read, so no change is
+/// returned that a crash could undo.
+pub struct ChangeStream {
+    fs: Arc<dyn FileSystem>,
+    directory: PathBuf,
+    encryption: Option<Arc<dyn Encryption>>,
+    position: Position,
+    /// The id of the first segment that has not been read completely.
+    next: u64,
+    segment: Option<Segment>,
+}
+
+/// A segment that is being read.
+struct Segment {
+    id: u64,
+    path: PathBuf,
+    index: CdcIndex,
+    /// The durable bytes.
+    bytes: Vec<u8>,
+    /// The offset of the next record.
+    offset: usize,
+    cipher: Option<Arc<dyn PieceCipher>>,
+    versions: HashMap<u16, TableVersion>,
+    /// Captured tables.
+    decoders: HashMap<TableVersion, Decoder>,
+}
+
+impl ChangeStream {
+    /// Opens the stream of the segments in `directory`, after `position`. No-op on the files.
+    pub fn open(
+        fs: Arc<dyn FileSystem>,
+        directory: impl Into<PathBuf>,
+        encryption: Option<Arc<dyn Encryption>>,
+        position: Position,
+    ) -> Self {
+        let directory = directory.into();
+        Self { fs, directory, encryption, position, next: position.segment, segment: None }
+    }
+
+    /// The position of the last record that was returned, or that the stream was opened at.
+    pub fn position(&self) -> Position {
+        self.position
+    }
+
+    /// Returns the next record; `None` if no more are durable yet. More may be later.
+    ///
+    /// # Errors
+    /// If a segment cannot be read. The stream stays before the record, and can be read again.
+    pub fn next_record(&mut self) -> Result<Option<ChangeRecord>> {
+        loop {
+            let Some(segment) = &mut self.segment else {
+                match self.open_next()? {
+                    Some(segment) => self.segment = Some(segment),
+                    None => return Ok(None),
+                }
+                continue;
+            };
+            if let Some(record) = segment.next_record(self.position)? {
+                self.position = record.position;
+                return Ok(Some(record));
+            }
+            if segment.index.completed {
+                self.next = segment.id + 1;
+                self.segment = None;
+                continue;
+            }
+            let index = index_of(self.fs.as_ref(), &segment.path)?.unwrap_or(segment.index);
+            if index == segment.index {
+                return Ok(None);
+            }
+            segment.index = index;
+            segment.load(self.fs.as_ref())?;
+        }
+    }
+
+    /// Returns the next segment with captured changes that are durable.
+    ///
+    /// One without an index has none if a later one has an index, because indexes are written in
+    /// the order of segments. So the directory is listed again after that index was read: what
+    /// precedes it is visible then.
+    fn open_next(&self) -> Result<Option<Segment>> {
+        let mut found = self.first_indexed()?;
+        loop {
+            let Some((id, path, index)) = found else { return Ok(None) };
+            let again = self.first_indexed()?;
+            if again.as_ref().is_some_and(|(other, ..)| *other != id) {
+                found = again;
+                continue;
+            }
+            let mut segment = Segment {
+                id,
+                path,
+                index,
+                bytes: Vec::new(),
+                offset: 0,
+                cipher: None,
+                versions: HashMap::new(),
+                decoders: HashMap::new(),
+            };
+            segment.load(self.fs.as_ref())?;
+            segment.offset = first_record();
+            segment.cipher = cipher_of(id, &segment.path, &segment.bytes, self.encryption.as_deref())?;
+            return Ok(Some(segment));
+        }
+    }
+
+    /// Returns the first segment with an index that has not been read.
+    fn first_indexed(&self) -> Result<Option<(u64, PathBuf, CdcIndex)>> {
+        for (id, path) in segments(self.fs.as_ref(), &self.directory)? {
+            if id >= self.next
+                && let Some(index) = index_of(self.fs.as_ref(), &path)?
+            {
+                return Ok(Some((id, path, index)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Segment {
+    /// Reads the bytes that have become durable.
+    fn load(&mut self, fs: &dyn FileSystem) -> Result<()> {
+        let length = usize::try_from(self.index.offset.min(CommitLogOptions::SEGMENT_SIZE_MAX)).unwrap_or(0);
+        let from = self.bytes.len();
+        if length <= from {
+            return Ok(());
+        }
+        let io_error = |error| StorageError::io(&self.path, "read", error);
+        let file = fs.open(&self.path).map_err(io_error)?;
+        let available = file.len().map_err(io_error)?;
+        if available < length as u64 {
+            let damage = format!("its index states {length} bytes, and it has {available}");
+            return Err(OpenError::Corrupt { file: self.path.clone(), offset: available, damage }.into());
+        }
+        let mut bytes = vec![0; length - from];
+        file.read_exact_at(&mut bytes, from as u64).map_err(io_error)?;
+        self.bytes.extend(bytes);
+        Ok(())
+    }
+
+    /// Returns the next captured record after `position`; `None` at the end of what was loaded.
+    fn next_record(&mut self, position: Position) -> Result<Option<ChangeRecord>> {
+        loop {
+            let corrupt = |offset: usize, damage: &str| {
+                let (file, damage) = (self.path.clone(), damage.to_owned());
+                OpenError::Corrupt { file, offset: offset as u64, damage }
+            };
+            let read = read_record(self.id, &self.bytes, self.offset, self.cipher.as_deref());
+            let Some(SegmentRecord { body, end }) = read.map_err(|damage| corrupt(self.offset, damage))?
+            else {
+                return Ok(None);
+            };
+            let at = Position { segment: self.id, offset: end as u32 };
+            match body {
+                SegmentBody::End => {
+                    self.offset = self.bytes.len();
+                    return Ok(None);
+                }
+                SegmentBody::Other => {}
+                SegmentBody::Dictionary { index, table, content } => {
+                    let invalid = || corrupt(self.offset, "a dictionary that cannot be decoded");
+                    if let Some(captured) =
+                        mutation_codec::captured_table(table, &content).ok_or_else(invalid)?
+                    {
+                        let decoder = Decoder::new(Arc::new(captured), &content).ok_or_else(invalid)?;
+                        self.decoders.insert(table, decoder);
+                    }
+                    self.versions.insert(index, table);
+                }
+                SegmentBody::Entry { indexes, content } if at > position => {
+                    let changes = self.changes(&indexes, &content);
+                    let changes =
+                        changes.ok_or_else(|| corrupt(self.offset, "a mutation that cannot be decoded"))?;
+                    if !changes.is_empty() {
+                        self.offset = end;
+                        return Ok(Some(ChangeRecord { position: at, changes }));
+                    }
+                }
+                SegmentBody::Entry { .. } => {}
+            }
+            self.offset = end;
+        }
+    }
+
+    /// Decodes the captured mutations of a record; `None` if it is malformed.
+    fn changes(&self, indexes: &[u16], content: &[u8]) -> Option<Vec<Change>> {
+        let versions: Option<Vec<TableVersion>> =
+            indexes.iter().map(|index| self.versions.get(index).copied()).collect();
+        let versions = versions?;
+        if !versions.iter().any(|version| self.decoders.contains_key(version)) {
+            return Some(Vec::new());
+        }
+        let mut changes = Vec::new();
+        for (place, update) in mutation_codec::split_record(content)? {
+            let Some(decoder) = self.decoders.get(versions.get(place)?) else { continue };
+            let update = decoder.update(update)?;
+            if !update.is_empty() {
+                changes.push(Change { table: decoder.table().clone(), update });
+            }
+        }
+        Some(changes)
+    }
+}
+
+/// A linked segment, as `cassette cdc list` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CapturedSegment {
+    /// Its id.
+    pub id: u64,
+    /// Its file.
+    pub path: PathBuf,
+    /// The length of the file, bytes.
+    pub length: u64,
+    /// Bytes that are durable and can be read; `None` if it has no captured changes yet.
+    pub durable: Option<u32>,
+    /// Whether nothing will be appended.
+    pub completed: bool,
+}
+
+/// Lists the linked segments in a directory by id.
+///
+/// # Errors
+/// If the directory or an index cannot be read.
+pub fn captured_segments(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<CapturedSegment>> {
+    let mut found = Vec::new();
+    for (id, path) in segments(fs, directory)? {
+        let index = index_of(fs, &path)?;
+        let length = match fs.metadata(&path) {
+            Ok(metadata) => metadata.len,
+            // Removed meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(StorageError::io(&path, "read the length of", error).into()),
+        };
+        let (durable, completed) =
+            (index.map(|index| index.offset), index.is_some_and(|index| index.completed));
+        found.push(CapturedSegment { id, path, length, durable, completed });
+    }
+    Ok(found)
+}
+
+/// Durably removes the completed segments whose changes all lie at or before `position`, for a
+/// consumer that needs them no more. Returns their number.
+///
+/// # Errors
+/// If a file cannot be removed; earlier ones may have been.
+pub fn remove_captured(fs: &dyn FileSystem, directory: &Path, position: Position) -> Result<usize> {
+    let mut removed = 0;
+    for segment in captured_segments(fs, directory)? {
+        let is_read = segment.durable.is_some_and(|end| {
+            segment.id < position.segment || segment.id == position.segment && end <= position.offset
+        });
+        if !is_read || !segment.completed {
+            continue;
+        }
+        // The segment first: an index alone is not read.
+        for path in [segment.path.clone(), index_path(&segment.path)] {
+            match fs.remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(StorageError::io(&path, "remove", error).into());
+                }
+                _ => {}
+            }
+        }
+        removed += 1;
+    }
+    if removed > 0 {
+        fs.sync_dir(directory).map_err(|error| StorageError::io(directory, "sync", error))?;
+    }
+    Ok(removed)
+}
+
+/// Lists the segments in a directory by id. A missing directory has none.
+fn segments(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<(u64, PathBuf)>> {
+    let entries = match fs.read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(|error| StorageError::io(directory, "list", error))?,
+    };
+    let segment = |name: &str| Some((segment_id(name)?, directory.join(name)));
+    let mut found: Vec<_> = entries.iter().filter_map(|entry| segment(&entry.name)).collect();
+    found.sort_unstable();
+    Ok(found)
+}
+
+fn index_path(segment: &Path) -> PathBuf {
+    let name = segment.file_name().unwrap_or_default().to_string_lossy();
+    segment.with_file_name(index_name(&name))
+}
+
+/// Returns the index of a segment; `None` if it has none, or an incomplete one that a crash left.
+fn index_of(fs: &dyn FileSystem, segment: &Path) -> Result<Option<CdcIndex>> {
+    let path = index_path(segment);
+    match fs.read(&path) {
+        Ok(text) => Ok(CdcIndex::decode(&text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StorageError::io(&path, "read", error).into()),
+    }
+}
