@@ -13,9 +13,9 @@ use serde_json::Value;
 use crate::support::{directories, files};
 
 /// A node in `/node`, and what it answered.
-struct Golden {
-    fs: FakeFileSystem,
-    expected: Value,
+pub struct Golden {
+    pub fs: FakeFileSystem,
+    pub expected: Value,
 }
 
 /// Bytes of a tar header, and the unit of its contents.
@@ -55,11 +55,11 @@ impl Golden {
         Self { fs, expected }
     }
 
-    fn clock(&self) -> Arc<dyn Clock> {
+    pub fn clock(&self) -> Arc<dyn Clock> {
         Arc::new(ManualClock::at_micros(self.expected["taken_at"].as_i64().unwrap() * 1_000_000))
     }
 
-    fn options(&self) -> Options {
+    pub fn options(&self) -> Options {
         let mut options = Options::new("/target");
         options.file_system = Arc::new(self.fs.clone());
         options.clock = self.clock();
@@ -69,7 +69,7 @@ impl Golden {
     }
 
     /// Compares all answers, and returns the number of cells.
-    fn compare(&self, database: &Database, has_indexes: bool) -> usize {
+    pub fn compare(&self, database: &Database, has_indexes: bool) -> usize {
         let session = database.session();
         let mut cells = 0;
         for result in self.expected["results"].as_array().unwrap() {

@@ -3,6 +3,7 @@
 mod crashes;
 mod golden;
 mod merging;
+mod oracle;
 mod read_only;
 mod refusals;
 mod support;

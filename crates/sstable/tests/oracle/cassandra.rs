@@ -125,7 +125,13 @@ impl Cassandra {
 
     /// Compiles `SSTableCheck`.
     pub fn compile(&self) {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sstable/tests/oracle/SSTableCheck.java");
+        self.compile_source(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("../sstable/tests/oracle/SSTableCheck.java"),
+        );
+    }
+
+    /// Compiles a program.
+    pub fn compile_source(&self, source: &Path) {
         let output = Command::new("javac")
             .args(["-nowarn", "-cp", &self.class_path(), "-d"])
             .arg(self.home.path())

@@ -1,0 +1,63 @@
+//! A node that Cassandra fills with tables of random schemas answers alike after adoption.
+
+#[path = "../../../sstable/tests/oracle/cassandra.rs"]
+#[allow(dead_code, reason = "it serves the tests of SSTables, too")]
+mod cassandra;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cassandra::{Cassandra, text};
+use cassette_adopt::{AdoptOptions, Plan, PlanRequest, adopt, open_read_only};
+use cassette_database::Database;
+use cassette_vfs::{FakeFileSystem, FileSystem};
+
+use serde_json::Value;
+
+use crate::golden::Golden;
+
+/// Copies a directory of this machine.
+fn copy(from: &Path, fs: &FakeFileSystem, to: &Path) {
+    fs.create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let to = to.join(path.file_name().unwrap());
+        if path.is_dir() {
+            copy(&path, fs, &to);
+        } else {
+            (fs as &dyn FileSystem).write_atomically(&to, &std::fs::read(&path).unwrap()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn random_schemas_answer_as_the_cassandra_that_wrote_them() {
+    let Some(cassandra) = Cassandra::find() else { return };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/RandomNode.java");
+    cassandra.compile_source(&source);
+    let directory = tempfile::tempdir().unwrap();
+    let expected = directory.path().join("expected.json");
+    let seed = std::env::var("CASSETTE_ADOPT_SEED").unwrap_or_else(|_| "5".to_owned());
+    let arguments = [expected.as_path(), Path::new(&seed), Path::new("30")];
+    let output = cassandra.run("RandomNode", &arguments);
+    let said = text(&output);
+    assert!(output.status.success() && expected.exists(), "seed {seed}: {said}");
+    let expected: Value = serde_json::from_slice(&std::fs::read(expected).unwrap()).unwrap();
+    let data = PathBuf::from(expected["data"].as_str().unwrap());
+
+    let fs = FakeFileSystem::new();
+    copy(&data, &fs, Path::new("/node/data"));
+    copy(&data.with_file_name("commitlog"), &fs, Path::new("/node/commitlog"));
+    let golden = Golden { fs, expected };
+    let shared: Arc<dyn FileSystem> = Arc::new(golden.fs.clone());
+    let request = PlanRequest { directories: vec!["/node".into()], ..PlanRequest::default() };
+    let plan = Plan::of(&shared, &request).unwrap();
+    plan.check(|_| false).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    let options = AdoptOptions { target: "/target".into(), copy: false, verify: true };
+    adopt(&shared, golden.clock(), &plan, &options, |_, _| {}).unwrap();
+    let database = Database::open(golden.options()).unwrap();
+    assert!(golden.compare(&database, true) > 1000, "seed {seed}");
+    database.close().unwrap();
+    let opened = open_read_only(golden.options(), &[PathBuf::from("/node")]).unwrap();
+    golden.compare(&opened.database, false);
+}
