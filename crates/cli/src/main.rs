@@ -10,6 +10,7 @@ mod demo;
 mod listening;
 mod logging;
 mod memory;
+mod moving;
 mod parent;
 mod serve;
 mod superuser;
@@ -60,6 +61,8 @@ enum Command {
     /// Provide timestamps and locks for transactions on a cluster
     #[command(subcommand, name = "timelock")]
     TimeLock(timelock::TimeLockCommand),
+    /// Move keyspaces to another server or cluster, and back: copy, verify, repair
+    Move(Box<moving::MoveArguments>),
     /// Create a certificate authority for development, and certificates of a server and a client
     Certificates(certificates::CertificatesArguments),
     /// Benchmark databases: workloads, engines, results with their uncertainty
@@ -78,6 +81,7 @@ fn main() -> std::process::ExitCode {
         Command::Cdc(command) => command.run(|path| config::Config::read(path)?.commitlog_encryption()),
         Command::Transactions(command) => command.run(),
         Command::TimeLock(command) => command.run(),
+        Command::Move(arguments) => moving::run(&arguments),
         Command::Certificates(arguments) => certificates::run(&arguments).map(|()| true),
         Command::Lab(command) => command.run().map_err(anyhow::Error::from),
     };

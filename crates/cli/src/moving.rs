@@ -1,0 +1,383 @@
+//! `cassette move`: copies keyspaces between clusters, verifies and repairs the copy.
+
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use cassette_migration::{ClusterSettings, Event, Move, Observer, Place, VerifyOptions};
+use cassette_rows::Consistency;
+use cassette_server::tls::secret;
+use clap::Args;
+
+use crate::credentials::client_tls;
+
+const EXAMPLES: &str = "\
+Examples:
+  Show what moving a keyspace to a cluster would do:
+    cassette move --from 127.0.0.1:9042 --to 10.0.0.1:9042 --keyspace shop --dry-run \\
+        --replication \"{'class': 'NetworkTopologyStrategy', 'dc1': 3}\"
+
+  Move it, at most 20,000 rows per second; the same command resumes after an interruption:
+    cassette move --from 127.0.0.1:9042 --to 10.0.0.1:9042 --keyspace shop --rate 20000 \\
+        --replication \"{'class': 'NetworkTopologyStrategy', 'dc1': 3}\"
+
+  Compare every row, and write those again that differ:
+    cassette move --from 127.0.0.1:9042 --to 10.0.0.1:9042 --keyspace shop --verify --repair
+
+  Move all keyspaces of a stopped server's data directory:
+    cassette move --data /var/lib/cassette --to 10.0.0.1:9042
+
+  Move back from the cluster:
+    cassette move --from 10.0.0.1:9042 --to 127.0.0.1:9042 --keyspace shop
+
+Cells keep their write timestamps and expirations. docs/moving.md describes what is not copied.";
+
+/// Interval between two lines of progress where there is no terminal.
+const LINE_PAUSE: Duration = Duration::from_secs(10);
+
+/// Arguments of `cassette move`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct MoveArguments {
+    /// Nodes of the source: Cassette's server or a Cassandra cluster
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', required_unless_present = "data")]
+    from: Vec<String>,
+
+    /// Data directory of a stopped Cassette as the source; it is only read
+    #[arg(long, value_name = "DIR", conflicts_with = "from")]
+    data: Option<PathBuf>,
+
+    /// Nodes of the target: Cassette's server or a Cassandra cluster
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', required = true)]
+    to: Vec<String>,
+
+    /// Keyspaces to move [default: all except the server's]
+    #[arg(short, long = "keyspace", value_name = "NAME", value_delimiter = ',')]
+    keyspaces: Vec<String>,
+
+    /// Replication of created keyspaces, the map after WITH replication = [default: the source's]
+    #[arg(long, value_name = "CQL")]
+    replication: Option<String>,
+
+    /// Move keyspaces without their functions and aggregates
+    #[arg(long)]
+    without_functions: bool,
+
+    /// Print what would be done, and write nothing
+    #[arg(long, conflicts_with = "verify")]
+    dry_run: bool,
+
+    /// Compare all rows of source and target, with write timestamps and expirations, instead of
+    /// copying
+    #[arg(long)]
+    verify: bool,
+
+    /// Write rows that differ, or are absent at the target, again
+    #[arg(long, requires = "verify")]
+    repair: bool,
+
+    /// File with the progress, which the same command resumes from
+    #[arg(long, value_name = "FILE", default_value = "cassette-move.progress")]
+    progress: PathBuf,
+
+    /// Maximum number of rows per second
+    #[arg(long, value_name = "ROWS", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
+
+    /// Token ranges that are copied at the same time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    workers: u16,
+
+    /// Token ranges of each table; a range is the unit of resuming
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    ranges: u32,
+
+    /// Consistency level of reads and writes
+    #[arg(long, value_name = "LEVEL", default_value = "LOCAL_QUORUM", value_parser = consistency)]
+    consistency: Consistency,
+
+    /// How long source or target may fail to respond before the move stops
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    patience: u64,
+
+    /// Also write events as JSON lines to this file; - for standard output
+    #[arg(long, value_name = "FILE")]
+    log_json: Option<PathBuf>,
+
+    #[command(flatten)]
+    source: SourceSecurity,
+
+    #[command(flatten)]
+    target: TargetSecurity,
+}
+
+/// Login and TLS at the source.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Security of the source")]
+struct SourceSecurity {
+    /// User to log in to the source as
+    #[arg(long, value_name = "NAME", requires = "from")]
+    from_user: Option<String>,
+
+    /// File with the password, which only its owner may read; without it,
+    /// CASSETTE_FROM_PASSWORD in the environment has it
+    #[arg(long, value_name = "FILE", requires = "from_user")]
+    from_password_file: Option<PathBuf>,
+
+    /// Connect with TLS to servers whose certificates one in this file has signed
+    #[arg(long, value_name = "FILE", requires = "from")]
+    from_tls_ca: Option<PathBuf>,
+
+    /// Certificate of the client, and its private key unless --from-tls-key names another file
+    #[arg(long, value_name = "FILE", requires = "from_tls_ca")]
+    from_tls_certificate: Option<PathBuf>,
+
+    /// File with the private key
+    #[arg(long, value_name = "FILE", requires = "from_tls_certificate")]
+    from_tls_key: Option<PathBuf>,
+}
+
+/// Login and TLS at the target.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Security of the target")]
+struct TargetSecurity {
+    /// User to log in to the target as
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+
+    /// File with the password, which only its owner may read; without it, CASSETTE_PASSWORD in the
+    /// environment has it
+    #[arg(long, value_name = "FILE", requires = "user")]
+    password_file: Option<PathBuf>,
+
+    /// Connect with TLS to servers whose certificates one in this file has signed
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+
+    /// Certificate of the client, and its private key unless --tls-key names another file
+    #[arg(long, value_name = "FILE", requires = "tls_ca")]
+    tls_certificate: Option<PathBuf>,
+
+    /// File with the private key
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+}
+
+fn consistency(text: &str) -> Result<Consistency, String> {
+    let levels = Consistency::ALL.into_iter().filter(|level| !level.is_serial());
+    let names = levels.clone().map(|level| level.to_string()).collect::<Vec<_>>().join(", ");
+    let found = levels.into_iter().find(|level| level.to_string().eq_ignore_ascii_case(text));
+    found.ok_or_else(|| format!("expected one of {names}"))
+}
+
+fn credentials(
+    user: Option<&String>,
+    file: Option<&PathBuf>,
+    variable: &str,
+) -> anyhow::Result<Option<(String, String)>> {
+    let Some(user) = user else { return Ok(None) };
+    let password = secret::password(file.map(PathBuf::as_path), variable)?;
+    let password = password.with_context(|| {
+        format!("user {user} has a password: specify its file, or {variable} in the environment")
+    })?;
+    Ok(Some((user.clone(), password)))
+}
+
+/// Returns the address with CQL's default port unless it has one.
+fn with_port(contact: &String) -> String {
+    match contact.rsplit_once(':') {
+        Some((_, port)) if port.parse::<u16>().is_ok() => contact.clone(),
+        _ => format!("{contact}:9042"),
+    }
+}
+
+impl MoveArguments {
+    fn job(&self) -> anyhow::Result<Move> {
+        let cluster = |contacts: &[String], credentials, tls| ClusterSettings {
+            contacts: contacts.iter().map(with_port).collect(),
+            credentials,
+            tls,
+            consistency: self.consistency,
+            patience: Duration::from_secs(self.patience),
+        };
+        let (source, target) = (&self.source, &self.target);
+        let from = match &self.data {
+            Some(data) => Place::Directory(data.clone()),
+            None => Place::Cluster(cluster(
+                &self.from,
+                credentials(
+                    source.from_user.as_ref(),
+                    source.from_password_file.as_ref(),
+                    "CASSETTE_FROM_PASSWORD",
+                )?,
+                client_tls(
+                    source.from_tls_ca.as_ref(),
+                    source.from_tls_certificate.as_ref(),
+                    source.from_tls_key.as_ref(),
+                )?,
+            )),
+        };
+        let to = cluster(
+            &self.to,
+            credentials(target.user.as_ref(), target.password_file.as_ref(), "CASSETTE_PASSWORD")?,
+            client_tls(target.tls_ca.as_ref(), target.tls_certificate.as_ref(), target.tls_key.as_ref())?,
+        );
+        Ok(Move {
+            keyspaces: self.keyspaces.clone(),
+            replication: self.replication.clone(),
+            without_functions: self.without_functions,
+            progress: self.progress.clone(),
+            ranges: self.ranges,
+            workers: usize::from(self.workers),
+            rate: self.rate.map(f64::from),
+            ..Move::new(from, to)
+        })
+    }
+}
+
+/// Runs the command. Returns `false` if rows differ that were not repaired.
+pub fn run(arguments: &MoveArguments) -> anyhow::Result<bool> {
+    let job = arguments.job()?;
+    let console = Console::new(arguments)?;
+    if arguments.dry_run {
+        job.dry_run(&console)?;
+        console.line("nothing was written: this was a dry run");
+        return Ok(true);
+    }
+    if arguments.verify {
+        let done = job.verify(VerifyOptions { repair: arguments.repair }, &console)?;
+        console.line(&format!(
+            "compared {} rows in {}: {} differ, {} of them repaired",
+            done.rows,
+            duration(done.seconds),
+            done.differences,
+            done.repaired
+        ));
+        return Ok(done.differences == done.repaired);
+    }
+    let done = job.run(&console)?;
+    console.line(&format!(
+        "copied {} rows of {} tables in {}; compare them with --verify",
+        done.rows,
+        done.tables,
+        duration(done.seconds)
+    ));
+    Ok(true)
+}
+
+fn duration(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+/// Prints events for people, and as JSON.
+struct Console {
+    json: Option<Mutex<Box<dyn Write + Send>>>,
+    is_terminal: bool,
+    /// The last line of progress, and whether the terminal shows it.
+    progress: Mutex<(Option<Instant>, bool)>,
+}
+
+impl Console {
+    fn new(arguments: &MoveArguments) -> anyhow::Result<Self> {
+        let json: Option<Box<dyn Write + Send>> = match &arguments.log_json {
+            None => None,
+            Some(path) if path.as_os_str() == "-" => Some(Box::new(std::io::stdout())),
+            Some(path) => {
+                let file = File::options().append(true).create(true).open(path);
+                Some(Box::new(file.with_context(|| format!("cannot write {}", path.display()))?))
+            }
+        };
+        if arguments.from.iter().chain(&arguments.to).any(String::is_empty) {
+            bail!("expected HOST:PORT, found an empty address");
+        }
+        let is_terminal = std::io::stderr().is_terminal();
+        Ok(Self { json: json.map(Mutex::new), is_terminal, progress: Mutex::new((None, false)) })
+    }
+
+    /// Prints a line, after what the terminal shows.
+    fn line(&self, text: &str) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let clear = if std::mem::take(&mut progress.1) { "\r\x1b[K" } else { "" };
+        // A closed terminal does not end the move.
+        let _ = writeln!(std::io::stderr(), "{clear}{text}");
+    }
+
+    fn show_progress(&self, text: &str) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_terminal {
+            progress.1 = true;
+            let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
+        } else if progress.0.is_none_or(|last| last.elapsed() >= LINE_PAUSE) {
+            progress.0 = Some(Instant::now());
+            let _ = writeln!(std::io::stderr(), "{text}");
+        }
+    }
+}
+
+impl Observer for Console {
+    fn event(&self, event: &Event) {
+        if let Some(json) = &self.json
+            && let Ok(mut text) = serde_json::to_vec(event)
+        {
+            text.push(b'\n');
+            let mut json = json.lock().unwrap_or_else(PoisonError::into_inner);
+            // A full disk of the log does not end the move.
+            let _ = json.write_all(&text).and_then(|()| json.flush());
+        }
+        match event {
+            Event::Started { from, to, tables, ranges, ranges_done } => {
+                let resumed = if *ranges_done > 0 {
+                    format!(", {ranges_done} of {ranges} token ranges are complete")
+                } else {
+                    String::new()
+                };
+                self.line(&format!("{from} -> {to}: {tables} tables{resumed}"));
+            }
+            Event::Schema { statement } => self.line(statement),
+            Event::Warning { text } => self.line(&format!("warning: {text}")),
+            Event::Progress { rows, rows_per_second, ranges_done, ranges, seconds_left } => {
+                let left = seconds_left.map(|left| format!(", {} left", duration(left)));
+                let percent = *ranges_done as f64 * 100.0 / (*ranges).max(1) as f64;
+                self.show_progress(&format!(
+                    "{percent:.1} %, {rows} rows, {rows_per_second:.0} rows/s{}",
+                    left.unwrap_or_default()
+                ));
+            }
+            Event::Table { keyspace, table, rows } => self.line(&format!("{keyspace}.{table}: {rows} rows")),
+            Event::Different(row) => {
+                let found = match row.found.as_str() {
+                    "source" => "absent at the target",
+                    "target" => "only at the target",
+                    _ => "cells differ",
+                };
+                let repaired = if row.repaired { ", repaired" } else { "" };
+                let key = row.key.join(", ");
+                self.line(&format!("{}.{} ({key}): {found}{repaired}", row.keyspace, row.table));
+            }
+            Event::Finished { .. } => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_two_units_and_contacts_the_default_port() {
+        let texts = [0.4, 59.0, 61.0, 3599.6, 7300.0].map(duration);
+        assert_eq!(texts, ["0 s", "59 s", "1 min 1 s", "1 h 0 min", "2 h 1 min"]);
+        let contacts = ["db", "db:1", "10.0.0.1:9042", "[::1]:9042"].map(|text| with_port(&text.to_owned()));
+        assert_eq!(contacts, ["db:9042", "db:1", "10.0.0.1:9042", "[::1]:9042"]);
+        assert_eq!(consistency("local_one"), Ok(Consistency::LocalOne));
+        assert!(consistency("SERIAL").is_err());
+    }
+}

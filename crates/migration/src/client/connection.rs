@@ -1,0 +1,214 @@
+//! A connection with a few requests in flight.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use cassette_protocol::request::{AuthResponse, Startup};
+use cassette_protocol::response::{Error, ErrorDetail};
+use cassette_protocol::{Decoder, Direction, Encoder, Request, Response, Version};
+use cassette_tls::explain;
+use cassette_tls::rustls::pki_types::ServerName;
+use cassette_tls::rustls::{ClientConnection, StreamOwned};
+
+use super::{ClusterSettings, Failure};
+
+/// Maximum time without data from a server that owes responses.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// Maximum length of a message from the server.
+const MESSAGE_LENGTH_MAX: usize = 256 << 20;
+const READ_LENGTH: usize = 256 << 10;
+
+enum Stream {
+    Plain(TcpStream),
+    Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.read(buffer),
+            Self::Encrypted(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(stream) => stream.write(bytes),
+            Self::Encrypted(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Plain(stream) => stream.flush(),
+            Self::Encrypted(stream) => stream.flush(),
+        }
+    }
+}
+
+/// A connection after the handshake.
+pub struct Connection {
+    stream: Stream,
+    encoder: Encoder,
+    decoder: Decoder,
+    input: BytesMut,
+    scratch: Box<[u8]>,
+}
+
+impl Connection {
+    /// Connects and logs in.
+    ///
+    /// # Errors
+    /// `Retry` if the network fails, `Refused` if the server rejects the client, or the client the
+    /// server's certificate.
+    pub fn open(address: &str, settings: &ClusterSettings) -> Result<Self, Failure> {
+        let mut connection = Self {
+            stream: connect(address, settings)?,
+            encoder: Encoder::new(Version::V5),
+            decoder: Decoder::new(Direction::Response, MESSAGE_LENGTH_MAX),
+            input: BytesMut::new(),
+            scratch: vec![0; READ_LENGTH].into(),
+        };
+        let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let options = vec![
+            option(Startup::CQL_VERSION, "3.0.0"),
+            option(Startup::DRIVER_NAME, "cassette move"),
+            option(Startup::DRIVER_VERSION, env!("CARGO_PKG_VERSION")),
+        ];
+        let answer = connection.call(&Request::Startup(Startup { options }))?;
+        // The response to STARTUP is a plain envelope; later ones are framed.
+        connection.encoder.fix_version(Version::V5, None);
+        connection.decoder.fix_version(Version::V5, None);
+        match answer {
+            Response::Ready => Ok(connection),
+            Response::Authenticate(_) => {
+                connection.log_in(settings)?;
+                Ok(connection)
+            }
+            Response::Error(Error { detail: ErrorDetail::ProtocolError, message }) => {
+                Err(Failure::Refused(format!(
+                    "expected version 5 of the native protocol, which Cassandra has since 4.0: {message}"
+                )))
+            }
+            other => Err(super::refusal(other)),
+        }
+    }
+
+    /// SASL PLAIN, RFC 4616: an empty authorization identity, the user, the password.
+    fn log_in(&mut self, settings: &ClusterSettings) -> Result<(), Failure> {
+        let Some((user, password)) = &settings.credentials else {
+            return Err(Failure::Refused("it requires a user and a password file".to_owned()));
+        };
+        let token = Some(Bytes::from(format!("\0{user}\0{password}")));
+        match self.call(&Request::AuthResponse(AuthResponse { token }))? {
+            Response::AuthSuccess(_) => Ok(()),
+            other => Err(super::refusal(other)),
+        }
+    }
+
+    /// Sends a request and waits for its response.
+    pub fn call(&mut self, request: &Request) -> Result<Response, Failure> {
+        let mut answers = self.call_all(std::slice::from_ref(request))?;
+        answers.pop().ok_or_else(|| Failure::Retry("no response".to_owned()))
+    }
+
+    /// Sends requests together and waits for all responses, which are returned in order. Their
+    /// number must be small: responses are not read before all is sent.
+    ///
+    /// # Errors
+    /// `Retry` if the connection fails, which must not be used any more.
+    pub fn call_all(&mut self, requests: &[Request]) -> Result<Vec<Response>, Failure> {
+        self.exchange(requests).map_err(|error| Failure::Retry(error.to_string()))
+    }
+
+    fn exchange(&mut self, requests: &[Request]) -> io::Result<Vec<Response>> {
+        for (stream, request) in requests.iter().enumerate() {
+            self.encoder.request(i16::try_from(stream).unwrap_or(i16::MAX), request, false);
+        }
+        self.encoder.seal();
+        self.stream.write_all(self.encoder.bytes()).map_err(explained)?;
+        self.stream.flush()?;
+        self.encoder.clear(READ_LENGTH);
+        let mut answers: Vec<Option<Response>> = requests.iter().map(|_| None).collect();
+        let mut missing = requests.len();
+        while missing > 0 {
+            let rejected = |error: &dyn std::fmt::Display| {
+                io::Error::new(ErrorKind::InvalidData, format!("invalid response: {error}"))
+            };
+            match self.decoder.next(&mut self.input).map_err(|e| rejected(&e.error))? {
+                None => self.receive()?,
+                Some(envelope) => {
+                    let stream = envelope.header.stream;
+                    let (answer, _) = Response::decode(&envelope).map_err(|e| rejected(&e))?;
+                    let slot = usize::try_from(stream).ok().and_then(|stream| answers.get_mut(stream));
+                    let slot = slot.ok_or_else(|| rejected(&"no request has its number"))?;
+                    missing -= usize::from(slot.replace(answer).is_none());
+                }
+            }
+        }
+        Ok(answers.into_iter().flatten().collect())
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        match self.stream.read(&mut self.scratch) {
+            Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the server closed the connection")),
+            Ok(length) => {
+                self.input.extend_from_slice(&self.scratch[..length]);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(io::Error::new(
+                ErrorKind::TimedOut,
+                format!("no response for {} s", SILENCE_MAX.as_secs()),
+            )),
+            Err(error) => Err(explained(error)),
+        }
+    }
+}
+
+fn connect(address: &str, settings: &ClusterSettings) -> Result<Stream, Failure> {
+    let retry = |error: io::Error| Failure::Retry(format!("connecting to {address}: {error}"));
+    let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
+    let mut connected = None;
+    for resolved in address.to_socket_addrs().map_err(retry)? {
+        match TcpStream::connect_timeout(&resolved, CONNECT_MAX) {
+            Ok(stream) => {
+                connected = Some(stream);
+                break;
+            }
+            Err(error) => last = error,
+        }
+    }
+    let mut stream = connected.ok_or_else(|| retry(last))?;
+    stream.set_nodelay(true).map_err(retry)?;
+    stream.set_read_timeout(Some(SILENCE_MAX)).map_err(retry)?;
+    stream.set_write_timeout(Some(SILENCE_MAX)).map_err(retry)?;
+    let Some(tls) = &settings.tls else { return Ok(Stream::Plain(stream)) };
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|error| Failure::Refused(format!("{host} is not a name for TLS: {error}")))?;
+    let mut session = ClientConnection::new(tls.config().clone(), name)
+        .map_err(|error| Failure::Refused(explain(&error)))?;
+    while session.is_handshaking() {
+        if let Err(error) = session.complete_io(&mut stream) {
+            return Err(match error.get_ref().and_then(|error| error.downcast_ref()) {
+                Some(cause) => Failure::Refused(explain(cause)),
+                None => retry(error),
+            });
+        }
+    }
+    Ok(Stream::Encrypted(Box::new(StreamOwned::new(session, stream))))
+}
+
+/// Describes an alert of the peer, which can follow the handshake.
+fn explained(error: io::Error) -> io::Error {
+    match error.get_ref().and_then(|error| error.downcast_ref()) {
+        Some(cause) => io::Error::other(explain(cause)),
+        None => error,
+    }
+}

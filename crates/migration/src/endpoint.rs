@@ -1,0 +1,139 @@
+//! Sources and targets, and how to query them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_database::{self as db, BoundValue, Database, Outcome, ResultMetadata, StatementOptions};
+
+use crate::client::{Client, Cluster, ClusterSettings};
+use crate::error::{MoveError, Result};
+use crate::page::{Page, PageRequest};
+
+/// A source or target.
+#[derive(Clone)]
+pub enum Place {
+    /// A running cluster of one or more nodes, Cassandra's or Cassette's.
+    Cluster(ClusterSettings),
+    /// A data directory of Cassette that no process has open; it is not written to.
+    Directory(PathBuf),
+}
+
+impl Place {
+    /// Returns its name for messages and the progress file.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Cluster(settings) => settings.address(),
+            Self::Directory(path) => path.display().to_string(),
+        }
+    }
+}
+
+/// An open source or target, shared by all workers.
+pub enum Endpoint {
+    Cluster(Cluster),
+    Directory { database: Database, path: PathBuf },
+}
+
+/// The connections of one worker.
+pub enum Session<'e> {
+    Cluster(Client<'e>),
+    Directory { database: &'e Database, path: &'e PathBuf },
+}
+
+impl Endpoint {
+    /// Opens a place.
+    pub fn open(place: &Place) -> Result<Self> {
+        match place {
+            Place::Cluster(settings) => Ok(Self::Cluster(Cluster::connect(settings.clone())?)),
+            Place::Directory(path) => {
+                let database = Database::open_read_only(path).map_err(|error| MoveError::Directory {
+                    path: path.display().to_string(),
+                    reason: format!("{error}; while a server has it open, move from the server"),
+                })?;
+                Ok(Self::Directory { database, path: path.clone() })
+            }
+        }
+    }
+
+    /// Starts a session.
+    pub fn session(&self) -> Session<'_> {
+        match self {
+            Self::Cluster(cluster) => Session::Cluster(Client::new(cluster)),
+            Self::Directory { database, path } => Session::Directory { database, path },
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Executes a statement without values, and returns all its rows.
+    pub fn query(&mut self, text: &str) -> Result<Page> {
+        match self {
+            Self::Cluster(client) => client.query(text),
+            Self::Directory { database, path } => {
+                let mut page = Collected::default();
+                let options = StatementOptions::default();
+                let executed = database.query(None, text, db::Values::NONE, &options, &mut page);
+                executed.map_err(|error| directory(path, &error))?;
+                Ok(page.page)
+            }
+        }
+    }
+
+    /// Reads a page.
+    pub fn page(&mut self, request: &PageRequest<'_>) -> Result<Page> {
+        match self {
+            Self::Cluster(client) => client.page(request),
+            Self::Directory { database, path } => {
+                let values: Vec<_> = request.values.iter().map(|value| BoundValue::Set(value)).collect();
+                let options = StatementOptions {
+                    page_size: Some(request.page_size),
+                    paging_state: request.paging_state.clone(),
+                    now_in_seconds: Some(request.now),
+                    ..StatementOptions::default()
+                };
+                let mut page = Collected::default();
+                let values = db::Values { values: &values, names: None };
+                let executed = database
+                    .query(None, request.text, values, &options, &mut page)
+                    .map_err(|error| directory(path, &error))?;
+                if let Outcome::Rows { paging_state } = executed.outcome {
+                    page.page.next = paging_state;
+                }
+                Ok(page.page)
+            }
+        }
+    }
+}
+
+fn directory(path: &std::path::Path, error: &db::DatabaseError) -> MoveError {
+    MoveError::Directory { path: path.display().to_string(), reason: error.to_string() }
+}
+
+/// Collects the rows of a database.
+#[derive(Default)]
+struct Collected {
+    page: Page,
+    row: Vec<Option<Bytes>>,
+}
+
+impl db::RowSink for Collected {
+    fn begin(&mut self, metadata: &Arc<ResultMetadata>) {
+        self.page.columns = metadata.columns.iter().map(|column| column.name.to_string()).collect();
+    }
+
+    fn value(&mut self, value: Option<&[u8]>) {
+        self.row.push(value.map(Bytes::copy_from_slice));
+    }
+
+    fn value_with(&mut self, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        let mut value = Vec::new();
+        write(&mut value);
+        self.row.push(Some(value.into()));
+    }
+
+    fn end_row(&mut self) -> db::Result<()> {
+        self.page.rows.push(std::mem::take(&mut self.row));
+        Ok(())
+    }
+}

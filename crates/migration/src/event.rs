@@ -1,0 +1,84 @@
+//! What a move reports while it runs.
+
+use serde::Serialize;
+
+/// Receives events, from several threads.
+pub trait Observer: Sync {
+    /// Called for each event.
+    fn event(&self, event: &Event);
+}
+
+/// An event of a move.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// A move starts, or resumes.
+    Started {
+        /// The source.
+        from: String,
+        /// The target.
+        to: String,
+        /// Number of tables.
+        tables: usize,
+        /// Token ranges of all tables.
+        ranges: u64,
+        /// Those of them that an earlier run has completed.
+        ranges_done: u64,
+    },
+    /// A statement is executed on the target; in a dry run, it would be.
+    Schema {
+        /// The statement.
+        statement: String,
+    },
+    /// Something that the caller should know.
+    Warning {
+        /// The text.
+        text: String,
+    },
+    /// Progress, once a second.
+    Progress {
+        /// Rows since the start of this run.
+        rows: u64,
+        /// Rows per second of this run.
+        rows_per_second: f64,
+        /// Completed token ranges of all tables.
+        ranges_done: u64,
+        /// Token ranges of all tables.
+        ranges: u64,
+        /// Estimated remaining time. `None` until a range is complete.
+        seconds_left: Option<f64>,
+    },
+    /// All token ranges of a table are complete.
+    Table {
+        /// Its keyspace.
+        keyspace: String,
+        /// Its name.
+        table: String,
+        /// Rows in this run.
+        rows: u64,
+    },
+    /// A row differs.
+    Different(Difference),
+    /// The move is complete.
+    Finished {
+        /// Rows in this run.
+        rows: u64,
+        /// Duration of this run.
+        seconds: f64,
+    },
+}
+
+/// A row that differs between source and target.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Its keyspace.
+    pub keyspace: String,
+    /// Its table.
+    pub table: String,
+    /// Its primary key: each value as hexadecimal digits of its serialization, or as text.
+    pub key: Vec<String>,
+    /// `source`: only the source has it; `target`: only the target has it; `both`: cells differ.
+    pub found: String,
+    /// Whether the target was rewritten.
+    pub repaired: bool,
+}

@@ -1,0 +1,253 @@
+//! The progress file: which token ranges have been copied.
+//!
+//! ```text
+//! {"move":1,"from":…,"to":…,"ranges":…,"started_micros":…,"tables":[[keyspace, table, id, was empty],…]}
+//! {"started":[table, range]}      only of tables whose writes must not be repeated blindly
+//! {"done":[table, range]}
+//! ```
+//!
+//! Each line is synced before the next range starts. A line that a crash has cut off is ignored:
+//! its range is copied again.
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{MoveError, Result};
+
+/// Maximum length of a file: 2^20 ranges of a thousand tables are a tenth of it.
+const LENGTH_MAX: u64 = 1 << 30;
+
+/// The first line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Header {
+    /// Version of the format.
+    #[serde(rename = "move")]
+    pub version: u32,
+    pub from: String,
+    pub to: String,
+    /// Token ranges per table.
+    pub ranges: u32,
+    /// Start of the first run, in microseconds since 1970.
+    pub started_micros: i64,
+    pub tables: Vec<TableEntry>,
+}
+
+/// A table of the source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableEntry {
+    pub keyspace: String,
+    pub name: String,
+    pub id: String,
+    /// Whether the target had no row of it at the start of the first run.
+    pub was_empty: bool,
+}
+
+impl Header {
+    /// Returns whether an earlier run had the same task.
+    fn is_same(&self, other: &Self) -> bool {
+        let tables = |header: &Self| {
+            let table = |entry: &TableEntry| (entry.keyspace.clone(), entry.name.clone(), entry.id.clone());
+            header.tables.iter().map(table).collect::<Vec<_>>()
+        };
+        (self.version, &self.from, &self.to, self.ranges)
+            == (other.version, &other.from, &other.to, other.ranges)
+            && tables(self) == tables(other)
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Started(usize, u32),
+    Done(usize, u32),
+}
+
+/// The progress of a move, in memory and on disk.
+pub struct Progress {
+    path: PathBuf,
+    file: Mutex<File>,
+    /// Of the first run.
+    pub header: Header,
+    started: HashSet<(usize, u32)>,
+    done: HashSet<(usize, u32)>,
+}
+
+impl Progress {
+    /// Reads the header of an existing file; `None` if there is none or it is empty.
+    pub fn read_header(path: &Path) -> Result<Option<Header>> {
+        let Some(text) = read(path)? else { return Ok(None) };
+        header(path, &text)
+    }
+
+    /// Opens the file of an earlier run with the same task, or creates it.
+    ///
+    /// # Errors
+    /// If it belongs to another move, is in use, or cannot be written.
+    pub fn open(path: &Path, task: &Header) -> Result<Self> {
+        let failed = |reason: std::io::Error| fail(path, &reason);
+        let mut options = File::options();
+        let mut file =
+            options.read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
+        file.try_lock().map_err(|_| fail(path, &"another move uses it: wait for its end"))?;
+        let text = read(path)?.unwrap_or_default();
+        let (mut started, mut done) = (HashSet::new(), HashSet::new());
+        let mut length = 0;
+        let header = match header(path, &text)? {
+            None => task.clone(),
+            Some(found) if !found.is_same(task) => {
+                return Err(fail(
+                    path,
+                    &format!(
+                        "it belongs to another move, from {} to {}, or the tables have changed: specify \
+                         another file with --progress, or remove it to copy all rows again",
+                        found.from, found.to
+                    ),
+                ));
+            }
+            Some(found) => {
+                // Whole lines; what follows was cut off by a crash.
+                let complete = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+                for line in complete.lines().skip(1) {
+                    match serde_json::from_str(line).map_err(|error| fail(path, &error))? {
+                        Line::Started(table, range) => started.insert((table, range)),
+                        Line::Done(table, range) => done.insert((table, range)),
+                    };
+                }
+                length = complete.len() as u64;
+                found
+            }
+        };
+        file.set_len(length).map_err(failed)?;
+        file.seek(SeekFrom::End(0)).map_err(failed)?;
+        let progress = Self { path: path.to_owned(), file: Mutex::new(file), header, started, done };
+        if length == 0 {
+            progress.append(&progress.header)?;
+            sync_directory(path).map_err(failed)?;
+        }
+        Ok(progress)
+    }
+
+    /// Returns whether a range is complete.
+    pub fn is_done(&self, table: usize, range: u32) -> bool {
+        self.done.contains(&(table, range))
+    }
+
+    /// Returns whether an earlier run may have copied a part of a range.
+    pub fn was_started(&self, table: usize, range: u32) -> bool {
+        self.started.contains(&(table, range))
+    }
+
+    /// Number of complete ranges of earlier runs.
+    pub fn done_count(&self) -> u64 {
+        self.done.len() as u64
+    }
+
+    /// Records durably that a range is about to be copied.
+    pub fn start(&self, table: usize, range: u32) -> Result<()> {
+        self.append(&Line::Started(table, range))
+    }
+
+    /// Records durably that a range is complete.
+    pub fn finish(&self, table: usize, range: u32) -> Result<()> {
+        self.append(&Line::Done(table, range))
+    }
+
+    fn append(&self, line: &impl Serialize) -> Result<()> {
+        let mut text = serde_json::to_vec(line).map_err(|error| fail(&self.path, &error))?;
+        text.push(b'\n');
+        let mut file = self.file.lock();
+        let written = file.write_all(&text).and_then(|()| file.sync_data());
+        written.map_err(|error| fail(&self.path, &error))
+    }
+}
+
+fn sync_directory(path: &Path) -> std::io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+fn fail(path: &Path, reason: &dyn std::fmt::Display) -> MoveError {
+    MoveError::Progress { path: path.display().to_string(), reason: reason.to_string() }
+}
+
+fn read(path: &Path) -> Result<Option<String>> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(|error| fail(path, &error))?,
+    };
+    let mut text = String::new();
+    file.take(LENGTH_MAX).read_to_string(&mut text).map_err(|error| fail(path, &error))?;
+    Ok(Some(text))
+}
+
+/// Parses the first line; `None` if it is incomplete.
+fn header(path: &Path, text: &str) -> Result<Option<Header>> {
+    let Some((first, _)) = text.split_once('\n') else { return Ok(None) };
+    let found: Header = serde_json::from_str(first).map_err(|_| {
+        fail(
+            path,
+            &"expected the progress of a move, found something else: specify another file with --progress",
+        )
+    })?;
+    Ok(Some(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(to: &str) -> Header {
+        let table = |name: &str| TableEntry {
+            keyspace: "ks".into(),
+            name: name.into(),
+            id: "1".into(),
+            was_empty: true,
+        };
+        Header {
+            version: 1,
+            from: "a".into(),
+            to: to.into(),
+            ranges: 4,
+            started_micros: 7,
+            tables: vec![table("t"), table("u")],
+        }
+    }
+
+    #[test]
+    fn progress_survives_a_cut_off_line_and_belongs_to_one_task() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("progress");
+        assert_eq!(Progress::read_header(&path).unwrap(), None);
+        {
+            let progress = Progress::open(&path, &task("b")).unwrap();
+            progress.start(0, 1).unwrap();
+            progress.finish(0, 1).unwrap();
+            progress.start(1, 3).unwrap();
+            let second = Progress::open(&path, &task("b")).err().unwrap().to_string();
+            assert!(second.contains("another move uses it"), "{second}");
+        }
+        let whole = std::fs::read_to_string(&path).unwrap();
+        for cut in 0..=whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let later = Header { started_micros: 9, ..task("b") };
+            let progress = Progress::open(&path, &later).unwrap();
+            let lines = whole[..cut].matches('\n').count();
+            assert_eq!(progress.is_done(0, 1), lines >= 3, "{cut}");
+            assert_eq!(progress.was_started(1, 3), lines >= 4, "{cut}");
+            assert_eq!(progress.header.started_micros, if lines >= 1 { 7 } else { 9 }, "{cut}");
+            progress.finish(1, 2).unwrap();
+            drop(progress);
+            assert!(Progress::open(&path, &task("b")).unwrap().is_done(1, 2), "{cut}");
+        }
+        let other = Progress::open(&path, &task("c")).err().unwrap().to_string();
+        assert!(other.contains("from a to b"), "{other}");
+        std::fs::write(&path, "my notes\n").unwrap();
+        assert!(Progress::open(&path, &task("b")).is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "my notes\n");
+    }
+}

@@ -1,0 +1,46 @@
+//! The limit on rows per second.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Delays callers to a rate.
+pub struct Throttle {
+    /// Seconds per row; `None` without a limit.
+    interval: Option<f64>,
+    next: Mutex<Instant>,
+}
+
+impl Throttle {
+    /// Creates a throttle for `rows_per_second`.
+    pub fn new(rows_per_second: Option<f64>) -> Self {
+        Self { interval: rows_per_second.map(|rate| 1.0 / rate), next: Mutex::new(Instant::now()) }
+    }
+
+    /// Blocks until `rows` more may be processed.
+    pub fn wait(&self, rows: usize) {
+        let Some(interval) = self.interval else { return };
+        let (start, now) = {
+            let mut next = self.next.lock();
+            let now = Instant::now();
+            let start = (*next).max(now);
+            *next = start + Duration::from_secs_f64(interval * rows as f64);
+            (start, now)
+        };
+        std::thread::sleep(start.saturating_duration_since(now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_beyond_the_rate_wait_for_their_turn() {
+        let throttle = Throttle::new(Some(1000.0));
+        let start = Instant::now();
+        (0..5).for_each(|_| throttle.wait(10));
+        assert!(start.elapsed() >= Duration::from_millis(40), "{:?}", start.elapsed());
+        Throttle::new(None).wait(1 << 40);
+    }
+}

@@ -1,0 +1,8 @@
+//! Moves between servers in this process, and with Apache Cassandra.
+
+mod cassandra;
+mod copies;
+mod errors;
+mod random;
+mod support;
+mod verification;

@@ -1,0 +1,142 @@
+//! Servers in this process, and the content of their tables.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cassette_database::{
+    BoundValue, Database, DatabaseError, Options, ResultMetadata, RowSink, StatementOptions, Values,
+};
+use cassette_migration::{ClusterSettings, Event, Move, Observer, Place};
+use cassette_server::{Server, ServerConfig};
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+/// A served database in memory.
+pub struct Served {
+    pub database: Database,
+    pub address: String,
+    runtime: tokio::runtime::Runtime,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+}
+
+/// Returns a database in memory.
+pub fn in_memory() -> Database {
+    Database::open(Options { materialized_views_enabled: true, ..Options::in_memory() }).unwrap()
+}
+
+impl Served {
+    pub fn start() -> Self {
+        let database = in_memory();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let config = ServerConfig { listen_address: ([127, 0, 0, 1], 0).into(), ..ServerConfig::default() };
+        let server = runtime.block_on(Server::bind(config, Arc::new(database.clone()))).unwrap();
+        let address = server.local_address().unwrap().to_string();
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        runtime.spawn(server.serve(async {
+            let _ = stopped.await;
+        }));
+        Self { database, address, runtime, stop: Some(stop) }
+    }
+
+    pub fn settings(&self) -> ClusterSettings {
+        ClusterSettings::new(&*self.address)
+    }
+
+    pub fn place(&self) -> Place {
+        Place::Cluster(self.settings())
+    }
+
+    pub fn execute(&self, cql: &str) {
+        execute(&self.database, cql);
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.take();
+        // Connections may still be open; the runtime ends with the test.
+        let _ = &self.runtime;
+    }
+}
+
+/// Executes a statement.
+pub fn execute(database: &Database, cql: &str) {
+    database.session().execute(cql, ()).unwrap_or_else(|error| panic!("{cql}: {error}"));
+}
+
+#[derive(Default)]
+struct Collected {
+    rows: Vec<Vec<Option<Bytes>>>,
+    row: Vec<Option<Bytes>>,
+}
+
+impl RowSink for Collected {
+    fn begin(&mut self, _: &Arc<ResultMetadata>) {}
+
+    fn value(&mut self, value: Option<&[u8]>) {
+        self.row.push(value.map(Bytes::copy_from_slice));
+    }
+
+    fn value_with(&mut self, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        let mut value = Vec::new();
+        write(&mut value);
+        self.row.push(Some(value.into()));
+    }
+
+    fn end_row(&mut self) -> Result<(), DatabaseError> {
+        self.rows.push(std::mem::take(&mut self.row));
+        Ok(())
+    }
+}
+
+/// Returns all rows of a query, with expirations as of a fixed time.
+pub fn rows(database: &Database, cql: &str) -> Vec<Vec<Option<Bytes>>> {
+    const NOW: u32 = 1_800_000_000;
+    let options = StatementOptions { now_in_seconds: Some(NOW), ..StatementOptions::default() };
+    let mut collected = Collected::default();
+    let values: &[BoundValue<'_>] = &[];
+    database
+        .query(None, cql, Values { values, names: None }, &options, &mut collected)
+        .unwrap_or_else(|error| panic!("{cql}: {error}"));
+    collected.rows
+}
+
+/// Collects events.
+#[derive(Default)]
+pub struct Events(pub Mutex<Vec<Event>>);
+
+impl Observer for Events {
+    fn event(&self, event: &Event) {
+        self.0.lock().push(event.clone());
+    }
+}
+
+impl Events {
+    /// Returns the rows that differ: where they were found, and whether they were repaired.
+    pub fn differences(&self) -> Vec<(String, String, bool)> {
+        let events = self.0.lock();
+        let mut found: Vec<_> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Different(found) => Some((found.key.join("/"), found.found.clone(), found.repaired)),
+                _ => None,
+            })
+            .collect();
+        found.sort();
+        found
+    }
+
+    pub fn statements(&self) -> Vec<String> {
+        let events = self.0.lock();
+        let statement = |event: &Event| match event {
+            Event::Schema { statement } => Some(statement.clone()),
+            _ => None,
+        };
+        events.iter().filter_map(statement).collect()
+    }
+}
+
+/// Returns a move of a few ranges with a progress file in `directory`.
+pub fn job(from: Place, to: ClusterSettings, directory: &TempDir) -> Move {
+    Move { progress: directory.path().join("progress"), ranges: 8, workers: 2, ..Move::new(from, to) }
+}
