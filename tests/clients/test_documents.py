@@ -203,6 +203,11 @@ def test_the_quick_start_of_the_front_page_works_as_shown(reader):
 
 
 @own_server
+def test_the_page_of_backups_works_as_shown(reader):
+    reader().follow(ROOT / "docs" / "backup.md")
+
+
+@own_server
 def test_the_commands_of_the_page_of_operations_work_as_shown(reader, tmp_path):
     one = reader(nodes=["10.0.0.1:9042", "10.0.0.2:9042"], locks=["10.0.0.5:8421", "10.0.0.6:8421"])
     # As the page requires it of nodes that store transactions.

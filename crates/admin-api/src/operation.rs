@@ -85,6 +85,34 @@ pub enum Operation {
         /// Only those taken before this time, in milliseconds since 1970.
         before_millis: Option<i64>,
     },
+    /// Back up keyspaces into a directory of backups on the node's machine.
+    Backup {
+        /// The absolute path of the directory.
+        repository: String,
+        /// The name; derived from the time if `None`.
+        #[serde(default)]
+        name: Option<String>,
+        /// The keyspaces; all, with roles and permissions, if empty.
+        #[serde(default)]
+        keyspaces: Vec<String>,
+        /// Whether to link files of the data directory instead of copying them.
+        #[serde(default)]
+        link: bool,
+    },
+    /// Restore tables from a directory of backups on the node's machine.
+    RestoreBackup {
+        /// The absolute path of the directory.
+        repository: String,
+        /// The name; the latest if `None`.
+        #[serde(default)]
+        backup: Option<String>,
+        /// Keyspaces, or tables as `keyspace.table`; all except roles if empty.
+        #[serde(default)]
+        names: Vec<String>,
+        /// Whether to truncate the tables before.
+        #[serde(default)]
+        truncate: bool,
+    },
     /// Import SSTables from directories into a table.
     Import {
         keyspace: String,

@@ -3,6 +3,7 @@
 mod address;
 mod admin;
 mod adopt;
+mod backup;
 mod certificates;
 mod config;
 mod credentials;
@@ -46,6 +47,9 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "WORDS")]
         words: Vec<String>,
     },
+    /// Create, verify and restore backups
+    #[command(subcommand)]
+    Backup(backup::BackupCommand),
     /// Inspect, export and import SSTables without a server
     #[command(subcommand, name = "sstable")]
     SSTable(sstable::SSTableCommand),
@@ -76,6 +80,7 @@ fn main() -> std::process::ExitCode {
         Command::Adopt(arguments) => adopt::run(&arguments).map(|()| true),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Nodetool { words } => return nodetool::run(&words),
+        Command::Backup(command) => command.run(),
         Command::SSTable(command) => command.run(),
         Command::QueryLog(command) => command.run(),
         Command::Cdc(command) => command.run(|path| config::Config::read(path)?.commitlog_encryption()),

@@ -281,6 +281,56 @@ fn tables_that_the_schema_lost_are_listed_adopted_and_removed() {
     assert_eq!(run(&data, &["SELECT key FROM ks.t WHERE key = 1 AND v = 'one' ALLOW FILTERING"]), 1);
 }
 
+#[test]
+fn a_running_server_is_backed_up_and_restored_and_its_backup_becomes_a_new_directory() {
+    let server = Server::over(|data| {
+        run(
+            data,
+            &[
+                "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+                "CREATE TABLE ks.t (k int PRIMARY KEY, v text)",
+                "INSERT INTO ks.t (k, v) VALUES (1, 'one')",
+            ],
+        );
+    });
+    let path = |name: &str| server.directory.path().join(name);
+    let (backups, data) = (path("backups").display().to_string(), path("data").display().to_string());
+    let cassette = |words: &str| {
+        let output = Command::new(CASSETTE).args(words.split_whitespace()).output().unwrap();
+        let out = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.success(), out, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (created, _, error) = cassette(&format!("backup create --data {data} {backups}"));
+    assert!(!created && error.contains("if a server has it open, use `cassette nodetool`"), "{error}");
+    server.shows(&format!("backup {backups} --name first"));
+    let said = server.shows(&format!("backup {backups} --name second ks"));
+    assert!(said.starts_with("backup second: 1 tables, 1 SSTables, "), "{said}");
+    let again = server.nodetool(&format!("backup {backups} --name second"));
+    assert_eq!(again.status.code(), Some(2), "{again:?}");
+    let restored = server.shows(&format!("restorebackup --truncate {backups} ks.t"));
+    assert!(restored.starts_with("backup second: restored 1 tables, 1 SSTables"), "{restored}");
+
+    let (_, listed, _) = cassette(&format!("backup list --json {backups}"));
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|backup| backup["name"].as_str()).collect();
+    assert_eq!(names, [Some("first"), Some("second")]);
+    let (verified, out, _) = cassette(&format!("backup verify {backups}"));
+    assert!(verified && out.ends_with(" bytes: no damage\n"), "{out}");
+    let target = path("restored");
+    let words = format!("backup restore {backups} --name first --data {}", target.display());
+    let (planned, out, _) = cassette(&format!("{words} --dry-run"));
+    assert!(planned && out.contains("ks.t  1 SSTables, ") && !target.exists(), "{out}");
+    let (restored, out, error) = cassette(&words);
+    assert!(restored, "{out}{error}");
+    assert_eq!(run(&target, &["SELECT k FROM ks.t WHERE k = 1"]), 1);
+    // Into a directory that exists and no server has open.
+    let (restored, out, error) = cassette(&format!("{words} --truncate ks.t"));
+    assert!(restored, "{out}{error}");
+    assert_eq!(run(&target, &["SELECT k FROM ks.t"]), 1);
+    assert!(cassette(&format!("backup remove {backups} first")).0);
+    assert!(cassette(&format!("backup verify {backups}")).0);
+}
+
 /// Commands, their exit codes, and the start of what they print.
 const COMMANDS: [(&str, i32, &str); 26] = [
     (

@@ -44,6 +44,7 @@ pub use basics::server_metrics::{
 pub use basics::slow_queries::SlowQuery;
 pub use basics::timeouts::{RequestTimeouts, Timeout};
 pub use cassette_cql::ast::BatchKind;
+pub use cassette_cql::split_statements;
 pub use cassette_engine::cdc::{Change, ChangeRecord, ChangeStream, ChangeStreamError};
 pub use cassette_engine::commitlog::Position;
 pub use cassette_engine::without_waiting;

@@ -13,6 +13,7 @@
 //! apply to connections and their idle time.
 
 mod access;
+mod backups;
 mod cidr;
 mod guard;
 mod http;

@@ -15,7 +15,7 @@ use cassette_engine::{
 };
 use cassette_rows::{TableId, TableMetadata};
 
-use super::{Admin, cidr, query_logs};
+use super::{Admin, backups, cidr, query_logs};
 
 /// As many threads as any machine could use; each has a stack.
 const MOST_COMPACTORS: usize = 1024;
@@ -72,6 +72,12 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
                 ..ImportOptions::default()
             };
             return import(database, keyspace, table, directories, &options);
+        }
+        Operation::Backup { repository, name, keyspaces, link } => {
+            return backups::back_up(database, repository, name.as_deref(), keyspaces, *link);
+        }
+        Operation::RestoreBackup { repository, backup, names, truncate } => {
+            return backups::restore(database, repository, backup.as_deref(), names, *truncate);
         }
         Operation::Refresh { keyspace, table } => return refresh(database, keyspace, table),
         Operation::AdoptTable { id } => return adopt_table(database, id),

@@ -113,6 +113,13 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
     command(&["cidrfilteringstats"], "Print statistics on CIDR filtering", "", &[]),
     command(
+        &["backup"],
+        "Back up the given keyspaces, or all with roles, into a directory of backups on the node's machine \
+         (not in Cassandra)",
+        "<directory> [<keyspaces>...]",
+        &[value(&["--name"]), flag(&["--link"])],
+    ),
+    command(
         &["clearsnapshot"],
         "Remove the snapshot with the given name from the given keyspaces",
         "[<keyspaces>...]",
@@ -326,6 +333,13 @@ pub(super) const COMMANDS: &[Command] = &[
         &[],
     ),
     command(&["ring"], "Print information about the token ring", "[<keyspace>]", &[RESOLVE]),
+    command(
+        &["restorebackup"],
+        "Restore the given keyspaces or tables, or all, from a directory of backups on the node's machine \
+         (not in Cassandra)",
+        "<directory> [<keyspace> | <keyspace.table>...]",
+        &[value(&["--name"]), flag(&["--truncate"])],
+    ),
     command(
         &["scrub"],
         "Scrub (rebuild sstables for) one or more tables",

@@ -13,7 +13,7 @@ use super::client::Client;
 use super::permissions_cache;
 use super::text::{Table, double};
 use super::{
-    Failure, Format, Output, Result, cidr, clients, cluster, compactions, guardrails, info, pools,
+    Failure, Format, Output, Result, backups, cidr, clients, cluster, compactions, guardrails, info, pools,
     query_logs, snapshots, table_stats, tablehistograms, timeouts, top_partitions, unknown_tables,
 };
 
@@ -317,6 +317,8 @@ impl Command<'_> {
             Operation::Snapshot { name, .. } => format!("Snapshot directory: {name}\n"),
             // Cassandra's nodetool prints nothing here. These results are a line for each file.
             Operation::Import { .. }
+            | Operation::Backup { .. }
+            | Operation::RestoreBackup { .. }
             | Operation::Refresh { .. }
             | Operation::InvalidateCidrPermissionsCache { .. }
             | Operation::AdoptTable { .. }
@@ -368,6 +370,7 @@ impl Command<'_> {
             "snapshot" => self.snapshot(),
             "clearsnapshot" => self.clear_snapshot(),
             "import" => self.import(),
+            "backup" | "restorebackup" => silently(backups::operation(invocation)?),
             "adopttable" => silently(self.adopt_table()?),
             "removeunknowntable" => silently(self.remove_unknown_table()?),
             "refresh" => {

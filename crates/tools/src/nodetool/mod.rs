@@ -6,6 +6,7 @@
 //! where Cassandra has `-F json`, with its keys.
 
 mod arguments;
+mod backups;
 mod cidr;
 mod client;
 mod clients;

@@ -29,11 +29,8 @@ impl Database {
     }
 
     /// [`restore`](Self::restore) with other options of the import.
-    pub(super) fn restore_with(
-        &self,
-        directory: &Path,
-        options: &ImportOptions,
-    ) -> Result<Vec<ImportedSSTable>> {
+    #[doc(hidden)]
+    pub fn restore_with(&self, directory: &Path, options: &ImportOptions) -> Result<Vec<ImportedSSTable>> {
         let text = self.engine().schema_file(directory).map_err(DatabaseError::storage)?;
         let Some(text) = text else {
             bail_invalid!("cannot restore {}: it has no schema.cql", directory.display());

@@ -1,0 +1,169 @@
+//! manifest.json of a backup: what it contains, with lengths and checksums.
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the format that this crate writes, and the newest that it reads.
+const FORMAT: u32 = 1;
+
+/// The contents of a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The version of the format.
+    pub format: u32,
+    /// The version of the program that created the backup.
+    pub cassette_version: String,
+    /// The start of the backup, milliseconds since 1970. The backup contains every write that was
+    /// acknowledged before.
+    pub started_at_millis: i64,
+    /// The end of the backup, milliseconds since 1970.
+    pub ended_at_millis: i64,
+    /// The files with the definitions of keyspaces, relative to the backup.
+    pub keyspaces: Vec<FileRecord>,
+    /// The tables.
+    pub tables: Vec<TableRecord>,
+}
+
+/// A table in a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableRecord {
+    /// The keyspace.
+    pub keyspace: String,
+    /// The name.
+    pub table: String,
+    /// The name of its directory below that of the keyspace: `<table>-<id>`.
+    pub directory: String,
+    /// Its files, by name.
+    pub files: Vec<FileRecord>,
+}
+
+/// A file in a backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRecord {
+    /// The name in its directory; for keyspaces, the name of the keyspace.
+    pub name: String,
+    /// The length in bytes.
+    pub bytes: u64,
+    /// The CRC-32 of the content.
+    pub crc32: u32,
+}
+
+impl TableRecord {
+    /// Returns `keyspace.table`.
+    pub fn qualified_name(&self) -> String {
+        format!("{}.{}", self.keyspace, self.table)
+    }
+
+    /// Returns the bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Returns the number of SSTables.
+    pub fn sstables(&self) -> usize {
+        self.files.iter().filter(|file| file.name.ends_with("-Data.db")).count()
+    }
+}
+
+impl Manifest {
+    pub(crate) fn new(started_at_millis: i64) -> Self {
+        Self {
+            format: FORMAT,
+            cassette_version: env!("CARGO_PKG_VERSION").to_owned(),
+            started_at_millis,
+            ended_at_millis: started_at_millis,
+            keyspaces: Vec::new(),
+            tables: Vec::new(),
+        }
+    }
+
+    /// Returns the bytes of the files of all tables.
+    pub fn bytes(&self) -> u64 {
+        self.tables.iter().map(TableRecord::bytes).sum()
+    }
+
+    /// Returns the record of a table with this directory.
+    pub(crate) fn table(&self, keyspace: &str, directory: &str) -> Option<&TableRecord> {
+        self.tables.iter().find(|table| table.keyspace == keyspace && table.directory == directory)
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut text = serde_json::to_vec_pretty(self).expect("strings and numbers can be encoded");
+        text.push(b'\n');
+        text
+    }
+
+    /// Reads a manifest. All names in the result are names of single files or directories.
+    ///
+    /// # Errors
+    /// A description of what is wrong.
+    pub(crate) fn decode(content: &[u8]) -> Result<Self, String> {
+        // Before the rest: later versions may have other fields.
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let explain = |error: serde_json::Error| error.to_string();
+        let Version { format } = serde_json::from_slice(content).map_err(explain)?;
+        if format == 0 || format > FORMAT {
+            return Err(format!("expected format 1 to {FORMAT}, found {format}"));
+        }
+        let manifest: Self = serde_json::from_slice(content).map_err(explain)?;
+        let keyspaces = manifest.keyspaces.iter().map(|file| &file.name);
+        let tables = manifest.tables.iter().flat_map(|table| {
+            [&table.keyspace, &table.directory].into_iter().chain(table.files.iter().map(|file| &file.name))
+        });
+        if let Some(name) = keyspaces.chain(tables).find(|name| !is_single_name(name)) {
+            return Err(format!("expected the name of a file, found {name:?}"));
+        }
+        Ok(manifest)
+    }
+}
+
+/// Whether `name` names an entry of a directory, and neither the directory itself nor one above.
+pub(crate) fn is_single_name(name: &str) -> bool {
+    !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']) && name.len() <= 255
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let file = |name: &str| FileRecord { name: name.to_owned(), bytes: 7, crc32: u32::MAX };
+        let mut manifest = Manifest::new(1_795_249_800_120);
+        manifest.keyspaces.push(file("ks"));
+        manifest.tables.push(TableRecord {
+            keyspace: "ks".to_owned(),
+            table: "t".to_owned(),
+            directory: "t-0123".to_owned(),
+            files: vec![file("nb-1-big-Data.db"), file("schema.cql")],
+        });
+        manifest
+    }
+
+    #[test]
+    fn a_manifest_reads_back_as_written() {
+        let manifest = manifest();
+        assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest.clone()));
+        assert_eq!((manifest.bytes(), manifest.tables[0].sstables()), (14, 1));
+    }
+
+    #[test]
+    fn a_manifest_of_a_later_format_or_with_a_path_is_rejected() {
+        let mut later = manifest();
+        later.format = FORMAT + 1;
+        assert_eq!(Manifest::decode(&later.encode()).unwrap_err(), "expected format 1 to 1, found 2");
+        for name in ["..", "", "a/b", ".hidden", "a\\b", "a\0"] {
+            let mut other = manifest();
+            other.tables[0].files[0].name = name.to_owned();
+            assert!(Manifest::decode(&other.encode()).is_err(), "{name:?}");
+            let mut other = manifest();
+            other.tables[0].keyspace = name.to_owned();
+            assert!(Manifest::decode(&other.encode()).is_err(), "{name:?}");
+            let mut other = manifest();
+            other.keyspaces[0].name = name.to_owned();
+            assert!(Manifest::decode(&other.encode()).is_err(), "{name:?}");
+        }
+        assert!(Manifest::decode(b"{").is_err());
+    }
+}

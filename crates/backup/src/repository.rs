@@ -1,0 +1,299 @@
+//! The directory of backups.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cassette_vfs::{FileLock, FileSystem};
+use serde::{Deserialize, Serialize};
+
+use crate::copy::examine;
+use crate::error::{Error, Result};
+use crate::manifest::{Manifest, is_single_name};
+
+/// The file that makes a directory a repository.
+const MARKER: &str = "cassette-backups.json";
+const LOCK: &str = "lock";
+const MANIFEST: &str = "manifest.json";
+const MANIFEST_CRC: &str = "manifest.crc32";
+/// The suffix of a backup that is being created. It has no manifest that anything reads.
+pub(crate) const INCOMPLETE: &str = ".incomplete";
+/// The suffix of a backup that is being removed.
+const REMOVED: &str = ".removed";
+/// The maximum length of a manifest in bytes: about a million files.
+const MANIFEST_LENGTH_MAX: u64 = 256 << 20;
+const FORMAT: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Marker {
+    format: u32,
+}
+
+/// A directory of backups. One command at a time changes it.
+pub struct Repository {
+    pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) root: PathBuf,
+    _lock: Box<dyn FileLock>,
+}
+
+impl fmt::Debug for Repository {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Repository").field("root", &self.root).finish_non_exhaustive()
+    }
+}
+
+/// A complete backup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backup {
+    /// The name.
+    pub name: String,
+    /// The contents.
+    pub manifest: Manifest,
+}
+
+impl Repository {
+    /// Opens a repository for changes; creates a missing or empty directory. Removes the remains
+    /// of interrupted commands.
+    ///
+    /// # Errors
+    /// Invalid, if the directory has other contents or another command uses it.
+    pub fn open(fs: Arc<dyn FileSystem>, root: &Path) -> Result<Self> {
+        if !is_repository(fs.as_ref(), root)? {
+            initialize(fs.as_ref(), root)?;
+        }
+        let lock = root.join(LOCK);
+        let lock = fs.lock(&lock).map_err(|error| busy(root, error))?;
+        let repository = Self { fs, root: root.to_owned(), _lock: lock };
+        repository.remove_remains()?;
+        Ok(repository)
+    }
+
+    /// Opens a repository for reading, without writing to it. Excludes commands that change it.
+    ///
+    /// # Errors
+    /// Invalid, if the directory is not a repository or another command changes it.
+    pub fn open_for_reading(fs: Arc<dyn FileSystem>, root: &Path) -> Result<Self> {
+        if !is_repository(fs.as_ref(), root)? {
+            return Err(Error::invalid(format!(
+                "{}: expected a directory of backups, found no {MARKER} in it",
+                root.display()
+            )));
+        }
+        let lock = fs.lock_shared(&root.join(LOCK)).map_err(|error| busy(root, error))?;
+        Ok(Self { fs, root: root.to_owned(), _lock: lock })
+    }
+
+    /// Returns all complete backups, the oldest first.
+    ///
+    /// # Errors
+    /// Damaged, if a manifest is unreadable.
+    pub fn backups(&self) -> Result<Vec<Backup>> {
+        let mut backups = Vec::new();
+        for name in self.names()? {
+            backups.push(self.backup(&name)?);
+        }
+        backups.sort_by(|a, b| {
+            let key = |backup: &Backup| (backup.manifest.started_at_millis, backup.name.clone());
+            key(a).cmp(&key(b))
+        });
+        Ok(backups)
+    }
+
+    /// Returns a backup; without a name, the latest.
+    ///
+    /// # Errors
+    /// Invalid, if it does not exist; Damaged, if its manifest is unreadable.
+    pub fn find(&self, name: Option<&str>) -> Result<Backup> {
+        if let Some(name) = name {
+            let names = self.names()?;
+            if names.iter().any(|other| other == name) {
+                return self.backup(name);
+            }
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            return Err(Error::invalid(format!(
+                "{}: backup {name} does not exist; found {known}",
+                self.root.display()
+            )));
+        }
+        self.backups()?
+            .pop()
+            .ok_or_else(|| Error::invalid(format!("{}: it contains no backup", self.root.display())))
+    }
+
+    /// Removes a backup. Other backups do not change.
+    ///
+    /// # Errors
+    /// Invalid, if it does not exist.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        if !self.names()?.iter().any(|other| other == name) {
+            return Err(Error::invalid(format!("{}: backup {name} does not exist", self.root.display())));
+        }
+        // The new name records the removal: after a crash, the next command completes it.
+        let removed = self.root.join(format!("{name}{REMOVED}"));
+        let from = self.root.join(name);
+        self.fs.rename(&from, &removed).map_err(Error::io(&from, "rename"))?;
+        self.sync(&self.root)?;
+        self.remove_directory(&removed)
+    }
+
+    /// Returns the directory of a table in a backup.
+    pub fn table_directory(&self, backup: &str, keyspace: &str, directory: &str) -> PathBuf {
+        self.root.join(backup).join(keyspace).join(directory)
+    }
+
+    /// Checks the name of a new backup.
+    pub(crate) fn check_new(&self, name: &str) -> Result<()> {
+        let is_valid = is_single_name(name)
+            && name.len() <= 100
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:".contains(c))
+            && ![INCOMPLETE, REMOVED].iter().any(|suffix| name.ends_with(suffix))
+            && ![LOCK, MARKER].contains(&name);
+        if !is_valid {
+            return Err(Error::invalid(format!(
+                "invalid name of a backup: expected up to 100 letters, digits, '-', '_', '.' and ':', found {name:?}"
+            )));
+        }
+        if self.names()?.iter().any(|other| other == name) {
+            return Err(Error::invalid(format!("{}: backup {name} exists already", self.root.display())));
+        }
+        Ok(())
+    }
+
+    /// Writes the manifest of a backup in `directory`, synced.
+    pub(crate) fn write_manifest(&self, directory: &Path, manifest: &Manifest) -> Result<()> {
+        let content = manifest.encode();
+        let crc = crate::copy::write(self.fs.as_ref(), &directory.join(MANIFEST), &content)?.crc32;
+        crate::copy::write(self.fs.as_ref(), &directory.join(MANIFEST_CRC), crc.to_string().as_bytes())?;
+        self.sync(directory)
+    }
+
+    pub(crate) fn create_directory(&self, path: &Path) -> Result<()> {
+        self.fs.create_dir_all(path).map_err(Error::io(path, "create the directory"))
+    }
+
+    pub(crate) fn sync(&self, directory: &Path) -> Result<()> {
+        self.fs.sync_dir(directory).map_err(Error::io(directory, "sync the directory"))
+    }
+
+    /// Removes a directory, if it exists.
+    pub(crate) fn remove_directory(&self, path: &Path) -> Result<()> {
+        match self.fs.remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => {
+                removed.map_err(Error::io(path, "remove"))?;
+                self.sync(&self.root)
+            }
+        }
+    }
+
+    /// Removes what interrupted commands left: their names record that it is not needed.
+    fn remove_remains(&self) -> Result<()> {
+        for name in self.directories()? {
+            if name.ends_with(INCOMPLETE) || name.ends_with(REMOVED) {
+                self.remove_directory(&self.root.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self) -> Result<Vec<String>> {
+        let mut names = self.directories()?;
+        names.retain(|name| {
+            is_single_name(name) && ![INCOMPLETE, REMOVED].iter().any(|suffix| name.ends_with(suffix))
+        });
+        Ok(names)
+    }
+
+    fn directories(&self) -> Result<Vec<String>> {
+        let entries = self.fs.read_dir(&self.root).map_err(Error::io(&self.root, "list"))?;
+        Ok(entries.into_iter().filter(|entry| entry.is_dir).map(|entry| entry.name).collect())
+    }
+
+    fn backup(&self, name: &str) -> Result<Backup> {
+        let directory = self.root.join(name);
+        let path = directory.join(MANIFEST);
+        let length = self.fs.metadata(&path).map_err(|error| Error::damaged(&path, error.to_string()))?.len;
+        if length > MANIFEST_LENGTH_MAX {
+            let detail = format!("expected at most {MANIFEST_LENGTH_MAX} bytes, found {length}");
+            return Err(Error::damaged(&path, detail));
+        }
+        let content = self.fs.read(&path).map_err(Error::io(&path, "read"))?;
+        let crc_path = directory.join(MANIFEST_CRC);
+        let found = examine(self.fs.as_ref(), &path)?.crc32.to_string();
+        let expected =
+            self.fs.read(&crc_path).map_err(|error| Error::damaged(&crc_path, error.to_string()))?;
+        if expected != found.as_bytes() {
+            let expected = String::from_utf8_lossy(&expected).into_owned();
+            let detail = format!("expected checksum {expected} as in {MANIFEST_CRC}, found {found}");
+            return Err(Error::damaged(&path, detail));
+        }
+        let manifest = Manifest::decode(&content).map_err(|detail| Error::damaged(&path, detail))?;
+        Ok(Backup { name: name.to_owned(), manifest })
+    }
+}
+
+fn busy(root: &Path, error: io::Error) -> Error {
+    if error.kind() == io::ErrorKind::WouldBlock {
+        return Error::invalid(format!(
+            "{}: another command uses this directory of backups; try again when it is done",
+            root.display()
+        ));
+    }
+    Error::io(&root.join(LOCK), "lock")(error)
+}
+
+/// Whether the directory is a repository of a known format.
+fn is_repository(fs: &dyn FileSystem, root: &Path) -> Result<bool> {
+    let path = root.join(MARKER);
+    let content = match fs.read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        content => content.map_err(Error::io(&path, "read"))?,
+    };
+    match serde_json::from_slice::<Marker>(&content) {
+        Ok(Marker { format: FORMAT }) => Ok(true),
+        Ok(Marker { format }) => Err(Error::invalid(format!(
+            "{}: expected format {FORMAT}, found {format}: use the version of cassette that wrote it",
+            path.display()
+        ))),
+        Err(error) => Err(Error::damaged(&path, error.to_string())),
+    }
+}
+
+fn initialize(fs: &dyn FileSystem, root: &Path) -> Result<()> {
+    match fs.read_dir(root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => create_with_parents(fs, root)?,
+        entries => {
+            let entries = entries.map_err(Error::io(root, "list"))?;
+            // What an interrupted `initialize` leaves, and nothing else.
+            let is_own = |name: &str| name == LOCK || name.strip_suffix(".tmp") == Some(MARKER);
+            if let Some(other) = entries.iter().find(|entry| !is_own(&entry.name)) {
+                return Err(Error::invalid(format!(
+                    "{}: expected an empty directory or one of backups, found {}; specify another directory",
+                    root.display(),
+                    other.name
+                )));
+            }
+        }
+    }
+    let lock = root.join(LOCK);
+    drop(fs.lock(&lock).map_err(|error| busy(root, error))?);
+    let path = root.join(MARKER);
+    let content = serde_json::to_vec(&Marker { format: FORMAT }).expect("a number can be encoded");
+    fs.write_atomically(&path, &content).map_err(Error::io(&path, "write"))
+}
+
+/// Creates a directory with its parents, durably.
+pub(crate) fn create_with_parents(fs: &dyn FileSystem, path: &Path) -> Result<()> {
+    let missing = |path: &&Path| !path.as_os_str().is_empty() && !fs.exists(path).unwrap_or(true);
+    let created: Vec<&Path> = path.ancestors().take_while(missing).collect();
+    fs.create_dir_all(path).map_err(Error::io(path, "create the directory"))?;
+    for directory in created.iter().rev() {
+        let parent = match directory.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        fs.sync_dir(parent).map_err(Error::io(parent, "sync the directory"))?;
+    }
+    Ok(())
+}

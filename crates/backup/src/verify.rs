@@ -1,0 +1,58 @@
+//! Verification of a backup.
+
+use std::path::Path;
+
+use crate::copy::examine;
+use crate::error::{Error, Result};
+use crate::manifest::FileRecord;
+use crate::repository::{Backup, Repository};
+
+/// What was verified.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// The number of files.
+    pub files: u64,
+    /// Their bytes, all of which were read.
+    pub bytes: u64,
+}
+
+impl Repository {
+    /// Reads every file of a backup, and compares lengths and checksums with its manifest.
+    ///
+    /// # Errors
+    /// Damaged, for the first file that is missing or differs.
+    pub fn verify(&self, backup: &Backup) -> Result<Verified> {
+        let mut verified = Verified::default();
+        for keyspace in &backup.manifest.keyspaces {
+            let path = self.root.join(&backup.name).join(&keyspace.name).join("keyspace.cql");
+            self.verify_file(&path, keyspace, &mut verified)?;
+        }
+        for table in &backup.manifest.tables {
+            let directory = self.table_directory(&backup.name, &table.keyspace, &table.directory);
+            for file in &table.files {
+                self.verify_file(&directory.join(&file.name), file, &mut verified)?;
+            }
+        }
+        Ok(verified)
+    }
+
+    fn verify_file(&self, path: &Path, file: &FileRecord, verified: &mut Verified) -> Result<()> {
+        if !self.fs.exists(path).map_err(Error::io(path, "examine"))? {
+            return Err(Error::damaged(path, "the file is missing"));
+        }
+        let found = examine(self.fs.as_ref(), path)?;
+        if found.bytes != file.bytes {
+            return Err(Error::damaged(
+                path,
+                format!("expected {} bytes, found {}", file.bytes, found.bytes),
+            ));
+        }
+        if found.crc32 != file.crc32 {
+            let detail = format!("expected CRC-32 {:08x}, found {:08x}", file.crc32, found.crc32);
+            return Err(Error::damaged(path, detail));
+        }
+        verified.files += 1;
+        verified.bytes += found.bytes;
+        Ok(())
+    }
+}

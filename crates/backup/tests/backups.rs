@@ -1,0 +1,331 @@
+//! Backups and restores of databases on a real file system.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cassette_backup::{BackupOptions, Error, Repository, RestoreOptions, Transfer};
+use cassette_database::{Database, Session};
+use cassette_vfs::RealFileSystem;
+use tempfile::TempDir;
+
+const KEYSPACE: &str =
+    "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}";
+
+struct Fixture {
+    directory: TempDir,
+    database: Database,
+    session: Session,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let database = Database::open(directory.path().join("data")).unwrap();
+        let session = database.session();
+        for cql in [
+            KEYSPACE,
+            "CREATE TYPE ks.address (street text, zip int)",
+            "CREATE TYPE ks.unused (a int)",
+            "CREATE TABLE ks.people (id int PRIMARY KEY, name text, home frozen<address>, tags set<text>)",
+            "CREATE INDEX by_name ON ks.people (name)",
+            "CREATE TABLE ks.counts (id int PRIMARY KEY, n counter)",
+            "CREATE TABLE ks.empty (id int PRIMARY KEY)",
+        ] {
+            session.execute(cql, ()).unwrap();
+        }
+        for id in 0..100 {
+            insert(&session, id);
+            session.execute("UPDATE ks.counts SET n = n + 7 WHERE id = ?", (id,)).unwrap();
+        }
+        Self { directory, database, session }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn repository(&self) -> Repository {
+        Repository::open(Arc::new(RealFileSystem), &self.path("backups")).unwrap()
+    }
+
+    fn back_up(&self, name: &str) -> cassette_backup::Created {
+        let options = BackupOptions { name: Some(name.to_owned()), ..BackupOptions::default() };
+        self.repository().back_up(&self.database, &options).unwrap()
+    }
+
+    /// Restores into a new data directory and opens it.
+    fn restored(&self, backup: &str, name: &str) -> Database {
+        let repository = self.repository();
+        let backup = repository.find(Some(backup)).unwrap();
+        let target = self.path(name);
+        repository.restore_into_new(&backup, &target, &RestoreOptions::default()).unwrap();
+        Database::open(target).unwrap()
+    }
+}
+
+fn insert(session: &Session, id: i32) {
+    let cql = format!(
+        "INSERT INTO ks.people (id, name, home, tags) VALUES ({id}, 'n{}', {{street: 's', zip: {id}}}, {{'a', 'b'}}) \
+         USING TIMESTAMP {}",
+        id % 10,
+        1_000_000 + id
+    );
+    session.execute(&cql, ()).unwrap();
+}
+
+/// Everything in the tables, with write times.
+fn content(session: &Session) -> Vec<String> {
+    let mut rows = Vec::new();
+    for cql in [
+        "SELECT JSON id, name, home, tags, writetime(name) AS w FROM ks.people",
+        "SELECT JSON id FROM ks.people WHERE name = 'n3'",
+        "SELECT JSON id, n FROM ks.counts",
+        "SELECT JSON id FROM ks.empty",
+    ] {
+        let found = session.execute(cql, ()).unwrap();
+        rows.extend(found.iter().map(|row| row.get::<String>(0).unwrap()));
+        rows.push(format!("-- {}", found.len()));
+    }
+    rows
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_restored_database_has_every_row_type_index_and_counter_of_the_backup() {
+    let fixture = Fixture::new();
+    let expected = content(&fixture.session);
+    fixture.back_up("one");
+    fixture.session.execute("TRUNCATE ks.people", ()).unwrap();
+    let restored = fixture.restored("one", "restored");
+    assert_eq!(content(&restored.session()), expected);
+    let described = restored.session().execute("DESCRIBE KEYSPACE ks", ()).unwrap();
+    let original = fixture.session.execute("DESCRIBE KEYSPACE ks", ()).unwrap();
+    let texts = |rows: &cassette_database::Rows| -> Vec<String> {
+        rows.iter().map(|row| row.get::<String>("create_statement").unwrap()).collect()
+    };
+    assert_eq!(texts(&described), texts(&original));
+}
+
+#[test]
+fn a_view_is_built_again_by_a_restore() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = cassette_database::Options::new(directory.path().join("data"));
+    options.materialized_views_enabled = true;
+    let database = Database::open(options).unwrap();
+    let session = database.session();
+    for cql in [
+        KEYSPACE,
+        "CREATE TABLE ks.t (k int PRIMARY KEY, v int)",
+        "CREATE MATERIALIZED VIEW ks.w AS SELECT * FROM ks.t WHERE v IS NOT NULL AND k IS NOT NULL PRIMARY KEY (v, k)",
+        "INSERT INTO ks.t (k, v) VALUES (1, 2)",
+    ] {
+        session.execute(cql, ()).unwrap();
+    }
+    let repository = Repository::open(Arc::new(RealFileSystem), &directory.path().join("backups")).unwrap();
+    let created = repository.back_up(&database, &BackupOptions::default()).unwrap();
+    let target = directory.path().join("restored");
+    repository.restore_into_new(&created.backup, &target, &RestoreOptions::default()).unwrap();
+    let restored = Database::open(target).unwrap();
+    let session = restored.session();
+    let found = || session.execute("SELECT k FROM ks.w WHERE v = 2", ()).unwrap().len();
+    while found() == 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_backup_without_changes_copies_no_file_and_each_backup_is_complete() {
+    let fixture = Fixture::new();
+    let first = fixture.back_up("first");
+    assert!(first.copied_bytes > 0 && first.linked_bytes == 0, "{first:?}");
+    let second = fixture.back_up("second");
+    // schema.cql and the snapshot's manifest.json are no part of an SSTable.
+    let data: u64 = second
+        .backup
+        .manifest
+        .tables
+        .iter()
+        .flat_map(|table| &table.files)
+        .filter(|file| file.name.ends_with(".db"))
+        .map(|file| file.bytes)
+        .sum();
+    assert!(second.linked_bytes >= data, "{second:?}");
+    let expected = content(&fixture.session);
+    insert(&fixture.session, 1000);
+    let third = fixture.back_up("third");
+    assert!(third.linked_bytes > 0 && third.copied_bytes > 0, "{third:?}");
+    fixture.repository().remove("first").unwrap();
+    let repository = fixture.repository();
+    for backup in repository.backups().unwrap() {
+        repository.verify(&backup).unwrap();
+    }
+    drop(repository);
+    assert_eq!(content(&fixture.restored("second", "restored-2").session()), expected);
+    assert_eq!(content(&fixture.restored("third", "restored-3").session()), content(&fixture.session));
+    assert!(
+        fixture.database.snapshots().unwrap().iter().all(|snapshot| !snapshot.name.starts_with("backup-"))
+    );
+}
+
+#[test]
+fn a_linked_backup_has_the_same_checksums_as_a_copied_one() {
+    let fixture = Fixture::new();
+    let copied = fixture.back_up("copied").backup.manifest;
+    let linked = Repository::open(Arc::new(RealFileSystem), &fixture.path("linked")).unwrap();
+    let options = BackupOptions { transfer: Transfer::Link, ..BackupOptions::default() };
+    let created = linked.back_up(&fixture.database, &options).unwrap();
+    assert_eq!(created.copied_bytes, 0);
+    let sums = |manifest: &cassette_backup::Manifest| -> Vec<_> {
+        let files = manifest.tables.iter().flat_map(|table| &table.files);
+        files.filter(|file| file.name.ends_with("-Data.db")).cloned().collect()
+    };
+    assert_eq!(sums(&created.backup.manifest), sums(&copied));
+    linked.verify(&created.backup).unwrap();
+}
+
+#[test]
+fn verification_names_any_file_that_is_damaged_or_missing() {
+    let fixture = Fixture::new();
+    let backup = fixture.back_up("one").backup;
+    let repository = fixture.repository();
+    for path in files(&fixture.path("backups").join("one")) {
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let content = std::fs::read(&path).unwrap();
+        let mut damaged = content.clone();
+        match damaged.last_mut() {
+            Some(byte) => *byte ^= 1,
+            None => damaged.push(0),
+        }
+        for replacement in [Some(damaged), None] {
+            match &replacement {
+                Some(bytes) => std::fs::write(&path, bytes).unwrap(),
+                None => std::fs::remove_file(&path).unwrap(),
+            }
+            let is_manifest =
+                name.starts_with("manifest.") && path.parent() == Some(&fixture.path("backups").join("one"));
+            let found = if is_manifest {
+                repository.find(Some("one")).map(drop)
+            } else {
+                repository.verify(&backup).map(drop)
+            };
+            match found {
+                Err(Error::Damaged { path: named, .. }) => assert_eq!(named.parent(), path.parent()),
+                other => panic!("{}: {other:?}", path.display()),
+            }
+            std::fs::write(&path, &content).unwrap();
+        }
+    }
+    repository.verify(&backup).unwrap();
+}
+
+#[test]
+fn a_damaged_backup_is_not_restored() {
+    let fixture = Fixture::new();
+    let backup = fixture.back_up("one").backup;
+    let data = files(&fixture.path("backups"))
+        .into_iter()
+        .find(|path| path.ends_with("nb-1-big-Data.db") || path.to_string_lossy().ends_with("-Data.db"));
+    let data = data.unwrap();
+    let mut bytes = std::fs::read(&data).unwrap();
+    bytes[0] ^= 1;
+    std::fs::write(&data, bytes).unwrap();
+    let repository = fixture.repository();
+    let target = fixture.path("restored");
+    let failed = repository.restore_into_new(&backup, &target, &RestoreOptions::default());
+    assert!(matches!(failed, Err(Error::Damaged { .. })), "{failed:?}");
+    assert!(!target.exists() && !fixture.path("restored.restoring").exists());
+    let before = content(&fixture.session);
+    let failed = repository.restore(&backup, &fixture.database, &RestoreOptions::default());
+    assert!(matches!(failed, Err(Error::Damaged { .. })), "{failed:?}");
+    assert_eq!(content(&fixture.session), before);
+}
+
+#[test]
+fn tables_are_restored_into_an_open_database_alone_or_in_place_of_their_rows() {
+    let fixture = Fixture::new();
+    let expected = content(&fixture.session);
+    let backup = fixture.back_up("one").backup;
+    let repository = fixture.repository();
+    fixture.session.execute("DROP TABLE ks.people", ()).unwrap();
+    let people = RestoreOptions { names: vec!["ks.people".to_owned()], ..RestoreOptions::default() };
+    let restored = repository.restore(&backup, &fixture.database, &people).unwrap();
+    assert_eq!((restored.tables, content(&fixture.session)), (1, expected.clone()));
+
+    insert(&fixture.session, 2000);
+    fixture.session.execute("DELETE FROM ks.people WHERE id = 5", ()).unwrap();
+    repository.restore(&backup, &fixture.database, &people).unwrap();
+    let count = |session: &Session| session.execute("SELECT id FROM ks.people", ()).unwrap().len();
+    assert_eq!(count(&fixture.session), 100, "newer rows and deletions remain effective");
+    let truncated = RestoreOptions { truncate: true, ..people };
+    repository.restore(&backup, &fixture.database, &truncated).unwrap();
+    assert_eq!(content(&fixture.session), expected);
+    // Everything, twice: rows are the same, counters are not added.
+    for _ in 0..2 {
+        repository.restore(&backup, &fixture.database, &RestoreOptions::default()).unwrap();
+    }
+    assert_eq!(content(&fixture.session), expected);
+}
+
+#[test]
+fn roles_are_restored_with_everything_and_into_an_open_database_on_request() {
+    let fixture = Fixture::new();
+    let add = "INSERT INTO system_auth.roles (role, can_login) VALUES ('alice', true)";
+    fixture.session.execute(add, ()).unwrap();
+    let backup = fixture.back_up("one").backup;
+    let roles = |database: &Database| {
+        let select = "SELECT role FROM system_auth.roles WHERE role = 'alice'";
+        database.session().execute(select, ()).unwrap().len()
+    };
+    assert_eq!(roles(&fixture.restored("one", "restored")), 1);
+    let other = Database::open(fixture.path("other")).unwrap();
+    fixture.repository().restore(&backup, &other, &RestoreOptions::default()).unwrap();
+    assert_eq!(roles(&other), 0);
+    let auth = RestoreOptions { names: vec!["system_auth".to_owned()], ..RestoreOptions::default() };
+    fixture.repository().restore(&backup, &other, &auth).unwrap();
+    assert_eq!(roles(&other), 1);
+}
+
+#[test]
+fn requests_that_cannot_succeed_are_rejected_by_name() {
+    let fixture = Fixture::new();
+    let backup = fixture.back_up("one").backup;
+    let repository = fixture.repository();
+    let message = |error: Error| error.to_string();
+    let again = BackupOptions { name: Some("one".to_owned()), ..BackupOptions::default() };
+    assert!(
+        message(repository.back_up(&fixture.database, &again).unwrap_err())
+            .ends_with("backup one exists already")
+    );
+    for name in ["", "..", "a/b", ".a", "x.incomplete", "lock"] {
+        let named = BackupOptions { name: Some(name.to_owned()), ..BackupOptions::default() };
+        let error = message(repository.back_up(&fixture.database, &named).unwrap_err());
+        assert!(error.starts_with("invalid name of a backup"), "{error}");
+    }
+    for keyspace in ["nope", "system"] {
+        let options = BackupOptions { keyspaces: vec![keyspace.to_owned()], ..BackupOptions::default() };
+        assert!(message(repository.back_up(&fixture.database, &options).unwrap_err()).contains(keyspace));
+    }
+    let nope = RestoreOptions { names: vec!["ks.nope".to_owned()], ..RestoreOptions::default() };
+    let error = message(repository.restore(&backup, &fixture.database, &nope).unwrap_err());
+    assert_eq!(error, "backup one contains no keyspace or table ks.nope");
+    let error = message(repository.find(Some("two")).unwrap_err());
+    assert!(error.ends_with("backup two does not exist; found one"), "{error}");
+    let data = fixture.path("data");
+    let error = message(repository.restore_into_new(&backup, &data, &RestoreOptions::default()).unwrap_err());
+    assert!(error.contains("expected a missing or empty directory"), "{error}");
+    let busy = Repository::open(Arc::new(RealFileSystem), &fixture.path("backups")).unwrap_err();
+    assert!(message(busy).contains("another command uses this directory"));
+    let foreign = Repository::open(Arc::new(RealFileSystem), &data).unwrap_err();
+    assert!(message(foreign).contains("expected an empty directory or one of backups"));
+    let nothing = Repository::open_for_reading(Arc::new(RealFileSystem), &data).unwrap_err();
+    assert!(message(nothing).contains("found no cassette-backups.json"));
+}

@@ -1,0 +1,269 @@
+//! `cassette backup …`: backups of data directories that no server has open.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use cassette_backup::{Backup, BackupOptions, Repository, RestoreOptions, TableRecord, Transfer};
+use cassette_database::{Database, Options};
+use cassette_vfs::{FileSystem, RealFileSystem};
+use clap::{Args, Subcommand};
+use jiff::Timestamp;
+use serde_json::json;
+
+/// Commands on a directory of backups.
+#[derive(Debug, Subcommand)]
+#[command(after_help = "\
+A directory of backups contains one subdirectory for each backup, with the SSTables and the schema of \
+its tables. Each backup is complete. A later backup links the files that the previous one has, and \
+takes space only for the rest. The server of a running database creates and restores backups itself:
+
+    cassette nodetool backup /backups
+    cassette nodetool restorebackup /backups --truncate shop.orders
+
+Examples:
+  Back up a data directory that no server has open:
+    cassette backup create --data data /backups
+
+  List backups, and check every file of the latest:
+    cassette backup list /backups
+    cassette backup verify /backups
+
+  Restore the latest backup into a new data directory, and serve it:
+    cassette backup restore /backups --data restored
+    cassette serve --data restored")]
+pub enum BackupCommand {
+    /// Back up a data directory that no server has open
+    Create(CreateArguments),
+    /// List the backups of a directory
+    List(ListArguments),
+    /// Read every file of a backup and compare it with the recorded checksum
+    Verify(VerifyArguments),
+    /// Restore a backup into a data directory: a new one, or one that no server has open
+    Restore(RestoreArguments),
+    /// Remove a backup
+    Remove(RemoveArguments),
+}
+
+/// The source and the target.
+#[derive(Debug, Args)]
+pub struct CreateArguments {
+    /// The directory of backups; a missing one is created
+    backups: PathBuf,
+    /// Keyspaces; all, with roles and permissions, if none is specified
+    keyspaces: Vec<String>,
+    /// The data directory
+    #[arg(long, value_name = "DIRECTORY")]
+    data: PathBuf,
+    /// The name of the backup [default: the time]
+    #[arg(long)]
+    name: Option<String>,
+    /// Link files of the data directory instead of copying them: without a second copy, a damaged
+    /// disk damages both
+    #[arg(long)]
+    link: bool,
+}
+
+/// What is listed.
+#[derive(Debug, Args)]
+pub struct ListArguments {
+    /// The directory of backups
+    backups: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is verified.
+#[derive(Debug, Args)]
+pub struct VerifyArguments {
+    /// The directory of backups
+    backups: PathBuf,
+    /// The backup [default: the latest]
+    #[arg(long)]
+    name: Option<String>,
+}
+
+/// The source and the target.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A new data directory appears when everything in it is complete, with roles and permissions if no names \
+are specified. In an existing directory, missing keyspaces and tables are created, and the rows of the \
+backup are added to those of the tables: newer rows and deletions remain effective. --truncate removes \
+the present rows before. Roles are restored there if system_auth is specified. Indexes and views are \
+built again.")]
+pub struct RestoreArguments {
+    /// The directory of backups
+    backups: PathBuf,
+    /// Keyspaces, or tables as KEYSPACE.TABLE; everything if none is specified
+    names: Vec<String>,
+    /// The data directory: a missing or empty one, or one that no server has open
+    #[arg(long, value_name = "DIRECTORY")]
+    data: PathBuf,
+    /// The backup [default: the latest]
+    #[arg(long)]
+    name: Option<String>,
+    /// Truncate the tables before
+    #[arg(long)]
+    truncate: bool,
+    /// Do not read the files to verify their checksums before
+    #[arg(long)]
+    skip_verification: bool,
+    /// Print what would be restored, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// What is removed.
+#[derive(Debug, Args)]
+pub struct RemoveArguments {
+    /// The directory of backups
+    backups: PathBuf,
+    /// The backup
+    name: String,
+}
+
+impl BackupCommand {
+    /// Runs the command.
+    pub fn run(&self) -> anyhow::Result<bool> {
+        match self {
+            Self::Create(arguments) => create(arguments)?,
+            Self::List(arguments) => list(arguments)?,
+            Self::Verify(arguments) => verify(arguments)?,
+            Self::Restore(arguments) => restore(arguments)?,
+            Self::Remove(arguments) => {
+                Repository::open(file_system(), &arguments.backups)?.remove(&arguments.name)?;
+                println!("removed backup {}", arguments.name);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn file_system() -> Arc<dyn FileSystem> {
+    Arc::new(RealFileSystem)
+}
+
+fn create(arguments: &CreateArguments) -> anyhow::Result<()> {
+    let repository = Repository::open(file_system(), &arguments.backups)?;
+    let database = open(&arguments.data)?;
+    let options = BackupOptions {
+        name: arguments.name.clone(),
+        keyspaces: arguments.keyspaces.clone(),
+        transfer: if arguments.link { Transfer::Link } else { Transfer::Copy },
+    };
+    let created = repository.back_up(&database, &options);
+    let closed = database.close();
+    println!("{}", created?);
+    closed?;
+    Ok(())
+}
+
+/// Opens an existing data directory.
+fn open(data: &Path) -> anyhow::Result<Database> {
+    // Opening would create one.
+    if !data.join("cassette.version").exists() {
+        anyhow::bail!("{}: expected a data directory, found no cassette.version in it", data.display());
+    }
+    let mut options = Options::new(data);
+    options.materialized_views_enabled = true;
+    options.dynamic_data_masking_enabled = true;
+    Database::open(options).with_context(|| {
+        format!("cannot open {}; if a server has it open, use `cassette nodetool`", data.display())
+    })
+}
+
+fn list(arguments: &ListArguments) -> anyhow::Result<()> {
+    let repository = Repository::open_for_reading(file_system(), &arguments.backups)?;
+    let backups = repository.backups()?;
+    if arguments.json {
+        let backups: Vec<_> = backups.iter().map(as_json).collect();
+        println!("{}", serde_json::to_string_pretty(&backups)?);
+        return Ok(());
+    }
+    if backups.is_empty() {
+        println!("{}: no backups", arguments.backups.display());
+    }
+    for backup in &backups {
+        let (tables, sstables) = counts(backup);
+        println!(
+            "{:<24}  {}  {tables} tables, {sstables} SSTables, {} bytes",
+            backup.name,
+            time(backup.manifest.started_at_millis),
+            backup.manifest.bytes()
+        );
+    }
+    Ok(())
+}
+
+fn as_json(backup: &Backup) -> serde_json::Value {
+    let (tables, sstables) = counts(backup);
+    json!({
+        "name": backup.name,
+        "started_at": time(backup.manifest.started_at_millis),
+        "ended_at": time(backup.manifest.ended_at_millis),
+        "cassette_version": backup.manifest.cassette_version,
+        "tables": tables,
+        "sstables": sstables,
+        "bytes": backup.manifest.bytes(),
+    })
+}
+
+fn counts(backup: &Backup) -> (usize, usize) {
+    let tables = &backup.manifest.tables;
+    (tables.len(), tables.iter().map(TableRecord::sstables).sum())
+}
+
+fn time(millis: i64) -> String {
+    Timestamp::from_millisecond(millis).map_or_else(|_| millis.to_string(), |time| time.to_string())
+}
+
+fn verify(arguments: &VerifyArguments) -> anyhow::Result<()> {
+    let repository = Repository::open_for_reading(file_system(), &arguments.backups)?;
+    let backup = repository.find(arguments.name.as_deref())?;
+    let verified = repository.verify(&backup)?;
+    println!("backup {}: {} files, {} bytes: no damage", backup.name, verified.files, verified.bytes);
+    Ok(())
+}
+
+fn restore(arguments: &RestoreArguments) -> anyhow::Result<()> {
+    let repository = Repository::open_for_reading(file_system(), &arguments.backups)?;
+    let backup = repository.find(arguments.name.as_deref())?;
+    let data = &arguments.data;
+    let is_new = is_missing_or_empty(data)?;
+    let options = RestoreOptions {
+        names: arguments.names.clone(),
+        truncate: arguments.truncate,
+        skip_verification: arguments.skip_verification,
+    };
+    if arguments.dry_run {
+        for table in repository.selected(&backup, &options.names, is_new)? {
+            println!("{}  {} SSTables, {} bytes", table.qualified_name(), table.sstables(), table.bytes());
+        }
+        let kind = if is_new { "new" } else { "existing" };
+        println!("backup {} into the {kind} directory {}: nothing was changed", backup.name, data.display());
+        return Ok(());
+    }
+    let restored = if is_new {
+        repository.restore_into_new(&backup, data, &options)?
+    } else {
+        let database = open(data)?;
+        let restored = repository.restore(&backup, &database, &options);
+        let closed = database.close();
+        let restored = restored?;
+        closed?;
+        restored
+    };
+    println!("backup {}: {restored} into {}", backup.name, data.display());
+    Ok(())
+}
+
+fn is_missing_or_empty(directory: &Path) -> anyhow::Result<bool> {
+    match std::fs::read_dir(directory) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(true),
+        entries => {
+            let mut entries = entries.with_context(|| format!("cannot list {}", directory.display()))?;
+            Ok(entries.next().is_none())
+        }
+    }
+}

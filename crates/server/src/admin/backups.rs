@@ -1,0 +1,63 @@
+//! Backups and restores that operators request.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use cassette_admin_api::{Done, Refused};
+use cassette_backup::{BackupOptions, Error, Repository, RestoreOptions, Transfer};
+use cassette_database::Database;
+use cassette_vfs::RealFileSystem;
+
+/// Creates a backup in the repository at the absolute path `repository`.
+pub(super) fn back_up(
+    database: &Database,
+    repository: &str,
+    name: Option<&str>,
+    keyspaces: &[String],
+    link: bool,
+) -> Result<Done, Refused> {
+    let options = BackupOptions {
+        name: name.map(str::to_owned),
+        keyspaces: keyspaces.to_vec(),
+        transfer: if link { Transfer::Link } else { Transfer::Copy },
+    };
+    let repository = Repository::open(Arc::new(RealFileSystem), absolute(repository)?).map_err(refused)?;
+    let created = repository.back_up(database, &options).map_err(refused)?;
+    tracing::info!(backup = created.backup.name, bytes = created.backup.manifest.bytes(), "created a backup");
+    Ok(Done { messages: vec![created.to_string()] })
+}
+
+/// Restores tables from the repository at the absolute path `repository`.
+pub(super) fn restore(
+    database: &Database,
+    repository: &str,
+    backup: Option<&str>,
+    names: &[String],
+    truncate: bool,
+) -> Result<Done, Refused> {
+    let options = RestoreOptions { names: names.to_vec(), truncate, ..RestoreOptions::default() };
+    let path = absolute(repository)?;
+    let repository = Repository::open_for_reading(Arc::new(RealFileSystem), path).map_err(refused)?;
+    let backup = repository.find(backup).map_err(refused)?;
+    let restored = repository.restore(&backup, database, &options).map_err(refused)?;
+    tracing::info!(backup = backup.name, tables = restored.tables, "restored a backup");
+    Ok(Done { messages: vec![format!("backup {}: {restored}", backup.name)] })
+}
+
+fn absolute(path: &str) -> Result<&Path, Refused> {
+    let path = Path::new(path);
+    if path.is_absolute() {
+        return Ok(path);
+    }
+    Err(Refused::wrong_use(format!(
+        "expected an absolute path of the node's machine, found {}",
+        path.display()
+    )))
+}
+
+fn refused(error: Error) -> Refused {
+    match error {
+        Error::Invalid(message) => Refused::invalid(message),
+        other => Refused::failed(other.to_string()),
+    }
+}
