@@ -88,15 +88,15 @@ pub enum OpenError {
     },
     /// A segment is encrypted, and its key is not available or another one. Nothing was changed.
     #[error(
-        "commit log segment {} is encrypted and cannot be read: {source}. Nothing was removed; see \
+        "commit log segment {} is encrypted and cannot be read: {reason}. Nothing was removed; see \
          transparent_data_encryption_options",
         file.display()
     )]
     Key {
         /// The segment's file.
         file: PathBuf,
-        /// The reason, which names the key.
-        source: EncryptionError,
+        /// The reason, which names the key; not a source, because the text contains it.
+        reason: EncryptionError,
     },
     /// A segment is damaged in a way that a crash does not explain.
     #[error(

@@ -234,7 +234,7 @@ pub(crate) fn cipher_of(
         Some(encryption) => encryption.resume(parameters),
         None => Err("no keys are configured".into()),
     };
-    cipher.map(Some).map_err(|source| OpenError::Key { file: path.to_owned(), source })
+    cipher.map(Some).map_err(|reason| OpenError::Key { file: path.to_owned(), reason })
 }
 
 /// A segment that has been read.
