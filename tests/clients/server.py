@@ -1,10 +1,12 @@
 """A `cassette serve` process for tests: started on a free port, killed, started again."""
 
 import os
+import random
 import re
 import resource
 import select
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -12,6 +14,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BINARY = Path(os.environ.get("CASSETTE_BINARY", ROOT / "target" / "debug" / "cassette"))
 READY_SECONDS = 60
+#: Below the ports of outgoing connections, which would take a free port before its server starts.
+SERVER_PORTS = range(10_000, 30_000)
+
+
+def free_port():
+    while True:
+        port = random.choice(SERVER_PORTS)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 class Server:

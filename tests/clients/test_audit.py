@@ -6,7 +6,6 @@ PasswordAuthenticator, CassandraAuthorizer and FileAuditLogger.
 
 import json
 import re
-import socket
 import subprocess
 import time
 import urllib.request
@@ -17,7 +16,7 @@ from cassandra.auth import PlainTextAuthProvider
 from cassandra.query import BatchStatement, BatchType, SimpleStatement
 
 from conftest import connect
-from server import BINARY, Server
+from server import BINARY, Server, free_port
 
 RECORDED = Path(__file__).parents[1] / "conformance" / "audit.json"
 REPLICATION = "{'class': 'SimpleStrategy', 'replication_factor': 1}"
@@ -89,12 +88,6 @@ DIFFERENT = [
     # Cassandra shows the number of statements that it prepared before the error.
     ("BATCH of 0 statements at", "BATCH of 1 statements at"),
 ]
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Audited(Server):

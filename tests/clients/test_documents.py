@@ -11,7 +11,6 @@ import os
 import re
 import select
 import shlex
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +18,7 @@ from pathlib import Path
 import pytest
 from cassandra.auth import PlainTextAuthProvider
 from conftest import connect
-from server import BINARY, READY_SECONDS, ROOT, Server
+from server import BINARY, READY_SECONDS, ROOT, Server, free_port
 
 CQLSH = Path(sys.executable).parent / "cqlsh"
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -39,12 +38,6 @@ def blocks(page):
             opened[2].append(line)
     assert opened is None, f"the block of line {opened[0]} has no end"
     return found
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def normalized(text):
