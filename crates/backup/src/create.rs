@@ -119,7 +119,7 @@ impl Repository {
             None => started.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
         };
         self.check_new(&name)?;
-        let previous = self.backups()?.pop();
+        let previous = self.latest_readable()?;
         let keyspaces = keyspaces(database, &options.keyspaces)?;
         let snapshot_name = format!("backup-{name}");
         // The remains of an interrupted backup of this name.

@@ -121,6 +121,24 @@ impl Repository {
             .ok_or_else(|| Error::invalid(format!("{}: it contains no backup", self.root.display())))
     }
 
+    /// Returns the latest backup whose manifest is readable: a damaged one must not prevent the
+    /// next.
+    pub(crate) fn latest_readable(&self) -> Result<Option<Backup>> {
+        let mut latest: Option<Backup> = None;
+        for name in self.names()? {
+            match self.backup(&name) {
+                Ok(backup) => {
+                    let started = |backup: &Backup| backup.manifest.started_at_millis;
+                    if latest.as_ref().is_none_or(|other| started(other) <= started(&backup)) {
+                        latest = Some(backup);
+                    }
+                }
+                Err(error) => tracing::warn!(%error, backup = name, "a backup is damaged"),
+            }
+        }
+        Ok(latest)
+    }
+
     /// Removes a backup. Other backups do not change.
     ///
     /// # Errors
