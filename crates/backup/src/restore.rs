@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cassette_database::{Database, ImportOptions, Options};
-use cassette_vfs::FileSystem;
+use cassette_vfs::{FileLock, FileSystem};
 
 use crate::copy::write;
 use crate::create::{AUTH, quote};
@@ -127,7 +127,7 @@ impl Repository {
                 }
             }
         }
-        let data = self.prepare_staging(backup, target)?;
+        let (data, _alone) = self.prepare_staging(backup, target)?;
         let done = self.build(backup, &tables, &data, options).and_then(|restored| {
             sync_tree(fs, &data)?;
             fs.rename(&data, target).map_err(Error::io(target, "create"))?;
@@ -192,6 +192,9 @@ impl Repository {
                 )))?;
             }
         }
+        if options.truncate {
+            check_accepts(database, tables)?;
+        }
         let mut restored = Restored::default();
         for table in tables {
             let name = table.qualified_name();
@@ -228,8 +231,8 @@ impl Repository {
     }
 
     /// Creates an empty directory beside `target`, in place of one that an interrupted restore
-    /// left.
-    fn prepare_staging(&self, backup: &Backup, target: &Path) -> Result<PathBuf> {
+    /// left. The lock, beside it too, excludes other restores into the same target.
+    fn prepare_staging(&self, backup: &Backup, target: &Path) -> Result<(PathBuf, Box<dyn FileLock>)> {
         let fs = self.fs.as_ref();
         let Some(name) = target.file_name() else {
             return Err(Error::invalid(format!("{}: expected the name of a directory", target.display())));
@@ -237,6 +240,7 @@ impl Repository {
         let mut name = name.to_owned();
         name.push(RESTORING);
         let staging = parent_of(target).join(name);
+        let lock = lock_beside(fs, target)?;
         let marker = staging.join(MARKER);
         if fs.exists(&staging).map_err(Error::io(&staging, "examine"))? {
             let entries = fs.read_dir(&staging).map_err(Error::io(&staging, "list"))?;
@@ -252,8 +256,31 @@ impl Repository {
         let content = serde_json::json!({ "backup": backup.name, "repository": self.root }).to_string();
         write(fs, &marker, content.as_bytes())?;
         fs.sync_dir(&staging).map_err(Error::io(&staging, "sync the directory"))?;
-        Ok(staging)
+        Ok((staging, lock))
     }
+}
+
+/// Checks that tables with views or incomplete indexes are not truncated: their import would be
+/// refused.
+fn check_accepts(database: &Database, tables: &[&TableRecord]) -> Result<()> {
+    let catalog = database.catalog();
+    for record in tables {
+        let Some(table) = catalog.table(&record.keyspace, &record.table) else { continue };
+        let name = record.qualified_name();
+        if let Some(view) = catalog.views_of(table.id).first() {
+            return Err(Error::invalid(format!(
+                "cannot restore {name}: nothing was truncated; drop its view {} first, which the restore creates again",
+                view.name()
+            )));
+        }
+        if let Some(index) = catalog.indexes_of(table.id).iter().find(|index| !database.is_built(index)) {
+            return Err(Error::invalid(format!(
+                "cannot restore {name}: nothing was truncated; its index {} is being built, try again when it is done",
+                index.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Makes all names below a directory durable: some of a data directory's are not, as the next start
@@ -265,6 +292,23 @@ fn sync_tree(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
         }
     }
     fs.sync_dir(directory).map_err(Error::io(directory, "sync the directory"))
+}
+
+/// Locks `<target>.restoring.lock`. The file is empty and stays: removing it would let two others
+/// lock different files of that name.
+fn lock_beside(fs: &dyn FileSystem, target: &Path) -> Result<Box<dyn FileLock>> {
+    let mut name = target.file_name().unwrap_or_default().to_owned();
+    name.push(format!("{RESTORING}.lock"));
+    let parent = parent_of(target);
+    create_with_parents(fs, parent)?;
+    let path = parent.join(name);
+    fs.lock(&path).map_err(|error| {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            let target = target.display();
+            return Error::invalid(format!("another restore into {target} is running: wait until it ends"));
+        }
+        Error::io(&path, "lock")(error)
+    })
 }
 
 fn parent_of(path: &Path) -> &Path {

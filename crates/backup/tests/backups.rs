@@ -295,6 +295,55 @@ fn roles_are_restored_with_everything_and_into_an_open_database_on_request() {
 }
 
 #[test]
+fn a_table_with_a_view_is_not_truncated_by_a_restore() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = cassette_database::Options::new(directory.path().join("data"));
+    options.materialized_views_enabled = true;
+    let database = Database::open(options).unwrap();
+    let session = database.session();
+    for cql in [
+        KEYSPACE,
+        "CREATE TABLE ks.t (k int PRIMARY KEY, v int)",
+        "CREATE MATERIALIZED VIEW ks.w AS SELECT * FROM ks.t WHERE v IS NOT NULL AND k IS NOT NULL PRIMARY KEY (v, k)",
+        "INSERT INTO ks.t (k, v) VALUES (1, 2)",
+    ] {
+        session.execute(cql, ()).unwrap();
+    }
+    let repository = Repository::open(Arc::new(RealFileSystem), &directory.path().join("backups")).unwrap();
+    let backup = repository.back_up(&database, &BackupOptions::default()).unwrap().backup;
+    let options = RestoreOptions { truncate: true, ..RestoreOptions::default() };
+    let error = repository.restore(&backup, &database, &options).unwrap_err().to_string();
+    assert!(error.contains("drop its view w first"), "{error}");
+    assert_eq!(session.execute("SELECT k FROM ks.t", ()).unwrap().len(), 1);
+}
+
+#[test]
+fn two_restores_into_one_directory_do_not_run_at_once() {
+    let fixture = Fixture::new();
+    let backup = fixture.back_up("one").backup;
+    let lock = fixture.path("restored.restoring.lock");
+    let other = cassette_vfs::FileSystem::lock(&RealFileSystem, &lock).unwrap();
+    let restore = || {
+        let repository =
+            Repository::open_for_reading(Arc::new(RealFileSystem), &fixture.path("backups")).unwrap();
+        repository.restore_into_new(&backup, &fixture.path("restored"), &RestoreOptions::default())
+    };
+    let error = restore().unwrap_err().to_string();
+    assert!(error.starts_with("another restore into "), "{error}");
+    drop(other);
+    restore().unwrap();
+}
+
+#[test]
+fn a_damaged_backup_does_not_prevent_the_next() {
+    let fixture = Fixture::new();
+    fixture.back_up("one");
+    std::fs::write(fixture.path("backups/one/manifest.json"), b"{").unwrap();
+    let next = fixture.back_up("two");
+    fixture.repository().verify(&next.backup).unwrap();
+}
+
+#[test]
 fn requests_that_cannot_succeed_are_rejected_by_name() {
     let fixture = Fixture::new();
     let backup = fixture.back_up("one").backup;
