@@ -1,11 +1,12 @@
 //! Experiments described by files: engines, settings, workloads and repeats, and their results.
 //!
-//! [`file`] parses and validates a file. [`plan`] derives its parts: one engine in one
+//! [`file`] parses a file, which `check` validates. [`plan`] derives its parts: one engine in one
 //! configuration, once. [`perform`] runs a part, [`store`] stores its results atomically, and
 //! [`analysis`] compares the parts.
 
 pub mod analysis;
 pub mod builtin;
+mod check;
 pub mod engines;
 pub mod file;
 pub mod perform;
