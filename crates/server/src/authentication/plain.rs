@@ -39,15 +39,15 @@ pub fn decode(token: &[u8]) -> Result<Credentials<'_>, String> {
         Some(username) => (last, username),
     };
     let identity = parts.next();
+    if identity.is_some_and(|identity| identity.contains(&0)) {
+        return Err("Credential format error: username or password is empty or contains NUL(\\0) character"
+            .to_owned());
+    }
     if password.is_empty() {
         return Err("Password must not be null".to_owned());
     }
     if username.is_empty() || identity.is_none() {
         return Err("Authentication ID must not be null".to_owned());
-    }
-    if identity.is_some_and(|identity| identity.contains(&0)) {
-        return Err("Credential format error: username or password is empty or contains NUL(\\0) character"
-            .to_owned());
     }
     let text = |bytes| std::str::from_utf8(bytes).map_err(|_| "invalid token: expected UTF-8".to_owned());
     Ok(Credentials { username: text(username)?, password: text(password)? })
@@ -75,6 +75,10 @@ mod tests {
             (b"\0", "Password must not be null"),
             (
                 b"\0a\0user\0pass",
+                "Credential format error: username or password is empty or contains NUL(\\0) character",
+            ),
+            (
+                b"\0\0\0",
                 "Credential format error: username or password is empty or contains NUL(\\0) character",
             ),
             (b"\0\xff\0pass", "invalid token: expected UTF-8"),
