@@ -8,6 +8,8 @@ import ssl
 import subprocess
 
 import pytest
+from cassandra.auth import PlainTextAuthProvider
+from cassandra.cluster import Cluster
 
 from server import BINARY, Server
 
@@ -22,8 +24,8 @@ def private(path, text):
     return path
 
 
-def certificates(folder):
-    subprocess.run([BINARY, "certificates", folder], capture_output=True, check=True)
+def certificates(folder, *options):
+    subprocess.run([BINARY, "certificates", folder, *options], capture_output=True, check=True)
     return folder
 
 
@@ -184,6 +186,43 @@ def test_certificate_of_a_client_permits_what_its_line_says(files, nodetool, tmp
     foreign = certificates(tmp_path / "foreign") / "client.pem"
     code, output = nodetool("--tls-certificate", foreign, "flush", port=port)
     assert code == 1 and "does not accept the certificate" in output, output
+    server.stop()
+
+
+def test_certificate_has_the_access_of_its_identitys_role(nodetool, tmp_path):
+    identity = "spiffe://example.com/operations"
+    issued = certificates(tmp_path / "certificates", "--client-uri", identity)
+    encryption = f"  keystore: {issued / 'server.pem'}\n  truststore: {issued / 'ca.pem'}\n  require_client_auth: true\n"
+    yaml = (
+        f"client_encryption_options:\n  enabled: true\n  optional: true\n{encryption}"
+        f"admin_encryption_options:\n  enabled: true\n{encryption}authorizer: CassandraAuthorizer\n"
+        "authenticator:\n  class_name: MutualTlsWithPasswordFallbackAuthenticator\n"
+        "  parameters:\n    validator_class_name: SpiffeCertificateValidator\n"
+    )
+    server = serve(tmp_path, yaml=yaml)
+
+    def run(command):
+        client = ["--tls-certificate", issued / "client.pem"]
+        return nodetool(*client, command, ca=issued / "ca.pem", port=server.admin_port)
+
+    code, output = run("statusbinary")
+    assert code == 1 and "denies access" in output, output
+    login = PlainTextAuthProvider("cassandra", "cassandra")
+    with Cluster(["127.0.0.1"], port=server.port, auth_provider=login, connect_timeout=20) as cluster:
+        root = cluster.connect()
+        root.execute("CREATE ROLE operations WITH LOGIN = true")
+        root.execute(f"ADD IDENTITY '{identity}' TO ROLE 'operations'")
+        code, output = run("statusbinary")
+        assert code == 1 and "operations is no superuser" in output, output
+        root.execute("GRANT SELECT ON ALL MBEANS TO operations")
+        assert run("statusbinary") == (0, "running\n")
+        code, output = run("flush")
+        assert code == 1 and "requires the level operator" in output, output
+        root.execute("GRANT EXECUTE ON ALL MBEANS TO operations")
+        assert run("flush") == (0, "")
+        root.execute(f"DROP IDENTITY '{identity}'")
+        code, output = run("statusbinary")
+        assert code == 1 and "denies access" in output, output
     server.stop()
 
 

@@ -123,7 +123,7 @@ impl Access {
 }
 
 const MISSING: &str = "the request has no credentials: a user name and a password, or a token, are required";
-const WRONG: &str = "wrong user name, password or token";
+const WRONG: &str = "wrong user name, password, token or certificate";
 
 /// Who sent a request, as the log shows it.
 #[derive(Debug, Clone)]
@@ -198,11 +198,15 @@ async fn level(
     }
     match credentials {
         None => {
-            let certificate = connection.peer.certificate.as_deref();
-            certificate
-                .and_then(|der| access.level_in_file(|tokens| tokens.level_of_certificate(der)))
-                .map(|level| (level, Requester::Certificate))
-                .ok_or_else(|| access.unauthenticated(MISSING))
+            let Some(certificate) = connection.peer.certificate.as_deref() else {
+                return Err(access.unauthenticated(MISSING));
+            };
+            if let Some(level) = access.level_in_file(|tokens| tokens.level_of_certificate(certificate)) {
+                return Ok((level, Requester::Certificate));
+            }
+            let role = verify_certificate(access, connection, certificate).await?;
+            let level = level_of_role(admin, role.clone()).await?;
+            Ok((level, Requester::Role(role)))
         }
         Some(Credentials::Bearer(token)) => {
             if let Some(level) = access.level_in_file(|tokens| tokens.level(&token)) {
@@ -232,22 +236,45 @@ async fn verify(
     username: &str,
     password: &str,
 ) -> Result<(), Response> {
+    let token = format!("\0{username}\0{password}").into_bytes();
+    // Without the certificate, whose role may be another one: this is about the password.
+    let role = log_in(access, connection, None, token).await?;
+    if role == username { Ok(()) } else { Err(access.unauthenticated(WRONG)) }
+}
+
+/// Returns the role of the identity in a certificate, as for CQL clients.
+async fn verify_certificate(
+    access: &Access,
+    connection: &OfConnection,
+    certificate: &[u8],
+) -> Result<String, Response> {
+    let authenticator = access.logins.as_ref().and_then(|logins| logins.authenticator.as_ref());
+    if !authenticator.is_some_and(|authenticator| authenticator.accepts_certificates()) {
+        return Err(access.unauthenticated(MISSING));
+    }
+    // Drivers send an empty token with a certificate.
+    log_in(access, connection, Some(certificate), Vec::new()).await
+}
+
+/// Returns the role that the authenticator of CQL clients accepts a token as.
+async fn log_in(
+    access: &Access,
+    connection: &OfConnection,
+    certificate: Option<&[u8]>,
+    token: Vec<u8>,
+) -> Result<String, Response> {
     let Some((logins, authenticator)) =
         access.logins.as_ref().and_then(|logins| Some((logins, logins.authenticator.as_ref()?)))
     else {
         return Err(access.unauthenticated(WRONG));
     };
-    let Some(address) = connection.peer.address else { return Ok(()) };
-    // Without the certificate, whose role may be another one: this is about the password.
-    let peer = authentication::Peer { address: SocketAddr::new(address, 0), certificate: None };
-    let negotiation = authenticator.negotiate(peer);
-    let token = format!("\0{username}\0{password}").into_bytes();
+    let Some(address) = connection.peer.address else { return Err(access.unauthenticated(WRONG)) };
+    let negotiation =
+        authenticator.negotiate(authentication::Peer { address: SocketAddr::new(address, 0), certificate });
     let client = ThreadClient { address, connection: connection.number };
     match logins.gate.evaluate(client, negotiation, token.into()).await.1 {
-        Judgement::Verdict(Verdict::Authenticated { role }) if role == username => Ok(()),
-        Judgement::Verdict(Verdict::Authenticated { .. } | Verdict::Refused(_)) => {
-            Err(access.unauthenticated(WRONG))
-        }
+        Judgement::Verdict(Verdict::Authenticated { role }) => Ok(role),
+        Judgement::Verdict(Verdict::Refused(_)) => Err(access.unauthenticated(WRONG)),
         Judgement::Verdict(Verdict::Failed(reason)) => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, reason)),
         // There is no second token in a request.
         Judgement::Verdict(Verdict::Challenge(_)) => {

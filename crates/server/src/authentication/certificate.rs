@@ -37,6 +37,10 @@ impl Authenticator for CertificateAuthenticator {
         if self.passwords.is_some() { Self::CLASS_WITH_PASSWORDS } else { Self::CLASS }
     }
 
+    fn accepts_certificates(&self) -> bool {
+        true
+    }
+
     fn negotiate(&self, peer: Peer<'_>) -> Box<dyn Negotiation> {
         match (&self.passwords, peer.certificate) {
             (Some(passwords), None) => passwords.negotiate(peer),

@@ -30,6 +30,11 @@ pub trait Authenticator: Debug + Send + Sync {
     /// Returns the name in AUTHENTICATE, from which drivers select the mechanism.
     fn class_name(&self) -> &str;
 
+    /// Returns whether a certificate can be all that a client proves its identity with.
+    fn accepts_certificates(&self) -> bool {
+        false
+    }
+
     /// Starts an exchange with a client.
     fn negotiate(&self, peer: Peer<'_>) -> Box<dyn Negotiation>;
 }
