@@ -123,7 +123,8 @@ impl Access {
 }
 
 const MISSING: &str = "the request has no credentials: a user name and a password, or a token, are required";
-const WRONG: &str = "wrong user name, password, token or certificate";
+const WRONG: &str = "wrong user name, password or token";
+const UNKNOWN: &str = "the certificate has no identity of a role that may log in";
 
 /// Who sent a request, as the log shows it.
 #[derive(Debug, Clone)]
@@ -263,18 +264,19 @@ async fn log_in(
     certificate: Option<&[u8]>,
     token: Vec<u8>,
 ) -> Result<String, Response> {
+    let wrong = if certificate.is_some() { UNKNOWN } else { WRONG };
     let Some((logins, authenticator)) =
         access.logins.as_ref().and_then(|logins| Some((logins, logins.authenticator.as_ref()?)))
     else {
-        return Err(access.unauthenticated(WRONG));
+        return Err(access.unauthenticated(wrong));
     };
-    let Some(address) = connection.peer.address else { return Err(access.unauthenticated(WRONG)) };
+    let Some(address) = connection.peer.address else { return Err(access.unauthenticated(wrong)) };
     let negotiation =
         authenticator.negotiate(authentication::Peer { address: SocketAddr::new(address, 0), certificate });
     let client = ThreadClient { address, connection: connection.number };
     match logins.gate.evaluate(client, negotiation, token.into()).await.1 {
         Judgement::Verdict(Verdict::Authenticated { role }) => Ok(role),
-        Judgement::Verdict(Verdict::Refused(_)) => Err(access.unauthenticated(WRONG)),
+        Judgement::Verdict(Verdict::Refused(_)) => Err(access.unauthenticated(wrong)),
         Judgement::Verdict(Verdict::Failed(reason)) => Err(refuse(StatusCode::INTERNAL_SERVER_ERROR, reason)),
         // There is no second token in a request.
         Judgement::Verdict(Verdict::Challenge(_)) => {
