@@ -36,6 +36,7 @@ mod memory;
 mod overlay;
 mod permissions;
 mod real;
+mod staging;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fake::{FakeFileSystem, Operation, OperationKind};
@@ -44,6 +45,7 @@ pub use memory::memory_limit;
 pub use overlay::OverlayFileSystem;
 pub use permissions::FileAccess;
 pub use real::RealFileSystem;
+pub use staging::{StagedDirectory, StagingError};
 
 /// A tree of files and directories. Used as `Arc<dyn FileSystem>`.
 ///
@@ -146,6 +148,23 @@ impl dyn FileSystem {
         let mut content = vec![0; length];
         file.read_exact_at(&mut content, 0)?;
         Ok(content)
+    }
+
+    /// Creates a directory and its missing parents, durably.
+    pub fn create_with_parents(&self, path: &Path) -> io::Result<()> {
+        let mut missing = Vec::new();
+        for directory in path.ancestors().filter(|directory| !directory.as_os_str().is_empty()) {
+            if self.exists(directory)? {
+                break;
+            }
+            missing.push(directory);
+        }
+        self.create_dir_all(path)?;
+        for directory in missing.into_iter().rev() {
+            let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
+            self.sync_dir(parent.unwrap_or(Path::new(".")))?;
+        }
+        Ok(())
     }
 
     /// Replaces the content of `path` durably: after every crash the path has the old content or
