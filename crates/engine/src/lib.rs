@@ -22,6 +22,7 @@ mod store;
 mod strategies;
 
 pub use access::write_admission::WriteDemand;
+pub use admin::archived::ArchivedLog;
 pub use admin::import::{ImportOptions, ImportedSSTable, Transfer, import_summary};
 pub use admin::recovery::ReplaySummary;
 pub use admin::snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};

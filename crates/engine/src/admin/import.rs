@@ -11,6 +11,9 @@
 //! 5. Files to be moved are removed from the directory: never from a snapshot or a backup, see
 //!    [`import_source`](crate::admin::import_source).
 //!
+//! A replacement flushes the table before step 2, and removes all its earlier SSTables in the same
+//! transaction: after a crash, the table has either all its earlier rows or the imported ones.
+//!
 //! An error before step 4 undoes step 2; after a crash, [`transaction::recover`] does. If step 5 is
 //! incomplete, the remaining files contain the same data again: importing them a second time
 //! changes no result.
@@ -29,8 +32,10 @@ use cassette_vfs::DirEntry;
 use hashbrown::HashSet;
 
 use crate::admin::import_source::ImportSource;
+use crate::admin::snapshots::Cause;
 use crate::admin::tables::check_is_only;
 use crate::basics::error::{EngineError, Result};
+use crate::log::commitlog::EventKind;
 use crate::store::core::{Core, Phase};
 use crate::store::table::{Table, Unreadable};
 use crate::store::transaction::{self, OperationType, Transaction};
@@ -131,6 +136,31 @@ struct Brought {
     is_linked_elsewhere: bool,
 }
 
+/// Logs what was imported.
+fn log_imported(imported: &[ImportedSSTable], options: &ImportOptions) {
+    for sstable in imported {
+        let (from, to) = (sstable.from.display(), sstable.to.display());
+        let (bytes, how) = (sstable.bytes, sstable.transfer);
+        if options.keep_source {
+            // Those of a whole node.
+            tracing::debug!(%from, %to, bytes, %how, "imported an SSTable");
+        } else {
+            tracing::info!(%from, %to, bytes, %how, "imported an SSTable");
+        }
+    }
+}
+
+/// What an import replaces: all that the table has.
+struct Replaced<'a> {
+    /// The schema.cql of a snapshot that is taken of it; `None` for no snapshot.
+    keep: Option<&'a str>,
+}
+
+fn refused(directory: &Path) -> impl FnOnce(EngineError) -> EngineError {
+    let directory = directory.to_owned();
+    move |cause| EngineError::ImportRefused { directory, cause: Box::new(cause) }
+}
+
 impl Core {
     /// See [`Engine::import`](crate::Engine::import).
     pub fn import(
@@ -145,17 +175,35 @@ impl Core {
         }
         let table = self.table(id)?;
         let _alone = table.importing.lock();
-        self.import_alone(&table, directory, options).map_err(|cause| EngineError::ImportRefused {
-            directory: directory.to_owned(),
-            cause: Box::new(cause),
-        })
+        self.import_alone(&table, directory, options, None).map_err(refused(directory))
     }
 
+    /// See [`Engine::replace`](crate::Engine::replace).
+    pub fn replace(
+        self: &Arc<Self>,
+        id: TableId,
+        directory: &Path,
+        options: &ImportOptions,
+        keep: Option<&str>,
+    ) -> Result<Vec<ImportedSSTable>> {
+        self.check_running()?;
+        if self.phase() == Phase::Recovering {
+            return Err(EngineError::Recovering);
+        }
+        let table = self.table(id)?;
+        let _alone = table.importing.lock();
+        let _no_compaction = self.pause_compactions(&table);
+        let _no_flush = table.flush.lock();
+        self.import_alone(&table, directory, options, Some(Replaced { keep })).map_err(refused(directory))
+    }
+
+    /// With `replaced`, the caller holds the table's flush lock, and no compaction runs.
     fn import_alone(
         self: &Arc<Self>,
         table: &Arc<Table>,
         directory: &Path,
         options: &ImportOptions,
+        replaced: Option<Replaced<'_>>,
     ) -> Result<Vec<ImportedSSTable>> {
         let ImportSource { directory, is_backup } = self.import_source(directory)?;
         let metadata = table.metadata();
@@ -164,11 +212,17 @@ impl Core {
             self.import_files(sstable)?;
             self.check_sstable(sstable, &metadata, options)?;
         }
-        if sources.is_empty() || table.is_dropped() {
+        if table.is_dropped() || sources.is_empty() && replaced.is_none() {
             return Ok(Vec::new());
         }
         // With periodic sync, an import must not survive a crash that loses earlier writes.
-        self.usable_log()?.sync()?;
+        let log = self.usable_log()?;
+        let position = log.position();
+        log.sync()?;
+        let removed = match &replaced {
+            None => Vec::new(),
+            Some(replaced) => self.prepare_replacement(table, replaced)?,
+        };
         let id = self.time_uuid();
         let mut transaction =
             Transaction::begin(self.fs.clone(), &table.directory, OperationType::Import, id)?;
@@ -194,11 +248,16 @@ impl Core {
             readers.push(reader);
             stays.push(options.copy_data || options.keep_source || is_backup || is_linked_elsewhere);
         }
-        let committed = self.commit(table, transaction, &[])?;
-        self.take_in(table, readers)?;
+        let committed = self.commit(table, transaction, &removed)?;
+        self.take_in(table, readers, replaced.is_some())?;
         if let Err(error) = committed.finish() {
             tracing::warn!(%error, "the log of an import stays until the next start");
         }
+        if replaced.is_some() {
+            self.row_cache.forget(table.id);
+            self.log_event(table, EventKind::Truncated, position)?;
+        }
+        self.log_event(table, EventKind::Imported, log.position())?;
         let moved = sources.iter().zip(&mut imported).zip(stays).filter(|(_, stays)| !stays);
         for ((sstable, imported), _) in moved {
             match self.remove_source(sstable) {
@@ -208,17 +267,25 @@ impl Core {
                 }
             }
         }
-        for sstable in &imported {
-            let (from, to) = (sstable.from.display(), sstable.to.display());
-            let (bytes, how) = (sstable.bytes, sstable.transfer);
-            if options.keep_source {
-                // Those of a whole node.
-                tracing::debug!(%from, %to, bytes, %how, "imported an SSTable");
-            } else {
-                tracing::info!(%from, %to, bytes, %how, "imported an SSTable");
-            }
-        }
+        log_imported(&imported, options);
         Ok(imported)
+    }
+
+    /// Flushes a table whose SSTables are to be replaced, takes the snapshot of them, and returns
+    /// them, including those that could not be opened. As for a truncation, the log must not
+    /// restore their data.
+    fn prepare_replacement(
+        self: &Arc<Self>,
+        table: &Arc<Table>,
+        replaced: &Replaced<'_>,
+    ) -> Result<Vec<Descriptor>> {
+        self.flush_alone(table)?;
+        self.usable_log()?.sync()?;
+        self.positions.ensure_saved()?;
+        if let Some(schema) = replaced.keep {
+            self.snapshot_before(table, Cause::Truncated, schema)?;
+        }
+        self.data_files(&table.directory)
     }
 
     /// Returns the SSTables of a directory, except those that an interrupted transaction there has
@@ -411,7 +478,8 @@ impl Core {
     }
 
     /// Adds SSTables to the view, with the current schema of the table.
-    fn take_in(self: &Arc<Self>, table: &Table, readers: Vec<SSTableReader>) -> Result<()> {
+    /// With `replace`, the SSTables that the view has are removed from it.
+    fn take_in(self: &Arc<Self>, table: &Table, readers: Vec<SSTableReader>, replace: bool) -> Result<()> {
         table.try_change_view(|view| {
             let in_terms = |reader: SSTableReader| {
                 let reader = if Arc::ptr_eq(reader.table(), &view.table) {
@@ -422,6 +490,11 @@ impl Core {
                 Ok(Arc::new(self.handle(reader)))
             };
             let added = readers.into_iter().map(in_terms).collect::<cassette_rows::Result<_>>()?;
+            if replace {
+                view.sstables = Arc::new([]);
+                view.quarantined = Arc::new([]);
+                view.unreadable = Arc::new([]);
+            }
             view.replace_sstables(&HashSet::new(), added);
             Ok(())
         })
@@ -480,7 +553,11 @@ impl Core {
             taken.push(ImportedSSTable { from: path.clone(), to: path, partitions, bytes, transfer });
         }
         let read: HashSet<_> = readers.iter().map(|reader| reader.descriptor().id).collect();
-        self.take_in(&table, readers)?;
+        let is_changed = !readers.is_empty();
+        self.take_in(&table, readers, false)?;
+        if is_changed {
+            self.log_event(&table, EventKind::Imported, self.usable_log()?.position())?;
+        }
         // SSTables that could not be opened at the start are open now, or were removed.
         let is_left = |sstable: &Unreadable| {
             !read.contains(&sstable.descriptor.id)

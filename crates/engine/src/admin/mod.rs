@@ -1,6 +1,7 @@
 //! Operations on whole tables: creation and removal, recovery, snapshots, imports, verification,
 //! saved caches, statistics.
 
+pub(crate) mod archived;
 pub(crate) mod import;
 mod import_source;
 pub(crate) mod recovery;

@@ -141,6 +141,7 @@ impl Core {
             first_segment_id: last_segment.max(self.last_unclaimed_segment()?) + 1,
             encryption: self.options.commitlog_encryption.clone(),
             cdc: Some(self.cdc_options()?),
+            archive: self.options.commitlog_archiving.then(|| self.time_uuid().as_u128()),
             threads: self.options.background_threads,
             on_space_exceeded: Some(Arc::new(move || {
                 if let Some(core) = core.upgrade() {

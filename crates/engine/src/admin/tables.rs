@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use crate::admin::snapshots::{self, Cause};
 use crate::basics::error::{EngineError, Result};
 use crate::basics::options::DiskFailurePolicy;
-use crate::log::commitlog::{AppendError, CommitLog};
+use crate::log::commitlog::{AppendError, CommitLog, Event, EventKind, Position};
 use crate::log::drop_records::{DropRecord, DropState};
 use crate::log::replay_positions::Discard;
 use crate::memory::memtable::Memtable;
@@ -287,6 +287,8 @@ impl Core {
         if !has_sstables && (keep.is_none() || !is_in_memory) {
             return self.truncate_memtables(&table);
         }
+        // Every record up to here is in an SSTable after the flush.
+        let position = self.usable_log()?.position();
         self.flush_alone(&table)?;
         // Without the flushed SSTables, a replay of the log would restore their data. A flush
         // succeeds even if it could not save its position, or had none because the log has failed.
@@ -308,7 +310,14 @@ impl Core {
         });
         self.row_cache.forget(id);
         committed.finish()?;
-        Ok(())
+        self.log_event(&table, EventKind::Truncated, position)
+    }
+
+    /// Logs what readers of archived segments need, once it is durable: an event without its effect
+    /// would lose data.
+    pub fn log_event(&self, table: &Table, kind: EventKind, position: Position) -> Result<()> {
+        let event = Event { table: table.id.0.as_u128(), kind, position };
+        Ok(self.usable_log()?.append_event(&event)?)
     }
 
     /// Truncates a table without SSTables: its log records are not needed. The caller holds the
@@ -338,7 +347,7 @@ impl Core {
         });
         drop(writers_held_out);
         log.mark_clean(table.id.0.as_u128(), begins, ends);
-        Ok(())
+        self.log_event(table, EventKind::Truncated, ends)
     }
 
     /// See [`Engine::log_failure`](crate::Engine::log_failure).

@@ -2,16 +2,21 @@
 
 use std::path::Path;
 
-use cassette_rows::TableId;
+use cassette_rows::{TableId, TableMetadata};
 use cassette_sstable::Descriptor;
 use cassette_sstable::scrub::ScrubOptions;
 
+use uuid::Uuid;
+
 use super::Engine;
+use crate::admin::archived::ArchivedLog;
 use crate::admin::import::{ImportOptions, ImportedSSTable};
+use crate::admin::recovery::ReplaySummary;
 use crate::admin::snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
 use crate::admin::verify::VerifiedSSTable;
 use crate::basics::error::Result;
 use crate::compaction::ScrubbedSSTable;
+use crate::log::commitlog::{ArchivedSegment, Position};
 
 impl Engine {
     /// Takes a snapshot of each table, with the schema.cql specified beside it: of all tables, or
@@ -60,6 +65,25 @@ impl Engine {
         Ok(imported)
     }
 
+    /// Replaces everything that a table has by the SSTables of a directory, as if it were truncated
+    /// first, in one step: after an error or a crash, the table has its earlier rows or the
+    /// imported ones. With `keep`, the text of a schema.cql, takes a snapshot of the earlier ones.
+    /// Writes during the call are replaced, or not.
+    ///
+    /// # Errors
+    /// As for [`import`](Self::import).
+    pub fn replace(
+        &self,
+        id: TableId,
+        directory: &Path,
+        options: &ImportOptions,
+        keep: Option<&str>,
+    ) -> Result<Vec<ImportedSSTable>> {
+        let imported = self.inner.core.replace(id, directory, options, keep)?;
+        self.inner.core.compaction_wanted.raise();
+        Ok(imported)
+    }
+
     /// Adds the SSTables that were put into the table's directory while it was open: all of them,
     /// or none after an error; their files stay in place. Running compactions of the table stop,
     /// and are chosen again later.
@@ -67,6 +91,41 @@ impl Engine {
         let found = self.inner.core.refresh(id)?;
         self.inner.core.compaction_wanted.raise();
         Ok(found)
+    }
+
+    /// Makes everything that has been acknowledged available in the archive of the commit log:
+    /// finishes its active segment, if it has records. No-op unless the log is archived.
+    ///
+    /// # Errors
+    /// If the log has failed, or the archive cannot be written.
+    pub fn archive_log(&self) -> Result<()> {
+        self.inner.core.archive_log()
+    }
+
+    /// Returns the chain of archived segments, and a position in it that all records so far precede
+    /// or end at; `None` unless the log is archived.
+    pub fn archive_position(&self) -> Option<(Uuid, Position)> {
+        self.inner.core.archive_position()
+    }
+
+    /// Returns the finished segments that wait in the archive until
+    /// [`remove_archived`](crate::commitlog::remove_archived).
+    pub fn archived_segments(&self) -> Result<Vec<ArchivedSegment>> {
+        self.inner.core.archived_segments()
+    }
+
+    /// Applies the records of archived segments to the tables that `is_meant` selects, and flushes
+    /// them. No other thread may write to these tables. After an error, a part has been applied;
+    /// applying it again changes nothing.
+    ///
+    /// # Errors
+    /// If a segment is damaged, its key is not available, or its records do not match a table.
+    pub fn apply_archived(
+        &self,
+        log: &ArchivedLog,
+        is_meant: &dyn Fn(&TableMetadata) -> bool,
+    ) -> Result<ReplaySummary> {
+        self.inner.core.apply_archived(log, is_meant)
     }
 
     /// Reads every SSTable of a table completely and compares it with its checksums and its index;

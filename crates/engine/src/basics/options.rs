@@ -33,6 +33,9 @@ pub struct Options {
     /// `transparent_data_encryption_options`: encrypts new segments of the commit log, if it does
     /// so, and decrypts existing ones. Default: none.
     pub commitlog_encryption: Option<Arc<dyn Encryption>>,
+    /// Whether finished segments of the commit log stay in `commitlog/archive` until a consumer
+    /// removes them. Default: false.
+    pub commitlog_archiving: bool,
     /// Change data capture. Default: disabled.
     pub cdc: CdcSettings,
     /// `memtable_heap_space`, bytes of all memtables; beyond it, writes are stalled. Default: 256
@@ -339,6 +342,7 @@ impl Options {
             commitlog_total_space: 1 << 30,
             commitlog_replay: ReplayPolicy::Stop,
             commitlog_encryption: None,
+            commitlog_archiving: false,
             cdc: CdcSettings::default(),
             memtable_heap_space: default_memtable_heap_space(memory_limit()),
             memtable_cleanup_threshold: None,

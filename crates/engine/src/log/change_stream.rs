@@ -214,7 +214,7 @@ impl Segment {
                     self.offset = self.bytes.len();
                     return Ok(None);
                 }
-                SegmentBody::Other => {}
+                SegmentBody::Other | SegmentBody::Time(_) | SegmentBody::Event(_) => {}
                 SegmentBody::Dictionary { index, table, content } => {
                     let invalid = || corrupt(self.offset, "a dictionary that cannot be decoded");
                     if let Some(captured) =

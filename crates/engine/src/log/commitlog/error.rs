@@ -47,6 +47,14 @@ pub enum AppendError {
         /// Their bytes.
         used: u64,
     },
+    /// Finished segments could not be linked in the archive. The records are in the log.
+    #[error("cannot archive commit log segments in {}: {source}", directory.display())]
+    Archive {
+        /// The directory of archived segments.
+        directory: PathBuf,
+        /// The error of the file system.
+        source: Arc<io::Error>,
+    },
     /// The log has been closed.
     #[error("the commit log is closed")]
     Closed,

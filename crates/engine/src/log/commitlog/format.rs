@@ -25,6 +25,14 @@
 //! encryption   kind 5   the first record: parameters of the segment's cipher (`cassette_vfs::encryption`)
 //! encrypted    kind 6   n bytes: the body of a dictionary or an entry, encrypted; 16 bytes: its tag
 //!                       the number of the piece is the record's offset; its context is what the length's checksum is of
+//!
+//! in segments of versions 103 and, encrypted, 104, which are archived:
+//!
+//! time         kind 7   i64 microseconds since 1970 by the clock: the following records were appended then or within a
+//!                       millisecond after it
+//! event        kind 8   u8 what: 1 truncated | 2 imported, u128 table, u64 segment id, u32 offset:
+//!                       1: the table has no record up to this position any more
+//!                       2: the table has SSTables that no record contains, since this position
 //! ```
 
 use cassette_vfs::encryption::{PARAMETERS_MAX, PieceCipher, TAG_LENGTH};
@@ -38,6 +46,10 @@ pub(super) const VERSION: u32 = 101;
 
 /// The version of encrypted segments.
 pub(super) const ENCRYPTED_VERSION: u32 = 102;
+
+/// The versions of segments that are archived: plain, and encrypted.
+pub(super) const ARCHIVED_VERSION: u32 = 103;
+pub(super) const ARCHIVED_ENCRYPTED_VERSION: u32 = 104;
 
 const MAGIC: [u8; 8] = *b"CASSTLOG";
 
@@ -56,12 +68,43 @@ pub(super) const ENCRYPTION_LEN_MAX: u32 = FRAMING_LEN as u32 + 1 + PARAMETERS_M
 /// The framing, one byte of kind, 8 segment id and 4 offset.
 pub(super) const SYNC_MARK_LEN: u32 = FRAMING_LEN as u32 + 13;
 
+/// The framing, one byte of kind, 8 microseconds.
+pub(super) const TIME_LEN: u32 = FRAMING_LEN as u32 + 9;
+
+/// The framing, one byte of kind, 1 what, 16 table, 8 segment id and 4 offset.
+pub(super) const EVENT_LEN: u32 = FRAMING_LEN as u32 + 30;
+
 const KIND_END: u8 = 1;
 const KIND_SYNC_MARK: u8 = 2;
 const KIND_DICTIONARY: u8 = 3;
 const KIND_ENTRY: u8 = 4;
 const KIND_ENCRYPTION: u8 = 5;
 const KIND_ENCRYPTED: u8 = 6;
+const KIND_TIME: u8 = 7;
+const KIND_EVENT: u8 = 8;
+
+const EVENT_TRUNCATED: u8 = 1;
+const EVENT_IMPORTED: u8 = 2;
+
+/// A change of a table that its records do not contain, for readers of archived segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// The table.
+    pub table: u128,
+    /// What has happened to it.
+    pub kind: EventKind,
+    /// The end of the last record before it.
+    pub position: Position,
+}
+
+/// The kinds of events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// The table was truncated.
+    Truncated,
+    /// SSTables from elsewhere were added to it.
+    Imported,
+}
 
 /// Returns the name of a segment's file.
 pub(super) fn file_name(version: u32, id: u64) -> String {
@@ -75,13 +118,18 @@ pub(super) fn parse_file_name(name: &str) -> Option<(u64, u64)> {
 }
 
 /// Returns the version of a segment's format.
-pub(super) fn version(encrypted: bool) -> u32 {
-    if encrypted { ENCRYPTED_VERSION } else { VERSION }
+pub(super) fn version(encrypted: bool, archived: bool) -> u32 {
+    match (encrypted, archived) {
+        (false, false) => VERSION,
+        (true, false) => ENCRYPTED_VERSION,
+        (false, true) => ARCHIVED_VERSION,
+        (true, true) => ARCHIVED_ENCRYPTED_VERSION,
+    }
 }
 
 /// Whether this code reads segments of a version.
 pub(super) fn is_known_version(version: u64) -> bool {
-    version == u64::from(VERSION) || version == u64::from(ENCRYPTED_VERSION)
+    (u64::from(VERSION)..=u64::from(ARCHIVED_ENCRYPTED_VERSION)).contains(&version)
 }
 
 /// A segment's header.
@@ -153,6 +201,24 @@ impl Encoder<'_> {
         self.record(KIND_SYNC_MARK, |out| {
             out.extend(synced.segment.to_be_bytes());
             out.extend(synced.offset.to_be_bytes());
+        });
+    }
+
+    /// Appends the time of the following records, microseconds since 1970.
+    pub(super) fn time(&mut self, micros: i64) {
+        self.record(KIND_TIME, |out| out.extend(micros.to_be_bytes()));
+    }
+
+    pub(super) fn event(&mut self, event: &Event) {
+        let kind = match event.kind {
+            EventKind::Truncated => EVENT_TRUNCATED,
+            EventKind::Imported => EVENT_IMPORTED,
+        };
+        self.record(KIND_EVENT, |out| {
+            out.push(kind);
+            out.extend(event.table.to_be_bytes());
+            out.extend(event.position.segment.to_be_bytes());
+            out.extend(event.position.offset.to_be_bytes());
         });
     }
 
@@ -420,6 +486,9 @@ pub(super) enum Body<'a> {
     /// The parameters of the segment's cipher.
     Encryption(&'a [u8]),
     Encrypted(Sealed<'a>),
+    /// The time of the following records, microseconds since 1970.
+    Time(i64),
+    Event(Event),
 }
 
 /// The dictionary indexes of an entry.
@@ -458,6 +527,21 @@ impl<'a> Body<'a> {
             }
             KIND_ENCRYPTION => Body::Encryption(reader.0),
             KIND_ENCRYPTED => Body::Encrypted(Sealed(reader.0)),
+            KIND_TIME if reader.0.len() == 8 => Body::Time(i64::from_be_bytes(reader.take()?)),
+            KIND_EVENT if reader.0.len() == 29 => {
+                let [kind] = reader.take()?;
+                let kind = match kind {
+                    EVENT_TRUNCATED => EventKind::Truncated,
+                    EVENT_IMPORTED => EventKind::Imported,
+                    _ => return None,
+                };
+                let table = u128::from_be_bytes(reader.take()?);
+                let position = Position {
+                    segment: u64::from_be_bytes(reader.take()?),
+                    offset: u32::from_be_bytes(reader.take()?),
+                };
+                Body::Event(Event { table, kind, position })
+            }
             _ => return None,
         })
     }
@@ -479,12 +563,20 @@ mod tests {
 
     const TABLE: TableVersion = TableVersion { table: 0x1234, schema: 7 };
 
+    const EVENT: Event =
+        Event { table: 0x1234, kind: EventKind::Truncated, position: Position { segment: 9, offset: 50 } };
+
     fn records() -> Vec<u8> {
         let mut out = Vec::new();
         let mut encoder = Encoder { segment: 9, base: 100, encrypted: false, out: &mut out };
         encoder.sync_mark(Position { segment: 8, offset: 77 });
         encoder.dictionary(3, TABLE, |out| out.extend(b"columns"));
         encoder.entry([3, 4].into_iter(), |out| out.extend(b"row"));
+        let written = encoder.out.len();
+        encoder.time(1_795_500_000_123_456);
+        assert_eq!(encoder.out.len() - written, TIME_LEN as usize);
+        encoder.event(&EVENT);
+        assert_eq!(encoder.out.len() - written, (TIME_LEN + EVENT_LEN) as usize);
         encoder.end();
         out
     }
@@ -510,7 +602,7 @@ mod tests {
         assert_eq!(bodies[1], Body::Dictionary { index: 3, table: TABLE, content: b"columns" });
         let Body::Entry { indexes, content } = &bodies[2] else { panic!("an entry") };
         assert_eq!((indexes.iter().collect::<Vec<_>>(), *content), (vec![3, 4], b"row".as_slice()));
-        assert_eq!(bodies[3..], [Body::End]);
+        assert_eq!(bodies[3..], [Body::Time(1_795_500_000_123_456), Body::Event(EVENT), Body::End]);
     }
 
     #[test]
@@ -596,7 +688,9 @@ mod tests {
         for body in [
             &[][..],
             &[0],
-            &[7],
+            &[9],
+            &[KIND_TIME, 1],
+            &[KIND_EVENT; 30],
             &[KIND_END, 0],
             &[KIND_SYNC_MARK, 1],
             &[KIND_DICTIONARY; 10],

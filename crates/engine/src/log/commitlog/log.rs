@@ -10,8 +10,10 @@ use cassette_rows::Interrupted;
 use cassette_vfs::{Clock, FileSystem};
 use parking_lot::{Condvar, Mutex};
 
+use super::archive::Archive;
 use super::background::Background;
 use super::cdc::CdcDirectory;
+use super::format::Event;
 use super::progress::Progress;
 use super::replay::{self, Access, Entry, HandlerError, ReplaySummary};
 use super::shared::Shared;
@@ -66,6 +68,8 @@ impl CommitLog {
         let cdc = CdcDirectory::of(&fs, &clock, options.cdc.as_ref())?;
         let access = Access { encryption: options.encryption.as_deref(), cdc: cdc.as_ref() };
         let replayed = replay::replay(fs.as_ref(), directory, options.replay, access, replay)?;
+        let archive = Archive::of(&fs, directory, options.archive)
+            .map_err(|source| OpenError::Io { directory: directory.to_owned(), source })?;
         let millis = u64::try_from(clock.now_micros() / 1000).unwrap_or(0);
         // Ids must never repeat, although all segments may have been removed: the clock, as in
         // Cassandra, and the ids known to the caller.
@@ -77,6 +81,7 @@ impl CommitLog {
             directory: directory.to_owned(),
             options,
             cdc,
+            archive,
             state: Mutex::new(state),
             progress: Progress::default(),
             advanced: Condvar::new(),
@@ -150,6 +155,24 @@ impl CommitLog {
         let state = self.shared.state.lock();
         let end = state.end();
         self.shared.sync_upto(state, end).map(drop)
+    }
+
+    /// Logs an event durably, for readers of archived segments. No-op if the log is not archived.
+    pub fn append_event(&self, event: &Event) -> Result<(), AppendError> {
+        self.shared.append_event(event)
+    }
+
+    /// Makes all records so far durable and available in the archive: finishes the active segment,
+    /// and links all finished ones. No-op if the log is not archived.
+    pub fn finish_and_archive(&self) -> Result<(), AppendError> {
+        self.shared.finish_and_archive()
+    }
+
+    /// Returns the number of the archived chain of segments, and a position in it that all records
+    /// so far precede or end at; `None` unless the log is archived.
+    pub fn archive_position(&self) -> Option<(u128, Position)> {
+        let archive = self.shared.archive.as_ref()?;
+        Some((archive.chain, self.shared.state.lock().archive_position()))
     }
 
     /// Requests a sync of all records so far from the background thread, without waiting. No-op

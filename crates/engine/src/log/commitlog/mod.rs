@@ -50,6 +50,12 @@
 //! marks and checksums stay readable, so that torn tails are recognized as in other segments. A
 //! segment names its key; segments of other keys, and unencrypted ones, are read beside it.
 //!
+//! # Archive
+//!
+//! With [`CommitLogOptions::archive`], a segment is removed only after it has a durable link in the
+//! archive ([`archive`]), from where a consumer copies it elsewhere. Such segments contain times,
+//! so that they can be replayed up to a moment, and the changes of tables that are no records.
+//!
 //! # Failures
 //!
 //! - **No space**: records are refused ([`AppendError::Refused`]), and accepted again once there is
@@ -61,6 +67,7 @@
 //!   Later appends fail with the first cause ([`AppendError::Failed`]); replay at the next start
 //!   finds what the log contains.
 
+pub(crate) mod archive;
 mod background;
 pub(crate) mod cdc;
 mod dirty;
@@ -86,14 +93,17 @@ use std::sync::Arc;
 
 use cassette_vfs::{Clock, FileSystem};
 
+pub use archive::{ArchivedSegment, SegmentContent, archived_segments, remove_archived};
 pub use cdc::CdcOptions;
 pub use error::{AppendError, OpenError};
+pub use format::{Event, EventKind};
 pub use log::{CommitLog, CommitLogStats};
 pub use options::{CommitLogOptions, ReadOptions, ReplayPolicy, SyncMode};
 pub use position::{Position, TableVersion};
 pub(crate) use replay::cipher_of;
 pub use replay::{Entry, HandlerError, ReplaySummary, Torn};
-pub(crate) use segment::{SegmentBody, SegmentRecord, first_record, read_record, segment_id};
+pub use segment::segment_id;
+pub(crate) use segment::{SegmentBody, SegmentRecord, first_record, read_record};
 
 /// A record to log. Its methods are called under the append lock, except [`encode`](Self::encode)
 /// of a large record. They must be fast, acquire no locks, and only append to `out`.

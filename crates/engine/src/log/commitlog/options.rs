@@ -70,6 +70,9 @@ pub struct CommitLogOptions {
     pub encryption: Option<Arc<dyn Encryption>>,
     /// Change data capture, also if it was enabled before and is not any more.
     pub cdc: Option<CdcOptions>,
+    /// Archives segments: a unique number for the chain of segments that begins if none is
+    /// continued. `None` ends a chain that exists.
+    pub archive: Option<u128>,
     /// Whether background threads sync and reserve segments. Otherwise appending threads do both
     /// when due, so that runs are reproducible.
     pub threads: bool,
@@ -119,6 +122,7 @@ impl Default for CommitLogOptions {
             first_segment_id: 1,
             encryption: None,
             cdc: None,
+            archive: None,
             threads: true,
             on_space_exceeded: None,
         }
@@ -136,6 +140,7 @@ impl fmt::Debug for CommitLogOptions {
             .field("first_segment_id", &self.first_segment_id)
             .field("encryption", &self.encryption)
             .field("cdc", &self.cdc)
+            .field("archive", &self.archive)
             .field("threads", &self.threads)
             .finish_non_exhaustive()
     }

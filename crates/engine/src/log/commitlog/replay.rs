@@ -162,6 +162,7 @@ pub(super) fn replay(
                 Some((_, offset, true)) => Captured::Some(CdcIndex { offset: *offset, completed: true }),
                 _ => Captured::Unlinked,
             },
+            archived: false,
         };
         (segment.id, tracked)
     });
@@ -391,7 +392,7 @@ impl Reader<'_> {
             decoded = Body::decode(&opened);
         }
         let handled = match decoded {
-            Some(Body::Encryption(_)) => return Ok(true),
+            Some(Body::Encryption(_) | Body::Time(_) | Body::Event(_)) => return Ok(true),
             Some(Body::End) => return Ok(false),
             Some(Body::SyncMark(synced)) => {
                 self.synced = self.synced.max(synced);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use cassette_vfs::encryption::PieceCipher;
 
 use super::TableVersion;
-use super::format::{self, Body, Found, HEADER_LEN};
+use super::format::{self, Body, Event, Found, HEADER_LEN};
 
 /// A record of a segment.
 pub(crate) struct SegmentRecord<'a> {
@@ -27,6 +27,9 @@ pub(crate) enum SegmentBody<'a> {
         indexes: Vec<u16>,
         content: Cow<'a, [u8]>,
     },
+    /// The time of the following records, microseconds since 1970.
+    Time(i64),
+    Event(Event),
     /// A sync mark, or the parameters of the cipher.
     Other,
 }
@@ -37,7 +40,7 @@ pub(crate) fn first_record() -> usize {
 }
 
 /// Returns the id of the segment with this file name; `None` for other files.
-pub(crate) fn segment_id(name: &str) -> Option<u64> {
+pub fn segment_id(name: &str) -> Option<u64> {
     let (version, id) = format::parse_file_name(name)?;
     format::is_known_version(version).then_some(id)
 }
@@ -70,7 +73,7 @@ pub(crate) fn read_record<'a>(
                 SegmentBody::Entry { indexes, content } => {
                     SegmentBody::Entry { indexes, content: Cow::Owned(content.into_owned()) }
                 }
-                SegmentBody::End | SegmentBody::Other => return Err(UNKNOWN),
+                _ => return Err(UNKNOWN),
             }
         }
         body => plain(body),
@@ -87,6 +90,8 @@ fn plain(body: Body<'_>) -> SegmentBody<'_> {
         Body::Entry { indexes, content } => {
             SegmentBody::Entry { indexes: indexes.iter().collect(), content: Cow::Borrowed(content) }
         }
+        Body::Time(micros) => SegmentBody::Time(micros),
+        Body::Event(event) => SegmentBody::Event(event),
         Body::SyncMark(_) | Body::Encryption(_) | Body::Encrypted(_) => SegmentBody::Other,
     }
 }

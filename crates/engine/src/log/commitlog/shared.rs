@@ -11,8 +11,9 @@ use cassette_rows::interrupt::{self, Interrupted};
 use cassette_vfs::{Clock, FileSystem};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use super::archive::Archive;
 use super::cdc::{Captured, CdcDirectory, CdcIndex, Linking};
-use super::format::{self, DetachedEntry, Encoder, Header};
+use super::format::{self, DetachedEntry, Encoder, Event, Header};
 use super::progress::{Progress, Seen};
 use super::state::{Chunk, Clean, Place, SegmentFile, State};
 use super::{AppendError, CommitLogOptions, Position, Record, SyncMode};
@@ -25,6 +26,7 @@ pub(super) struct Shared {
     pub(super) directory: PathBuf,
     pub(super) options: CommitLogOptions,
     pub(super) cdc: Option<CdcDirectory>,
+    pub(super) archive: Option<Archive>,
     /// The append lock.
     pub(super) state: Mutex<State>,
     /// Signaled when something has been written, synced, reserved, refused, or has failed.
@@ -98,7 +100,9 @@ impl Shared {
                 state = self.write_or_wait(state);
                 continue;
             }
-            match state.enqueue(record, &mut detached, &self.options)? {
+            // Under the lock, so that the times are in the order of the records.
+            let now = self.archive.as_ref().map(|_| self.clock.now_micros());
+            match state.enqueue(record, &mut detached, now, &self.options)? {
                 Place::At(position) => break Enqueued { position, number: state.enqueued },
                 Place::NeedsSegment(size) => {
                     state = self.next_segment(state, size)?;
@@ -435,7 +439,7 @@ impl Shared {
         self.segment_awaited.store(false, Ordering::Relaxed);
         let id = state.next_id;
         state.next_id += 1;
-        let path = self.directory.join(format::file_name(format::version(self.options.encrypts()), id));
+        let path = self.directory.join(format::file_name(self.version(), id));
         self.reserve(state, "creating a segment", &path, || {
             let file = self.create_segment(id, &path, size)?;
             if populates {
@@ -512,10 +516,81 @@ impl Shared {
         (state, reserved)
     }
 
+    /// Returns the version of new segments.
+    fn version(&self) -> u32 {
+        format::version(self.options.encrypts(), self.archive.is_some())
+    }
+
+    /// Logs an event durably. No-op if the log is not archived.
+    pub(super) fn append_event(&self, event: &Event) -> Result<(), AppendError> {
+        if self.archive.is_none() {
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        let end = loop {
+            state.check_usable()?;
+            match state.enqueue_event(event, self.clock.now_micros(), &self.options) {
+                Place::At(position) => break position,
+                Place::NeedsSegment(size) => state = self.next_segment(state, size)?,
+                Place::NeedsLink => state = self.link_active(state)?,
+            }
+        };
+        let state = self.sync_upto(state, end)?;
+        // It has been refused if there was no space to write it.
+        state.refusal(end).map_or(Ok(()), Err)
+    }
+
+    /// Makes all records so far durable and finishes the active segment if it has any, and links
+    /// all finished segments in the archive. No-op if the log is not archived.
+    pub(super) fn finish_and_archive(&self) -> Result<(), AppendError> {
+        let Some(archive) = &self.archive else { return Ok(()) };
+        let mut state = self.state.lock();
+        state.check_usable()?;
+        state.seal_used();
+        let end = state.end();
+        let state = self.sync_upto(state, end)?;
+        let due = state.unarchived();
+        drop(state);
+        let linked = archive.link(due.iter().map(|(_, path)| path.as_path()));
+        linked.map_err(|error| AppendError::Archive {
+            directory: archive.directory.clone(),
+            source: Arc::new(error),
+        })?;
+        let mut state = self.state.lock();
+        due.iter().for_each(|(id, _)| state.set_archived(*id));
+        Ok(())
+    }
+
+    /// Makes finished segments durable and links them in the archive, before they are removed from
+    /// the log. Returns those that can be removed.
+    fn archive_clean(&self, clean: &[Clean]) -> Vec<u64> {
+        let all = || clean.iter().map(|clean| clean.id).collect();
+        let Some(archive) = &self.archive else { return all() };
+        let Some(last) = clean.last() else { return Vec::new() };
+        let end = Position { segment: last.id, offset: last.end };
+        // In the order of segments, also those that stay: a consumer takes a lower id that it has
+        // not seen for one that does not exist.
+        let due = self.sync_upto(self.state.lock(), end).map(|state| state.unarchived());
+        let linked = due
+            .map_err(io::Error::other)
+            .and_then(|due| archive.link(due.iter().map(|(_, path)| path.as_path())).map(|()| due));
+        let linked = linked.map(|due| {
+            let mut state = self.state.lock();
+            due.iter().for_each(|(id, _)| state.set_archived(*id));
+        });
+        match linked {
+            Ok(()) => all(),
+            Err(error) => {
+                tracing::warn!(%error, "commit log segments that cannot be archived stay behind for now");
+                Vec::new()
+            }
+        }
+    }
+
     /// Creates a segment whose name and header are durable and whose space is reserved.
     fn create_segment(&self, id: u64, path: &Path, size: u32) -> io::Result<SegmentFile> {
         let encrypts = self.options.encrypts();
-        let mut start = Header::new(format::version(encrypts), id, self.fs.boot_id()).encode();
+        let mut start = Header::new(self.version(), id, self.fs.boot_id()).encode();
         let mut cipher = None;
         if let Some(encryption) = self.options.encryption.as_ref().filter(|_| encrypts) {
             let new = encryption.begin().map_err(io::Error::other)?;
@@ -571,7 +646,9 @@ impl Shared {
         }
         let mut removed = Vec::new();
         let unlinked = self.release_captured(&clean);
-        for Clean { id, path, .. } in clean.iter().filter(|clean| unlinked.contains(&clean.id)) {
+        let archived = self.archive_clean(&clean);
+        let released = |clean: &&Clean| unlinked.contains(&clean.id) && archived.contains(&clean.id);
+        for Clean { id, path, .. } in clean.iter().filter(released) {
             match self.fs.remove_file(path) {
                 Ok(()) => removed.push(*id),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => removed.push(*id),

@@ -13,7 +13,10 @@ use parking_lot::Mutex;
 
 use super::cdc::{self, Captured, CdcIndex};
 use super::dirty::DirtyTables;
-use super::format::{self, DetachedEntry, ENCRYPTION_LEN_MAX, END_LEN, Encoder, HEADER_LEN, SYNC_MARK_LEN};
+use super::format::{
+    self, DetachedEntry, ENCRYPTION_LEN_MAX, END_LEN, EVENT_LEN, Encoder, Event, HEADER_LEN, SYNC_MARK_LEN,
+    TIME_LEN,
+};
 use super::{AppendError, CommitLogOptions, Position, Record, TableVersion};
 
 /// The file of a segment that can still be written.
@@ -40,6 +43,16 @@ struct Active {
     end: u32,
     /// The tables defined in this segment so far, by index.
     dictionary: HashMap<TableVersion, u16>,
+    /// The last time in this segment, microseconds since 1970.
+    time: Option<i64>,
+}
+
+/// The resolution of times in archived segments, microseconds.
+const TIME_RESOLUTION: i64 = 1000;
+
+/// Whether the clock has moved, in either direction, since the last time in the segment.
+fn is_due(last: Option<i64>, now: i64) -> bool {
+    last.is_none_or(|last| last.div_euclid(TIME_RESOLUTION) != now.div_euclid(TIME_RESOLUTION))
 }
 
 /// Encoded bytes that have not been written.
@@ -100,6 +113,8 @@ pub(super) struct Tracked {
     /// Its end, when nothing will be appended.
     pub(super) sealed: Option<u32>,
     pub(super) captured: Captured,
+    /// Whether it is linked in the archive.
+    pub(super) archived: bool,
 }
 
 /// A segment to remove.
@@ -261,11 +276,13 @@ impl State {
     }
 
     /// Appends a record, if the active segment has space for it. An entry that is already encoded
-    /// is taken from `detached` if it was appended.
+    /// is taken from `detached` if it was appended. `now` is the time, microseconds since 1970, if
+    /// the log is archived.
     pub(super) fn enqueue(
         &mut self,
         record: &dyn Record,
         detached: &mut Option<DetachedEntry>,
+        now: Option<i64>,
         options: &CommitLogOptions,
     ) -> Result<Place, AppendError> {
         let synced = (self.synced > self.marked).then_some(self.synced);
@@ -278,9 +295,8 @@ impl State {
         }
         let chunk = chunk_of(&mut self.pending, &mut self.buffer, active);
         let mut encoder = chunk.encoder();
-        if let Some(synced) = synced {
-            encoder.sync_mark(synced);
-        }
+        let time = now.filter(|now| is_due(active.time, *now));
+        mark(&mut encoder, synced, time);
         let known = active.dictionary.len();
         let mut defined = 0;
         self.indexes.clear();
@@ -331,6 +347,7 @@ impl State {
         self.enqueued += 1;
         active.end += added as u32;
         self.marked = synced.unwrap_or(self.marked);
+        active.time = time.or(active.time);
         self.end = Position { segment: active.file.id, offset: active.end };
         if defined > 0 {
             active.dictionary.extend(record.tables().iter().copied().zip(self.indexes.iter().copied()));
@@ -339,6 +356,57 @@ impl State {
             tracked.note(record.tables(), active.end, is_captured);
         }
         Ok(Place::At(self.end))
+    }
+
+    /// Appends an event, if the active segment has space for it.
+    pub(super) fn enqueue_event(&mut self, event: &Event, now: i64, options: &CommitLogOptions) -> Place {
+        let added = TIME_LEN + EVENT_LEN;
+        let Some(active) = &mut self.active else { return Place::NeedsSegment(options.segment_size) };
+        if active.end.saturating_add(added + END_LEN) > active.file.size {
+            return Place::NeedsSegment(options.segment_size);
+        }
+        let chunk = chunk_of(&mut self.pending, &mut self.buffer, active);
+        let mut encoder = chunk.encoder();
+        encoder.time(now);
+        encoder.event(event);
+        chunk.committed = chunk.bytes.len();
+        active.end += added;
+        active.time = Some(now);
+        self.end = Position { segment: active.file.id, offset: active.end };
+        Place::At(self.end)
+    }
+
+    /// Finishes the active segment, unless it has no records.
+    pub(super) fn seal_used(&mut self) {
+        if self.active.as_ref().is_some_and(|active| active.end > active.file.first) {
+            self.seal();
+        }
+    }
+
+    /// Returns a position that all records so far precede or end at, in a segment that the archive
+    /// has or will have.
+    pub(super) fn archive_position(&self) -> Position {
+        if self.segments.contains_key(&self.end.segment) {
+            return self.end;
+        }
+        let next = self.spare.as_ref().map_or(self.next_id, |spare| spare.id);
+        Position { segment: next, offset: 0 }
+    }
+
+    /// Returns the finished and durable segments that are not linked in the archive.
+    pub(super) fn unarchived(&self) -> Vec<(u64, PathBuf)> {
+        let is_durable = |id: u64, end: u32| self.synced >= Position { segment: id, offset: end };
+        let due = self.segments.iter().filter(|(id, tracked)| {
+            !tracked.archived && tracked.sealed.is_some_and(|end| is_durable(**id, end))
+        });
+        due.map(|(id, tracked)| (*id, tracked.path.clone())).collect()
+    }
+
+    /// Records that a segment is linked in the archive.
+    pub(super) fn set_archived(&mut self, segment: u64) {
+        if let Some(tracked) = self.segments.get_mut(&segment) {
+            tracked.archived = true;
+        }
     }
 
     /// Whether a large record, followed by small ones, can be appended without waiting for a
@@ -377,10 +445,11 @@ impl State {
             going: false,
             sealed: None,
             captured: if file.linked { Captured::None } else { Captured::Unlinked },
+            archived: false,
         };
         self.segments.insert(file.id, tracked);
         self.end = Position { segment: file.id, offset: file.first };
-        self.active = Some(Active { end: file.first, file, dictionary: HashMap::new() });
+        self.active = Some(Active { end: file.first, file, dictionary: HashMap::new(), time: None });
     }
 
     /// Returns all chunks to write, up to [`end`](Self::end).
@@ -521,6 +590,16 @@ impl State {
     }
 }
 
+/// Appends what precedes a record.
+fn mark(encoder: &mut Encoder<'_>, synced: Option<Position>, time: Option<i64>) {
+    if let Some(synced) = synced {
+        encoder.sync_mark(synced);
+    }
+    if let Some(time) = time {
+        encoder.time(time);
+    }
+}
+
 fn too_large(size: usize, options: &CommitLogOptions) -> AppendError {
     AppendError::TooLarge { size: size as u64, maximum: options.record_size_max }
 }
@@ -539,7 +618,7 @@ fn segment_size_for(
         |table: &TableVersion| encoder.dictionary(0, *table, |out| record.encode_dictionary(*table, out));
     let dictionaries: usize = record.tables().iter().map(dictionary).sum();
     let first = HEADER_LEN + if encrypted { ENCRYPTION_LEN_MAX } else { 0 };
-    let needed = (first + SYNC_MARK_LEN + END_LEN) as usize + dictionaries + size;
+    let needed = (first + SYNC_MARK_LEN + TIME_LEN + END_LEN) as usize + dictionaries + size;
     let possible = u32::try_from(needed).ok().filter(|size| *size <= CommitLogOptions::SEGMENT_SIZE_MAX);
     possible.map(|size| size.max(options.segment_size)).ok_or_else(|| too_large(needed, options))
 }

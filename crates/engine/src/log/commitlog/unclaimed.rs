@@ -174,7 +174,10 @@ fn read_segment(
                 }
             }
             Some(Body::End) => break,
-            Some(Body::SyncMark(_) | Body::Encryption(_) | Body::Encrypted(_)) | None => Ok(()),
+            Some(
+                Body::SyncMark(_) | Body::Encryption(_) | Body::Encrypted(_) | Body::Time(_) | Body::Event(_),
+            )
+            | None => Ok(()),
         };
         handled.map_err(|source| OpenError::Handler { file: path.to_owned(), position, source })?;
     }
