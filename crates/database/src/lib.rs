@@ -23,8 +23,8 @@ pub use api::database::{BatchSource, BatchStatement, Database, Options, pools};
 pub use api::deferred::{DeferError, DeferredWrite, NotApplied, Undeferrable};
 pub use api::embedded;
 pub use api::embedded::{
-    Applied, Batch, ErrorKind, MaybeUnset, OpenOptions, OwnedRow, Query, Row, RowIter, Rows, Session,
-    Statement, Unset, Value,
+    Applied, Batch, ErrorKind, MaybeUnset, OpenOptions, OwnedRow, Query, RestoreNames, Row, RowIter, Rows,
+    Session, SnapshotRestore, Statement, Unset, Value,
 };
 pub use api::foreign::ForeignNode;
 pub use api::prepared::{Prepared, PreparedDescription, ResolvedStatement, StatementId};

@@ -78,7 +78,24 @@ impl Database {
         options: &ImportOptions,
     ) -> Result<Vec<ImportedSSTable>> {
         let table = self.stored_table(keyspace, table)?;
-        self.take_in(&table, || self.engine().import(table.id, directory, options))
+        self.take_in(&table, false, || self.engine().import(table.id, directory, options))
+    }
+
+    /// Replaces the rows of a table by the SSTables of a directory, or changes nothing; see
+    /// [`Engine::replace`](cassette_engine::Engine::replace). Takes a snapshot of the earlier rows
+    /// where TRUNCATE does.
+    #[doc(hidden)]
+    pub fn replace(
+        &self,
+        keyspace: &str,
+        table: &str,
+        directory: &Path,
+        options: &ImportOptions,
+    ) -> Result<Vec<ImportedSSTable>> {
+        let table = self.stored_table(keyspace, table)?;
+        let keep = self.store().leaves_snapshot(&table).then(|| self.schema_cql(&table));
+        let engine = self.engine();
+        self.take_in(&table, true, || engine.replace(table.id, directory, options, keep.as_deref()))
     }
 
     /// Imports the SSTables that were added to a table's own directory; see
@@ -86,7 +103,7 @@ impl Database {
     #[doc(hidden)]
     pub fn refresh(&self, keyspace: &str, table: &str) -> Result<Vec<ImportedSSTable>> {
         let table = self.stored_table(keyspace, table)?;
-        self.take_in(&table, || self.engine().refresh(table.id))
+        self.take_in(&table, false, || self.engine().refresh(table.id))
     }
 
     /// Verifies the SSTables of a table; see [`Engine::verify`](cassette_engine::Engine::verify).
@@ -113,10 +130,12 @@ impl Database {
 
     /// Adds SSTables to a table by `take`, and rebuilds its indexes if any were added. After a
     /// crash in between, the next start rebuilds them: they are marked as not built before the
-    /// first SSTable is added.
+    /// first SSTable is added. If they `replace` the table's rows, the entries of these are
+    /// removed.
     fn take_in(
         &self,
         table: &TableMetadata,
+        replace: bool,
         take: impl FnOnce() -> cassette_engine::Result<Vec<ImportedSSTable>>,
     ) -> Result<Vec<ImportedSSTable>> {
         // Indexes are neither created nor dropped meanwhile.
@@ -140,8 +159,15 @@ impl Database {
             indexes::unbuild(self.store(), index)?;
         }
         let taken = take().map_err(DatabaseError::of_operation);
-        let has_changed = taken.as_ref().is_ok_and(|taken| !taken.is_empty());
+        let has_changed = taken.as_ref().is_ok_and(|taken| replace || !taken.is_empty());
         for index in indexes {
+            if has_changed
+                && replace
+                && let Err(error) = self.engine().truncate(index.storage.id)
+            {
+                // Readers ignore entries without a row.
+                tracing::warn!(%error, index = index.name, "entries of replaced rows stay in an index");
+            }
             if has_changed {
                 self.store().build_states().index(index).start_over();
                 build_index(self.store(), index);

@@ -1,10 +1,11 @@
-//! The schema and the identity of a node of Cassandra, read from the SSTables of its system tables.
+//! The schema and the identity of a node of Cassandra, or of a backup, read from the SSTables of
+//! system tables.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cassette_engine::{Engine, ImportOptions, KeyRange};
+use cassette_engine::{ArchivedLog, Engine, ImportOptions, KeyRange};
 use cassette_rows::{Selection, StorageError, TableMetadata, Unfiltered};
 use cassette_vfs::{Clock, FileSystem, OverlayFileSystem, SystemClock};
 use uuid::Uuid;
@@ -63,6 +64,19 @@ impl ForeignNode {
     /// # Errors
     /// If a file cannot be read or is damaged, or has a version that is not supported.
     pub fn read(file_system: Arc<dyn FileSystem>, directories: &[PathBuf]) -> Result<Self> {
+        Self::read_with(file_system, directories, None)
+    }
+
+    /// [`read`](Self::read), with the schema changes of archived commit log segments.
+    ///
+    /// # Errors
+    /// As for `read`; and if the segments do not match the schema.
+    #[doc(hidden)]
+    pub fn read_with(
+        file_system: Arc<dyn FileSystem>,
+        directories: &[PathBuf],
+        archived: Option<&ArchivedLog>,
+    ) -> Result<Self> {
         let overlay: Arc<dyn FileSystem> = Arc::new(OverlayFileSystem::new(file_system));
         let mut options = cassette_engine::Options::new(IN_MEMORY);
         options.background_threads = false;
@@ -87,6 +101,10 @@ impl ForeignNode {
                     engine.import(table.id, &directory, &importing).map_err(DatabaseError::of_operation)?;
                 }
             }
+        }
+        if let Some(archived) = archived {
+            let is_schema = |table: &TableMetadata| table.keyspace == SCHEMA;
+            engine.apply_archived(archived, &is_schema).map_err(DatabaseError::of_operation)?;
         }
         Self::load(&Reader { engine: &engine, built_in: &built_in, now })
     }

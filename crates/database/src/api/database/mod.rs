@@ -112,6 +112,12 @@ impl Database {
         self.0.store.build_states().searches(index.base.id)
     }
 
+    /// Returns the time of the database's clock, microseconds since 1970.
+    #[doc(hidden)]
+    pub fn now_micros(&self) -> i64 {
+        self.0.store.clock().now_micros()
+    }
+
     /// Returns the storage engine, for flushes, compactions and metrics. Its writes bypass indexes
     /// and views.
     #[doc(hidden)]

@@ -37,6 +37,7 @@ mod open_options;
 mod plans;
 mod query;
 mod read_only;
+mod renamed_schema;
 mod restore;
 mod row_iter;
 mod rows;
@@ -60,6 +61,8 @@ pub use metrics_snapshot::{CacheSnapshot, MetricsSnapshot, RequestSnapshot, Tabl
 pub use named::{Named, NoMore};
 pub use open_options::OpenOptions;
 pub use query::{Query, Statement};
+pub use renamed_schema::RestoreNames;
+pub use restore::SnapshotRestore;
 pub use row_iter::RowIter;
 pub use rows::{ColumnIndex, Iter, OwnedRow, Row, Rows};
 pub use session::Session;

@@ -186,6 +186,11 @@ impl Index {
         &self.storage
     }
 
+    /// Returns the indexed table.
+    pub fn base(&self) -> &Arc<TableMetadata> {
+        &self.base
+    }
+
     /// Returns an index on `base` for the option `target`.
     ///
     /// # Errors
