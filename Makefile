@@ -54,6 +54,10 @@ simulate: ## whole nodes on a fake disk and clock, held against a model (SEEDS, 
 soak-kill: ## kill -9 the server 200 times under load; CASSETTE_KILL_SEED repeats a run
 	CASSETTE_KILL_ROUNDS=200 cargo test --package cassette-cli --test kill -- --nocapture
 
+.PHONY: soak-backup
+soak-backup: ## restore SEEDS (1000) random histories with crashes to random moments; CASSETTE_BACKUP_SEED is the first
+	CASSETTE_BACKUP_SEEDS=$(or $(SEEDS),1000) cargo test --package cassette-backup --test point_in_time exactly -- --nocapture
+
 .PHONY: fuzz
 fuzz: ## fuzz TARGET, or every target in turn, with libFuzzer for SECONDS each (60); findings go to target/fuzz/findings
 	crates/fuzz/fuzz.sh $(or $(SECONDS),60) $(TARGET)

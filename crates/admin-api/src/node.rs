@@ -95,6 +95,20 @@ report! {
             Counter("cassette_full_query_log_written_total", "Queries written to the full query log."),
         full_queries_dropped: u64 = Counter("cassette_full_query_log_dropped_total",
             "Queries that the full query log lost: the queue was full, or writing failed."),
+        /// Scheduled backups and archiving of the commit log, if they are configured.
+        backups: Option<BackupReport>,
+        backups_completed: Option<u64> =
+            Counter("cassette_backups_completed_total", "Scheduled backups that were created."),
+        backups_failed: Option<u64> =
+            Counter("cassette_backups_failed_total", "Scheduled backups that failed."),
+        backup_last_completed_seconds: Option<f64> = Gauge("cassette_backup_last_completed_seconds",
+            "End of the last scheduled backup since the start, in seconds since 1970."),
+        commit_log_archive_failures: Option<u64> = Counter("cassette_commit_log_archive_failures_total",
+            "Failed attempts to archive the commit log."),
+        commit_log_archived_bytes: Option<u64> = Counter("cassette_commit_log_archived_bytes_total",
+            "Bytes of the commit log that were archived."),
+        commit_log_archived_until_seconds: Option<f64> = Gauge("cassette_commit_log_archived_until_seconds",
+            "Time until which everything acknowledged is archived, in seconds since 1970."),
         start_time_seconds: f64 =
             Gauge("process_start_time_seconds", "Start of the process, in seconds since 1970."),
         cpu_seconds: f64 = Counter("process_cpu_seconds_total", "Processor time of all threads."),
@@ -112,6 +126,32 @@ report! {
     also {
         Gauge("cassette_connected_clients", "Connections.", |report| report.clients.len() as u64),
     }
+}
+
+/// Scheduled backups and archiving of the commit log.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub struct BackupReport {
+    pub repository: String,
+    /// The name of the last scheduled backup since the start.
+    pub last_backup: Option<String>,
+    pub schedule: BackupTaskReport,
+    pub archive: BackupTaskReport,
+    /// Milliseconds since 1970.
+    pub archived_until_millis: Option<i64>,
+    pub archived_segments: u64,
+}
+
+/// What is done periodically.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
+pub struct BackupTaskReport {
+    /// `None` if it is disabled.
+    pub period_seconds: Option<u64>,
+    pub completed: u64,
+    pub failed: u64,
+    /// Milliseconds since 1970.
+    pub completed_at_millis: Option<i64>,
+    /// The error of the last attempt.
+    pub error: Option<String>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]

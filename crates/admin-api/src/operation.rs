@@ -109,10 +109,18 @@ pub enum Operation {
         /// Keyspaces, or tables as `keyspace.table`; all except roles if empty.
         #[serde(default)]
         names: Vec<String>,
-        /// Whether to truncate the tables before.
+        /// Whether to replace the rows of the tables.
         #[serde(default)]
         truncate: bool,
+        /// The keyspace to restore into, if it is another one.
+        #[serde(default)]
+        keyspace_as: Option<String>,
+        /// The name of the restored table, if it is another one.
+        #[serde(default)]
+        table_as: Option<String>,
     },
+    /// Archive the commit log into the configured repository of backups, now.
+    ArchiveCommitLog,
     /// Import SSTables from directories into a table.
     Import {
         keyspace: String,

@@ -17,18 +17,39 @@ pub(crate) struct Content {
     pub crc32: u32,
 }
 
-/// Reads a file to its end, and passes its blocks to `each`.
-fn read(fs: &dyn FileSystem, path: &Path, mut each: impl FnMut(&[u8]) -> Result<()>) -> Result<Content> {
-    let file = fs.open(path).map_err(Error::io(path, "open"))?;
-    let (mut block, mut bytes, mut hasher) = (vec![0; BLOCK], 0, Hasher::new());
-    loop {
-        let read = file.read_at(&mut block, bytes).map_err(Error::io(path, "read"))?;
-        let Some(part) = block.get(..read).filter(|part| !part.is_empty()) else { break };
-        hasher.update(part);
-        each(part)?;
-        bytes += read as u64;
+/// Computes the content of what it is passed.
+#[derive(Default)]
+pub(crate) struct Digest {
+    bytes: u64,
+    hasher: Hasher,
+}
+
+impl Digest {
+    pub fn update(&mut self, part: &[u8]) {
+        self.bytes += part.len() as u64;
+        self.hasher.update(part);
     }
-    Ok(Content { bytes, crc32: hasher.finalize() })
+
+    pub fn finish(self) -> Content {
+        Content { bytes: self.bytes, crc32: self.hasher.finalize() }
+    }
+}
+
+/// Reads a file to its end, and passes its blocks to `each`.
+pub(crate) fn read(
+    fs: &dyn FileSystem,
+    path: &Path,
+    mut each: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<Content> {
+    let file = fs.open(path).map_err(Error::io(path, "open"))?;
+    let (mut block, mut digest) = (vec![0; BLOCK], Digest::default());
+    loop {
+        let read = file.read_at(&mut block, digest.bytes).map_err(Error::io(path, "read"))?;
+        let Some(part) = block.get(..read).filter(|part| !part.is_empty()) else { break };
+        digest.update(part);
+        each(part)?;
+    }
+    Ok(digest.finish())
 }
 
 /// Returns the content of a file without copying it.

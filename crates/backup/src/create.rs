@@ -17,7 +17,8 @@ use jiff::Timestamp;
 
 use crate::copy::{Content, copy, examine, write};
 use crate::error::{Error, Result};
-use crate::manifest::{FileRecord, Manifest, TableRecord};
+use crate::log::chain_name;
+use crate::manifest::{FileRecord, LogPosition, Manifest, SCHEMA, TableRecord};
 use crate::repository::{Backup, INCOMPLETE, Repository};
 
 /// The keyspace of roles and permissions, which is part of a backup of everything.
@@ -64,13 +65,11 @@ pub struct Created {
 
 impl fmt::Display for Created {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Manifest { tables, .. } = &self.backup.manifest;
-        let sstables: usize = tables.iter().map(TableRecord::sstables).sum();
+        let (tables, sstables) = self.backup.manifest.counts();
         write!(
             f,
-            "backup {}: {} tables, {sstables} SSTables, {} bytes ({} copied, {} linked)",
+            "backup {}: {tables} tables, {sstables} SSTables, {} bytes ({} copied, {} linked)",
             self.backup.name,
-            tables.len(),
             self.backup.manifest.bytes(),
             self.copied_bytes,
             self.linked_bytes
@@ -113,18 +112,35 @@ impl Repository {
     /// Invalid, if the name exists, a keyspace does not, or there is too little space; otherwise
     /// those of the database and the file system. No backup exists after an error.
     pub fn back_up(&self, database: &Database, options: &BackupOptions) -> Result<Created> {
-        let started = Timestamp::now();
+        let now = || {
+            let micros = database.now_micros();
+            Timestamp::from_microsecond(micros)
+                .map_err(|error| Error::invalid(format!("the clock shows an invalid time: {error}")))
+        };
+        let started = now()?;
         let name = match &options.name {
             Some(name) => name.clone(),
             None => started.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
         };
         self.check_new(&name)?;
         let previous = self.latest_readable()?;
-        let keyspaces = keyspaces(database, &options.keyspaces)?;
+        let mut keyspaces = keyspaces(database, &options.keyspaces)?;
+        // Before the snapshot, which contains every record up to here.
+        let position = database.engine().archive_position().filter(|_| options.keyspaces.is_empty());
+        let log = position.map(|(chain, position)| LogPosition {
+            chain: chain_name(chain.as_u128()),
+            segment: position.segment,
+            offset: position.offset,
+        });
+        if log.is_some() {
+            keyspaces.extend(database.catalog().keyspace(SCHEMA).map(|keyspace| (**keyspace).clone()));
+        }
         let snapshot_name = format!("backup-{name}");
         // The remains of an interrupted backup of this name.
         clear_snapshot(database, &snapshot_name)?;
-        let done = self.take(database, options, &name, &snapshot_name, &keyspaces, previous, started);
+        let mut manifest = Manifest::new(started.as_millisecond());
+        manifest.log = log;
+        let done = self.take(database, options, &name, &snapshot_name, &keyspaces, previous, manifest);
         if let Err(error) = clear_snapshot(database, &snapshot_name) {
             tracing::warn!(%error, snapshot = snapshot_name, "the snapshot of a backup stays until it expires");
         }
@@ -144,7 +160,7 @@ impl Repository {
         snapshot_name: &str,
         keyspaces: &[Keyspace],
         previous: Option<Backup>,
-        started: Timestamp,
+        mut manifest: Manifest,
     ) -> Result<Created> {
         let tables: Vec<String> = keyspaces.iter().flat_map(tables_of).collect();
         let snapshots = if tables.is_empty() {
@@ -162,7 +178,6 @@ impl Repository {
 
         let directory = self.root.join(format!("{name}{INCOMPLETE}"));
         self.create_directory(&directory)?;
-        let mut manifest = Manifest::new(started.as_millisecond());
         let session = database.session();
         for keyspace in keyspaces {
             let path = directory.join(&keyspace.name);
@@ -190,7 +205,8 @@ impl Repository {
         for keyspace in keyspaces {
             self.sync(&directory.join(&keyspace.name))?;
         }
-        manifest.ended_at_millis = Timestamp::now().as_millisecond();
+        // Rounded up: what it contains was written before.
+        manifest.ended_at_millis = database.now_micros().div_euclid(1000) + 1;
         self.write_manifest(&directory, &manifest)?;
         let complete = self.root.join(name);
         self.fs.rename(&directory, &complete).map_err(Error::io(&directory, "rename"))?;

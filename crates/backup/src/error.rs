@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use cassette_database::DatabaseError;
+use cassette_engine::EngineError;
+use cassette_engine::commitlog::OpenError;
 use cassette_rows::StorageError;
 
 /// The error of a failed operation on backups.
@@ -24,6 +26,18 @@ pub enum Error {
     /// The file system returned an error.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// A segment of the commit log could not be read.
+    #[error(transparent)]
+    Segment(Box<OpenError>),
+    /// The storage engine returned an error.
+    #[error("{context}: {source}")]
+    Engine {
+        /// The attempted step.
+        context: String,
+        /// The engine's error.
+        #[source]
+        source: EngineError,
+    },
     /// The database returned an error.
     #[error("{context}: {source}")]
     Database {

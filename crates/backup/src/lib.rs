@@ -19,14 +19,20 @@
 mod copy;
 mod create;
 mod error;
+mod log;
 mod manifest;
+mod objects;
 mod repository;
 mod restore;
+mod restore_new;
+mod service;
 mod verify;
 
 pub use create::{BackupOptions, Created, Transfer};
 pub use error::{Error, Result};
-pub use manifest::{FileRecord, Manifest, TableRecord};
+pub use log::{Archived, LogArchiver, Until, parse_until};
+pub use manifest::{FileRecord, LogPosition, Manifest, TableRecord};
 pub use repository::{Backup, Repository};
 pub use restore::{RestoreOptions, Restored};
+pub use service::{BackupService, OpenRepository, ServiceOptions, ServiceStatus, TaskStatus};
 pub use verify::Verified;

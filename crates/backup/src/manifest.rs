@@ -5,6 +5,10 @@ use serde::{Deserialize, Serialize};
 /// The version of the format that this crate writes, and the newest that it reads.
 const FORMAT: u32 = 1;
 
+/// The keyspace of the schema. It is part of a backup that the archived commit log continues,
+/// because schema changes are records of its tables.
+pub(crate) const SCHEMA: &str = "system_schema";
+
 /// The contents of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
@@ -21,6 +25,21 @@ pub struct Manifest {
     pub keyspaces: Vec<FileRecord>,
     /// The tables.
     pub tables: Vec<TableRecord>,
+    /// Where the archived commit log continues the backup; `None` if the log was not archived, or
+    /// the backup does not contain all keyspaces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogPosition>,
+}
+
+/// A position in the commit log of a database.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogPosition {
+    /// The chain of segments.
+    pub chain: String,
+    /// The segment.
+    pub segment: u64,
+    /// The offset in it. The backup contains every record up to here.
+    pub offset: u32,
 }
 
 /// A table in a backup.
@@ -73,12 +92,19 @@ impl Manifest {
             ended_at_millis: started_at_millis,
             keyspaces: Vec::new(),
             tables: Vec::new(),
+            log: None,
         }
     }
 
     /// Returns the bytes of the files of all tables.
     pub fn bytes(&self) -> u64 {
         self.tables.iter().map(TableRecord::bytes).sum()
+    }
+
+    /// Returns the numbers of tables and of their SSTables, without those of the schema.
+    pub fn counts(&self) -> (usize, usize) {
+        let tables = || self.tables.iter().filter(|table| table.keyspace != SCHEMA);
+        (tables().count(), tables().map(TableRecord::sstables).sum())
     }
 
     /// Returns the record of a table with this directory.
@@ -105,14 +131,17 @@ impl Manifest {
         let explain = |error: serde_json::Error| error.to_string();
         let Version { format } = serde_json::from_slice(content).map_err(explain)?;
         if format == 0 || format > FORMAT {
-            return Err(format!("expected format 1 to {FORMAT}, found {format}"));
+            return Err(format!(
+                "expected format 1 to {FORMAT}, found {format}: use the version of cassette that wrote it"
+            ));
         }
         let manifest: Self = serde_json::from_slice(content).map_err(explain)?;
         let keyspaces = manifest.keyspaces.iter().map(|file| &file.name);
         let tables = manifest.tables.iter().flat_map(|table| {
             [&table.keyspace, &table.directory].into_iter().chain(table.files.iter().map(|file| &file.name))
         });
-        if let Some(name) = keyspaces.chain(tables).find(|name| !is_single_name(name)) {
+        let chain = manifest.log.iter().map(|log| &log.chain);
+        if let Some(name) = keyspaces.chain(tables).chain(chain).find(|name| !is_single_name(name)) {
             return Err(format!("expected the name of a file, found {name:?}"));
         }
         Ok(manifest)
@@ -152,7 +181,10 @@ mod tests {
     fn a_manifest_of_a_later_format_or_with_a_path_is_rejected() {
         let mut later = manifest();
         later.format = FORMAT + 1;
-        assert_eq!(Manifest::decode(&later.encode()).unwrap_err(), "expected format 1 to 1, found 2");
+        assert_eq!(
+            Manifest::decode(&later.encode()).unwrap_err(),
+            "expected format 1 to 1, found 2: use the version of cassette that wrote it"
+        );
         for name in ["..", "", "a/b", ".hidden", "a\\b", "a\0"] {
             let mut other = manifest();
             other.tables[0].files[0].name = name.to_owned();

@@ -1,5 +1,6 @@
 //! The directory of backups.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,11 +11,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::copy::examine;
 use crate::error::{Error, Result};
+use crate::log::{LogArchiver, LogRepository, Until, time_text};
 use crate::manifest::{Manifest, is_single_name};
+use crate::objects::DirectoryObjects;
 
 /// The file that makes a directory a repository.
 const MARKER: &str = "cassette-backups.json";
 const LOCK: &str = "lock";
+/// The directory of the archived commit log.
+const LOG: &str = "log";
 const MANIFEST: &str = "manifest.json";
 const MANIFEST_CRC: &str = "manifest.crc32";
 /// The suffix of a backup that is being created. It has no manifest that anything reads.
@@ -121,6 +126,72 @@ impl Repository {
             .ok_or_else(|| Error::invalid(format!("{}: it contains no backup", self.root.display())))
     }
 
+    /// Returns the newest backup that ended before a moment and that the archived commit log
+    /// continues; with a name, that one.
+    ///
+    /// # Errors
+    /// Invalid, if there is none.
+    pub fn find_before(&self, name: Option<&str>, until: Until) -> Result<Backup> {
+        let is_before = |backup: &Backup| match until {
+            Until::Time(micros) => backup.manifest.ended_at_millis.saturating_mul(1000) <= micros,
+            Until::Latest => true,
+        };
+        let until = match until {
+            Until::Time(micros) => format!("before {}", time_text(micros)),
+            Until::Latest => "for a restore to a point in time".to_owned(),
+        };
+        let root = self.root.display();
+        if name.is_some() {
+            let backup = self.find(name)?;
+            if !is_before(&backup) {
+                let ended = time_text(backup.manifest.ended_at_millis.saturating_mul(1000));
+                return Err(Error::invalid(format!(
+                    "{root}: expected a backup that ended {until}, and {} ended at {ended}",
+                    backup.name
+                )));
+            }
+            if backup.manifest.log.is_none() {
+                return Err(Error::invalid(format!(
+                    "{root}: the commit log was not archived when backup {} was created, or it does not contain all \
+                     keyspaces; restore without --until, or from another backup",
+                    backup.name
+                )));
+            }
+            return Ok(backup);
+        }
+        let mut backups = self.backups()?;
+        backups.retain(|backup| backup.manifest.log.is_some() && is_before(backup));
+        backups.pop().ok_or_else(|| {
+            Error::invalid(format!(
+                "{root}: expected a backup {until} of all keyspaces of a server that archives its commit log, \
+                 found none"
+            ))
+        })
+    }
+
+    /// Returns the archiver of a database's commit log. Commands on the repository can run beside
+    /// it.
+    pub fn archiver(&self) -> LogArchiver {
+        LogArchiver::new(self.fs.clone(), self.log())
+    }
+
+    pub(crate) fn log(&self) -> LogRepository {
+        LogRepository { objects: Arc::new(DirectoryObjects::new(self.fs.clone(), &self.root)) }
+    }
+
+    /// Removes archived segments of the commit log that no backup needs.
+    fn remove_unneeded_log(&self) -> Result<()> {
+        let mut needed: BTreeMap<String, u64> = BTreeMap::new();
+        // An unreadable backup may need any of them.
+        for backup in self.backups()? {
+            if let Some(log) = backup.manifest.log {
+                let first = needed.entry(log.chain).or_insert(log.segment);
+                *first = log.segment.min(*first);
+            }
+        }
+        self.log().remove_unneeded(&needed)
+    }
+
     /// Returns the latest backup whose manifest is readable: a damaged one must not prevent the
     /// next.
     pub(crate) fn latest_readable(&self) -> Result<Option<Backup>> {
@@ -152,7 +223,8 @@ impl Repository {
         let from = self.root.join(name);
         self.fs.rename(&from, &removed).map_err(Error::io(&from, "rename"))?;
         self.sync(&self.root)?;
-        self.remove_directory(&removed)
+        self.remove_directory(&removed)?;
+        self.remove_unneeded_log()
     }
 
     /// Returns the directory of a table in a backup.
@@ -166,7 +238,7 @@ impl Repository {
             && name.len() <= 100
             && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.:".contains(c))
             && ![INCOMPLETE, REMOVED].iter().any(|suffix| name.ends_with(suffix))
-            && ![LOCK, MARKER].contains(&name);
+            && ![LOCK, MARKER, LOG].contains(&name);
         if !is_valid {
             return Err(Error::invalid(format!(
                 "invalid name of a backup: expected up to 100 letters, digits, '-', '_', '.' and ':', found {name:?}"
@@ -218,7 +290,9 @@ impl Repository {
     fn names(&self) -> Result<Vec<String>> {
         let mut names = self.directories()?;
         names.retain(|name| {
-            is_single_name(name) && ![INCOMPLETE, REMOVED].iter().any(|suffix| name.ends_with(suffix))
+            is_single_name(name)
+                && name != LOG
+                && ![INCOMPLETE, REMOVED].iter().any(|suffix| name.ends_with(suffix))
         });
         Ok(names)
     }
@@ -280,7 +354,9 @@ fn is_repository(fs: &dyn FileSystem, root: &Path) -> Result<bool> {
 
 fn initialize(fs: &dyn FileSystem, root: &Path) -> Result<()> {
     match fs.read_dir(root) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => create_with_parents(fs, root)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs.create_with_parents(root).map_err(Error::io(root, "create the directory"))?;
+        }
         entries => {
             let entries = entries.map_err(Error::io(root, "list"))?;
             // What an interrupted `initialize` leaves, and nothing else.
@@ -299,19 +375,4 @@ fn initialize(fs: &dyn FileSystem, root: &Path) -> Result<()> {
     let path = root.join(MARKER);
     let content = serde_json::to_vec(&Marker { format: FORMAT }).expect("a number can be encoded");
     fs.write_atomically(&path, &content).map_err(Error::io(&path, "write"))
-}
-
-/// Creates a directory with its parents, durably.
-pub(crate) fn create_with_parents(fs: &dyn FileSystem, path: &Path) -> Result<()> {
-    let missing = |path: &&Path| !path.as_os_str().is_empty() && !fs.exists(path).unwrap_or(true);
-    let created: Vec<&Path> = path.ancestors().take_while(missing).collect();
-    fs.create_dir_all(path).map_err(Error::io(path, "create the directory"))?;
-    for directory in created.iter().rev() {
-        let parent = match directory.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        fs.sync_dir(parent).map_err(Error::io(parent, "sync the directory"))?;
-    }
-    Ok(())
 }

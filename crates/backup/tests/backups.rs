@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cassette_backup::{BackupOptions, Error, Repository, RestoreOptions, Transfer};
-use cassette_database::{Database, Session};
+use cassette_database::{Database, RestoreNames, Session};
 use cassette_vfs::RealFileSystem;
 use tempfile::TempDir;
 
@@ -377,4 +377,67 @@ fn requests_that_cannot_succeed_are_rejected_by_name() {
     assert!(message(foreign).contains("expected an empty directory or one of backups"));
     let nothing = Repository::open_for_reading(Arc::new(RealFileSystem), &data).unwrap_err();
     assert!(message(nothing).contains("found no cassette-backups.json"));
+}
+
+#[test]
+fn a_table_with_other_columns_is_refused_before_any_table_is_changed() {
+    let fixture = Fixture::new();
+    let backup = fixture.back_up("one").backup;
+    for cql in [
+        "DELETE FROM ks.counts WHERE id = 1",
+        "DROP TABLE ks.people",
+        "CREATE TABLE ks.people (id int PRIMARY KEY, name int)",
+        "INSERT INTO ks.people (id, name) VALUES (1, 2)",
+    ] {
+        fixture.session.execute(cql, ()).unwrap();
+    }
+    let repository = fixture.repository();
+    let rows = |table: &str| {
+        let found = fixture.session.execute(&format!("SELECT JSON * FROM ks.{table}"), ()).unwrap();
+        found.iter().map(|row| row.get::<String>(0).unwrap()).collect::<Vec<_>>()
+    };
+    let before = (rows("counts"), rows("people"));
+    for truncate in [false, true] {
+        let options = RestoreOptions { truncate, ..RestoreOptions::default() };
+        let error = repository.restore(&backup, &fixture.database, &options).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "cannot restore ks.people: nothing was changed; expected column home, found none of this name; restore it \
+             under another name"
+        );
+        assert_eq!((rows("counts"), rows("people")), before);
+    }
+}
+
+#[test]
+fn tables_are_restored_under_other_names_beside_those_that_exist() {
+    let fixture = Fixture::new();
+    let backup = fixture.back_up("one").backup;
+    fixture.session.execute("DELETE FROM ks.counts WHERE id = 7", ()).unwrap();
+    let repository = fixture.repository();
+    let restore = |names: &[&str], keyspace: Option<&str>, table: Option<&str>| {
+        let options = RestoreOptions {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            rename: RestoreNames { keyspace: keyspace.map(str::to_owned), table: table.map(str::to_owned) },
+            ..RestoreOptions::default()
+        };
+        repository.restore(&backup, &fixture.database, &options)
+    };
+    restore(&["ks.counts"], None, Some("CountsBefore")).unwrap();
+    let count = |table: &str| fixture.session.execute(&format!("SELECT id FROM {table}"), ()).unwrap().len();
+    assert_eq!((count("ks.\"CountsBefore\""), count("ks.counts")), (100, 99));
+    restore(&["ks.people"], Some("other"), Some("humans")).unwrap();
+    assert_eq!(count("other.humans"), 100);
+    let by_index = fixture.session.execute("SELECT id FROM other.humans WHERE name = 'n3'", ()).unwrap();
+    assert_eq!(by_index.len(), 10);
+    let home = fixture.session.execute("SELECT home.zip FROM other.humans WHERE id = 5", ()).unwrap();
+    assert_eq!(home.iter().next().unwrap().get::<i32>(0).unwrap(), 5);
+    restore(&["ks"], Some("copy"), None).unwrap();
+    assert_eq!((count("copy.people"), count("copy.counts"), count("copy.empty")), (100, 100, 0));
+    let error = restore(&["ks"], None, Some("x")).unwrap_err().to_string();
+    assert_eq!(error, "cannot restore as table x: expected one table as KEYSPACE.TABLE, found 3");
+    // The copy is independent of the original, and can be restored into again.
+    fixture.session.execute("DROP TABLE ks.people", ()).unwrap();
+    assert_eq!(count("copy.people"), 100);
+    restore(&["ks"], Some("copy"), None).unwrap();
 }

@@ -176,3 +176,40 @@ fn after_a_crash_at_any_operation_a_removed_backup_is_intact_or_absent() {
         }
     }
 }
+
+#[test]
+fn after_a_crash_at_any_operation_a_replaced_table_has_its_earlier_rows_or_those_of_the_backup() {
+    let (original, database) = with_backup();
+    database.close().unwrap();
+    drop(database);
+    let (mut replaced, mut kept, mut at) = (0, 0, 1);
+    loop {
+        let fs = original.fork();
+        let database = open(&fs, DATA);
+        fs.fail_from(fs.operations() + at);
+        let options = RestoreOptions { truncate: true, ..RestoreOptions::default() };
+        let restored =
+            Repository::open_for_reading(Arc::new(fs.clone()), Path::new(ROOT)).and_then(|repository| {
+                let backup = repository.find(Some("old"))?;
+                repository.restore(&backup, &database, &options)
+            });
+        drop(database);
+        let survivor = fs.crash(at);
+        let database = open(&survivor, DATA);
+        match count(&database) {
+            rows if rows == usize::try_from(ROWS).unwrap() => replaced += 1,
+            rows => {
+                assert_eq!(rows, usize::try_from(2 * ROWS).unwrap(), "failing from operation {at}");
+                assert!(restored.is_err());
+                kept += 1;
+            }
+        }
+        let by_index = database.session().execute("SELECT k FROM ks.t WHERE v = 6", ()).unwrap();
+        assert_eq!(by_index.len(), 1, "failing from operation {at}");
+        if restored.is_ok() {
+            break;
+        }
+        at += 7;
+    }
+    assert!(replaced > 0 && kept > 10, "{replaced} replaced, {kept} kept");
+}

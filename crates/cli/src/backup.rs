@@ -4,12 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use cassette_backup::{Backup, BackupOptions, Repository, RestoreOptions, TableRecord, Transfer};
-use cassette_database::{Database, Options};
+use cassette_backup::{Backup, BackupOptions, Repository, RestoreOptions, Transfer, parse_until};
+use cassette_database::{Database, Options, RestoreNames};
+use cassette_vfs::encryption::Encryption;
 use cassette_vfs::{FileSystem, RealFileSystem};
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 use serde_json::json;
+
+use crate::config::Config;
 
 /// Commands on a directory of backups.
 #[derive(Debug, Subcommand)]
@@ -31,7 +34,10 @@ Examples:
 
   Restore the latest backup into a new data directory, and serve it:
     cassette backup restore /backups --data restored
-    cassette serve --data restored")]
+    cassette serve --data restored
+
+  Restore to a point in time, if the server archives its commit log (--archive-commitlog):
+    cassette backup restore /backups --data restored --until '2026-11-24 10:15:30'")]
 pub enum BackupCommand {
     /// Back up a data directory that no server has open
     Create(CreateArguments),
@@ -41,7 +47,10 @@ pub enum BackupCommand {
     Verify(VerifyArguments),
     /// Restore a backup into a data directory: a new one, or one that no server has open
     Restore(RestoreArguments),
-    /// Remove a backup
+    /// Archive the commit log of a data directory that no server has open, such as one whose server
+    /// stopped before its last changes were archived
+    Archive(ArchiveArguments),
+    /// Remove a backup, and the archived commit log that no other needs
     Remove(RemoveArguments),
 }
 
@@ -89,9 +98,9 @@ pub struct VerifyArguments {
 #[command(after_help = "\
 A new data directory appears when everything in it is complete, with roles and permissions if no names \
 are specified. In an existing directory, missing keyspaces and tables are created, and the rows of the \
-backup are added to those of the tables: newer rows and deletions remain effective. --truncate removes \
-the present rows before. Roles are restored there if system_auth is specified. Indexes and views are \
-built again.")]
+backup are added to those of the tables: newer rows and deletions remain effective. --truncate replaces \
+the present rows, of each table as a whole or not at all. Roles are restored there if system_auth is \
+specified. Indexes and views are built again.")]
 pub struct RestoreArguments {
     /// The directory of backups
     backups: PathBuf,
@@ -103,15 +112,42 @@ pub struct RestoreArguments {
     /// The backup [default: the latest]
     #[arg(long)]
     name: Option<String>,
-    /// Truncate the tables before
+    /// Replace the rows of tables that exist
     #[arg(long)]
     truncate: bool,
+    /// Replay the archived commit log up to this time, into a new data directory: 'latest', or such
+    /// as '2026-11-24 10:15:30.5' in UTC, or with an offset
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// A configuration file whose transparent_data_encryption_options have the keys of an encrypted
+    /// commit log
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Restore into this keyspace instead
+    #[arg(long, value_name = "KEYSPACE")]
+    keyspace_as: Option<String>,
+    /// Restore a single table under this name, without its views
+    #[arg(long, value_name = "TABLE")]
+    table_as: Option<String>,
     /// Do not read the files to verify their checksums before
     #[arg(long)]
     skip_verification: bool,
     /// Print what would be restored, and change nothing
     #[arg(long)]
     dry_run: bool,
+}
+
+/// What is archived.
+#[derive(Debug, Args)]
+pub struct ArchiveArguments {
+    /// The directory of backups; a missing one is created
+    backups: PathBuf,
+    /// The data directory
+    #[arg(long, value_name = "DIRECTORY")]
+    data: PathBuf,
+    /// The configuration file of its server, for the keys of an encrypted commit log
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 /// What is removed.
@@ -131,6 +167,7 @@ impl BackupCommand {
             Self::List(arguments) => list(arguments)?,
             Self::Verify(arguments) => verify(arguments)?,
             Self::Restore(arguments) => restore(arguments)?,
+            Self::Archive(arguments) => archive(arguments)?,
             Self::Remove(arguments) => {
                 Repository::open(file_system(), &arguments.backups)?.remove(&arguments.name)?;
                 println!("removed backup {}", arguments.name);
@@ -146,7 +183,7 @@ fn file_system() -> Arc<dyn FileSystem> {
 
 fn create(arguments: &CreateArguments) -> anyhow::Result<()> {
     let repository = Repository::open(file_system(), &arguments.backups)?;
-    let database = open(&arguments.data)?;
+    let database = open(&arguments.data, |_| {})?;
     let options = BackupOptions {
         name: arguments.name.clone(),
         keyspaces: arguments.keyspaces.clone(),
@@ -159,8 +196,26 @@ fn create(arguments: &CreateArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn archive(arguments: &ArchiveArguments) -> anyhow::Result<()> {
+    let repository = Repository::open(file_system(), &arguments.backups)?;
+    let encryption = commitlog_encryption(arguments.config.as_deref())?;
+    let database = open(&arguments.data, |options| {
+        options.engine.commitlog_archiving = true;
+        options.engine.commitlog_encryption = encryption;
+    })?;
+    let archived = repository.archiver().archive(&database);
+    let closed = database.close();
+    println!("{}", archived?);
+    closed?;
+    Ok(())
+}
+
+fn commitlog_encryption(config: Option<&Path>) -> anyhow::Result<Option<Arc<dyn Encryption>>> {
+    config.map_or(Ok(None), |path| Config::read(path)?.commitlog_encryption())
+}
+
 /// Opens an existing data directory.
-fn open(data: &Path) -> anyhow::Result<Database> {
+fn open(data: &Path, set: impl FnOnce(&mut Options)) -> anyhow::Result<Database> {
     // Opening would create one.
     if !data.join("cassette.version").exists() {
         anyhow::bail!("{}: expected a data directory, found no cassette.version in it", data.display());
@@ -168,6 +223,9 @@ fn open(data: &Path) -> anyhow::Result<Database> {
     let mut options = Options::new(data);
     options.materialized_views_enabled = true;
     options.dynamic_data_masking_enabled = true;
+    // A chain of archived segments continues: a command must not end it.
+    options.engine.commitlog_archiving = data.join("commitlog/archive/chain").exists();
+    set(&mut options);
     Database::open(options).with_context(|| {
         format!("cannot open {}; if a server has it open, use `cassette nodetool`", data.display())
     })
@@ -185,7 +243,7 @@ fn list(arguments: &ListArguments) -> anyhow::Result<()> {
         println!("{}: no backups", arguments.backups.display());
     }
     for backup in &backups {
-        let (tables, sstables) = counts(backup);
+        let (tables, sstables) = backup.manifest.counts();
         println!(
             "{:<24}  {}  {tables} tables, {sstables} SSTables, {} bytes",
             backup.name,
@@ -197,7 +255,7 @@ fn list(arguments: &ListArguments) -> anyhow::Result<()> {
 }
 
 fn as_json(backup: &Backup) -> serde_json::Value {
-    let (tables, sstables) = counts(backup);
+    let (tables, sstables) = backup.manifest.counts();
     json!({
         "name": backup.name,
         "started_at": time(backup.manifest.started_at_millis),
@@ -207,11 +265,6 @@ fn as_json(backup: &Backup) -> serde_json::Value {
         "sstables": sstables,
         "bytes": backup.manifest.bytes(),
     })
-}
-
-fn counts(backup: &Backup) -> (usize, usize) {
-    let tables = &backup.manifest.tables;
-    (tables.len(), tables.iter().map(TableRecord::sstables).sum())
 }
 
 fn time(millis: i64) -> String {
@@ -228,13 +281,21 @@ fn verify(arguments: &VerifyArguments) -> anyhow::Result<()> {
 
 fn restore(arguments: &RestoreArguments) -> anyhow::Result<()> {
     let repository = Repository::open_for_reading(file_system(), &arguments.backups)?;
-    let backup = repository.find(arguments.name.as_deref())?;
+    let until = arguments.until.as_deref().map(parse_until).transpose()?;
+    let name = arguments.name.as_deref();
+    let backup = match until {
+        Some(until) => repository.find_before(name, until)?,
+        None => repository.find(name)?,
+    };
     let data = &arguments.data;
     let is_new = is_missing_or_empty(data)?;
     let options = RestoreOptions {
         names: arguments.names.clone(),
         truncate: arguments.truncate,
         skip_verification: arguments.skip_verification,
+        until,
+        commitlog_encryption: commitlog_encryption(arguments.config.as_deref())?,
+        rename: RestoreNames { keyspace: arguments.keyspace_as.clone(), table: arguments.table_as.clone() },
     };
     if arguments.dry_run {
         for table in repository.selected(&backup, &options.names, is_new)? {
@@ -247,7 +308,7 @@ fn restore(arguments: &RestoreArguments) -> anyhow::Result<()> {
     let restored = if is_new {
         repository.restore_into_new(&backup, data, &options)?
     } else {
-        let database = open(data)?;
+        let database = open(data, |_| {})?;
         let restored = repository.restore(&backup, &database, &options);
         let closed = database.close();
         let restored = restored?;
@@ -255,6 +316,9 @@ fn restore(arguments: &RestoreArguments) -> anyhow::Result<()> {
         restored
     };
     println!("backup {}: {restored} into {}", backup.name, data.display());
+    for warning in &restored.warnings {
+        eprintln!("cassette: warning: {warning}");
+    }
     Ok(())
 }
 

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use cassette_adopt::{ReadOnly, open_read_only, refuse_foreign};
+use cassette_backup::BackupService;
 use cassette_database::Database;
 use cassette_engine::commitlog::ReplayPolicy;
 use cassette_server::admin::{Admin, LogLevels};
@@ -30,7 +31,7 @@ use tokio::sync::watch;
 
 use crate::address::listen_address;
 use crate::admin::{AdminArguments, Prepared, reload};
-use crate::config::{Config, duration};
+use crate::config::{BackupSettings, Config, duration};
 use crate::listening::{cannot_listen, warn_of_exposure, warn_of_plain_text};
 use crate::{logging, memory, parent, superuser};
 
@@ -104,6 +105,23 @@ pub struct ServeArguments {
     #[arg(long)]
     allow_default_password: bool,
 
+    /// Create backups in this directory while serving, with --backup-every, and archive the commit
+    /// log there, with --archive-commitlog; overrides `backup_options` of the configuration file
+    #[arg(long, value_name = "DIR", conflicts_with = "read_only")]
+    backup_to: Option<PathBuf>,
+
+    /// How often a backup is created, such as 1h
+    #[arg(long, value_name = "DURATION", conflicts_with = "read_only")]
+    backup_every: Option<String>,
+
+    /// The number of scheduled backups to keep [default: all]
+    #[arg(long, value_name = "COUNT")]
+    keep: Option<usize>,
+
+    /// Archive the commit log beside the backups, for restores to a point in time
+    #[arg(long, conflicts_with = "read_only")]
+    archive_commitlog: bool,
+
     /// How long requests may continue after SIGTERM before they are interrupted, such as 10s or
     /// 500ms
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
@@ -136,6 +154,13 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
         None => Config::default(),
     };
     config.choose_auth(arguments.authenticator.as_deref(), arguments.authorizer.as_deref());
+    config.choose_backups(BackupSettings {
+        repository: arguments.backup_to.clone(),
+        backup_period: arguments.backup_every.clone(),
+        keep: arguments.keep,
+        archive_commitlog: arguments.archive_commitlog.then_some(true),
+        ..BackupSettings::default()
+    });
     memory::return_periodically()?;
     let mut server = config.server()?;
     if let Some(address) = arguments.listen {
@@ -200,6 +225,7 @@ async fn serve(
     let prepared_admin = arguments.admin.prepare(config).await?;
     config.file_access()?.set();
     let database = open_database(arguments, config, address)?;
+    let backups = start_backups(arguments, config, &database)?;
     let server_tls = server.tls.clone();
     if let Some(tls) = server_tls.clone() {
         tokio::spawn(reload(tls, "certificates", Tls::reload_if_changed));
@@ -232,10 +258,7 @@ async fn serve(
         };
         let access = prepared.access(server.logins());
         let admin = Admin::new(database.clone(), metrics, logging, access, drain);
-        admin.set_query_logs(Arc::clone(&logs));
-        if let Some(tls) = server_tls {
-            admin.set_tls(tls);
-        }
+        set_up_admin(&admin, &logs, backups.as_ref(), server_tls);
         prepared
             .serve(admin, async move { admin_stopped.wait_for(|stopped| *stopped).await.map_or((), drop) });
     }
@@ -282,6 +305,36 @@ fn open_database(
     }
     Database::open(options)
         .with_context(|| format!("cannot open the data directory {}", arguments.data.display()))
+}
+
+/// Connects the admin endpoint with what it controls.
+fn set_up_admin(
+    admin: &Admin,
+    logs: &Arc<QueryLogs>,
+    backups: Option<&Arc<BackupService>>,
+    tls: Option<Tls>,
+) {
+    admin.set_query_logs(Arc::clone(logs));
+    if let Some(backups) = backups {
+        admin.set_backups(Arc::clone(backups));
+    }
+    if let Some(tls) = tls {
+        admin.set_tls(tls);
+    }
+}
+
+/// Starts the threads of scheduled backups and of archiving, if they are configured.
+fn start_backups(
+    arguments: &ServeArguments,
+    config: &Config,
+    database: &Database,
+) -> anyhow::Result<Option<Arc<BackupService>>> {
+    if !arguments.read_only.is_empty() {
+        return Ok(None);
+    }
+    let Some(options) = config.backups()? else { return Ok(None) };
+    let service = BackupService::start(database.clone(), options);
+    Ok(Some(Arc::new(service.context("cannot start the threads of backups")?)))
 }
 
 /// Sets the superuser's password and the server's authenticator, and warns of what other machines

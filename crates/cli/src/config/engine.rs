@@ -19,6 +19,7 @@ impl Config {
     pub(super) fn read_engine(&self, engine: &mut cassette_engine::Options) -> anyhow::Result<()> {
         engine.commitlog_sync = self.sync_mode()?.unwrap_or(engine.commitlog_sync);
         engine.commitlog_encryption = self.commitlog_encryption()?;
+        engine.commitlog_archiving = self.archives_commitlog();
         self.read_cdc(&mut engine.cdc)?;
         set(&mut engine.commitlog_segment_size, &self.commitlog_segment_size, "commitlog_segment_size")?;
         set(&mut engine.commitlog_total_space, &self.commitlog_total_space, "commitlog_total_space")?;

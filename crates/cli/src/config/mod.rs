@@ -1,6 +1,7 @@
 //! The configuration file: the keys of cassandra.yaml that have an effect here.
 
 mod authentication;
+mod backups;
 mod cidr;
 mod data_encryption;
 mod encryption;
@@ -29,6 +30,7 @@ use cassette_vfs::FileAccess;
 use serde::Deserialize;
 
 use crate::address::listen_address;
+pub use backups::BackupSettings;
 use cassette_tools::units::bytes;
 pub use cassette_tools::units::duration;
 pub(crate) use encryption::options_of as encryption_options;
@@ -116,6 +118,8 @@ pub struct Config {
     /// Not in Cassandra, as the next one: what protects the admin endpoint.
     admin_encryption_options: Option<encryption::EncryptionOptions>,
     admin_tokens_file: Option<PathBuf>,
+    /// Not in Cassandra: scheduled backups, and the archived commit log.
+    backup_options: Option<BackupSettings>,
     transparent_data_encryption_options: Option<data_encryption::DataEncryptionOptions>,
     cdc_enabled: Option<bool>,
     cdc_raw_directory: Option<PathBuf>,

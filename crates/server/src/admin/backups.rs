@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cassette_admin_api::{Done, Refused};
-use cassette_backup::{BackupOptions, Error, Repository, RestoreOptions, Transfer};
+use cassette_admin_api::{BackupReport, BackupTaskReport, Done, Refused};
+use cassette_backup::{
+    BackupOptions, BackupService, Error, Repository, RestoreOptions, ServiceStatus, TaskStatus, Transfer,
+};
 use cassette_database::Database;
 use cassette_vfs::RealFileSystem;
 
@@ -32,16 +34,44 @@ pub(super) fn restore(
     database: &Database,
     repository: &str,
     backup: Option<&str>,
-    names: &[String],
-    truncate: bool,
+    options: &RestoreOptions,
 ) -> Result<Done, Refused> {
-    let options = RestoreOptions { names: names.to_vec(), truncate, ..RestoreOptions::default() };
     let path = absolute(repository)?;
     let repository = Repository::open_for_reading(Arc::new(RealFileSystem), path).map_err(refused)?;
     let backup = repository.find(backup).map_err(refused)?;
-    let restored = repository.restore(&backup, database, &options).map_err(refused)?;
+    let restored = repository.restore(&backup, database, options).map_err(refused)?;
     tracing::info!(backup = backup.name, tables = restored.tables, "restored a backup");
     Ok(Done { messages: vec![format!("backup {}: {restored}", backup.name)] })
+}
+
+/// Archives the commit log into the configured repository.
+pub(super) fn archive(service: Option<&Arc<BackupService>>) -> Result<Done, Refused> {
+    let Some(service) = service else {
+        return Err(Refused::invalid(
+            "the commit log of this server is not archived: start it with backup_options.archive_commitlog: true",
+        ));
+    };
+    let archived = service.archive_now().map_err(refused)?;
+    Ok(Done { messages: vec![archived.to_string()] })
+}
+
+/// Returns the state of scheduled backups.
+pub(super) fn report(status: &ServiceStatus) -> BackupReport {
+    let task = |task: &TaskStatus| BackupTaskReport {
+        period_seconds: task.period.map(|period| period.as_secs()),
+        completed: task.completed,
+        failed: task.failed,
+        completed_at_millis: task.completed_at_millis,
+        error: task.error.clone(),
+    };
+    BackupReport {
+        repository: status.repository.clone(),
+        last_backup: status.last_backup.clone(),
+        schedule: task(&status.backups),
+        archive: task(&status.archive),
+        archived_until_millis: status.archived_until_micros.map(|micros| micros.div_euclid(1000)),
+        archived_segments: status.archived_segments,
+    }
 }
 
 fn absolute(path: &str) -> Result<&Path, Refused> {

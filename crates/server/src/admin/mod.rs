@@ -31,6 +31,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 pub use access::{Access, TOKEN_LEVELS};
+use cassette_backup::BackupService;
 use cassette_database::{Database, ServerMetrics};
 pub use cassette_http::{Limits, Listener};
 use cassette_tls::Tls;
@@ -53,6 +54,7 @@ pub struct Admin {
     tls: OnceLock<Tls>,
     started: Instant,
     query_logs: OnceLock<Arc<QueryLogs>>,
+    backups: OnceLock<Arc<BackupService>>,
 }
 
 /// Access to the log levels.
@@ -89,6 +91,7 @@ impl Admin {
             tls: OnceLock::new(),
             started: Instant::now(),
             query_logs: OnceLock::new(),
+            backups: OnceLock::new(),
         })
     }
 
@@ -96,6 +99,12 @@ impl Admin {
     pub fn set_query_logs(&self, logs: Arc<QueryLogs>) {
         // A second call is a mistake without consequences.
         let _ = self.query_logs.set(logs);
+    }
+
+    /// Sets the scheduled backups that are shown. Called at most once.
+    pub fn set_backups(&self, backups: Arc<BackupService>) {
+        // A second call is a mistake without consequences.
+        let _ = self.backups.set(backups);
     }
 
     /// Lets `nodetool reloadssl` reload the certificates of the server for CQL. Effective once.

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cassette_admin_api::{Done, Operation, RefusalKind, Refused, Tables};
+use cassette_backup::RestoreOptions;
 use cassette_database::{
-    AdoptedSchema, AuthCacheKind, Database, DatabaseError, ImportOptions, KeyspaceKind, SnapshotFilter,
-    SnapshotOptions, Timeout,
+    AdoptedSchema, AuthCacheKind, Database, DatabaseError, ImportOptions, KeyspaceKind, RestoreNames,
+    SnapshotFilter, SnapshotOptions, Timeout,
 };
 use cassette_engine::{
     CacheKind, CompactionKind, EngineError, OverlappingTombstones, ScrubOptions, import_summary,
@@ -76,9 +77,16 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         Operation::Backup { repository, name, keyspaces, link } => {
             return backups::back_up(database, repository, name.as_deref(), keyspaces, *link);
         }
-        Operation::RestoreBackup { repository, backup, names, truncate } => {
-            return backups::restore(database, repository, backup.as_deref(), names, *truncate);
+        Operation::RestoreBackup { repository, backup, names, truncate, keyspace_as, table_as } => {
+            let options = RestoreOptions {
+                names: names.clone(),
+                truncate: *truncate,
+                rename: RestoreNames { keyspace: keyspace_as.clone(), table: table_as.clone() },
+                ..RestoreOptions::default()
+            };
+            return backups::restore(database, repository, backup.as_deref(), &options);
         }
+        Operation::ArchiveCommitLog => return backups::archive(admin.backups.get()),
         Operation::Refresh { keyspace, table } => return refresh(database, keyspace, table),
         Operation::AdoptTable { id } => return adopt_table(database, id),
         Operation::RemoveUnknownTable { name } => {

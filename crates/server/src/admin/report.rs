@@ -20,7 +20,7 @@ use cassette_engine::{CacheStats, Engine, EngineStats, Options, OverlapMetrics, 
 use cassette_rows::{TableId, TableMetadata};
 
 use super::Admin;
-use super::process;
+use super::{backups, process};
 
 /// Reports the node.
 #[expect(clippy::too_many_lines, reason = "one value with all of its fields")]
@@ -34,7 +34,22 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
     let requests = database.metrics();
     let memory = process::memory();
     let (audit, full_query) = admin.query_logs.get().map(|logs| logs.counts()).unwrap_or_default();
+    let status = admin.backups.get().map(|service| service.status());
+    let seconds = |millis: i64| millis as f64 / 1e3;
     NodeReport {
+        backups: status.as_ref().map(backups::report),
+        backups_completed: status.as_ref().map(|status| status.backups.completed),
+        backups_failed: status.as_ref().map(|status| status.backups.failed),
+        backup_last_completed_seconds: status
+            .as_ref()
+            .and_then(|status| status.backups.completed_at_millis)
+            .map(seconds),
+        commit_log_archive_failures: status.as_ref().map(|status| status.archive.failed),
+        commit_log_archived_bytes: status.as_ref().map(|status| status.archived_bytes),
+        commit_log_archived_until_seconds: status
+            .as_ref()
+            .and_then(|status| status.archived_until_micros)
+            .map(|micros| micros as f64 / 1e6),
         cluster_name: node.cluster_name.clone(),
         trace_probability: admin.database.trace_probability(),
         host_id: node.host_id.to_string(),

@@ -113,11 +113,23 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
     command(&["cidrfilteringstats"], "Print statistics on CIDR filtering", "", &[]),
     command(
+        &["archivecommitlog"],
+        "Archive the commit log into the configured repository of backups, now (not in Cassandra)",
+        "",
+        &[],
+    ),
+    command(
         &["backup"],
         "Back up the given keyspaces, or all with roles, into a directory of backups on the node's machine \
          (not in Cassandra)",
         "<directory> [<keyspaces>...]",
         &[value(&["--name"]), flag(&["--link"])],
+    ),
+    command(
+        &["backupstatus"],
+        "Print the state of scheduled backups and of the archived commit log (not in Cassandra)",
+        "",
+        &[],
     ),
     command(
         &["clearsnapshot"],
@@ -338,7 +350,7 @@ pub(super) const COMMANDS: &[Command] = &[
         "Restore the given keyspaces or tables, or all, from a directory of backups on the node's machine \
          (not in Cassandra)",
         "<directory> [<keyspace> | <keyspace.table>...]",
-        &[value(&["--name"]), flag(&["--truncate"])],
+        &[value(&["--name"]), flag(&["--truncate"]), value(&["--keyspace-as"]), value(&["--table-as"])],
     ),
     command(
         &["scrub"],

@@ -1,6 +1,7 @@
-//! `backup` and `restorebackup`.
+//! `backup`, `restorebackup` and `backupstatus`.
 
-use cassette_admin_api::Operation;
+use cassette_admin_api::{BackupReport, Operation};
+use jiff::Timestamp;
 
 use super::arguments::Invocation;
 use super::{Failure, Result};
@@ -18,9 +19,47 @@ pub(super) fn operation(invocation: &Invocation) -> Result<Operation> {
     Ok(if invocation.command == "backup" {
         Operation::Backup { repository, name, keyspaces: names.to_vec(), link: invocation.has("--link") }
     } else {
-        let truncate = invocation.has("--truncate");
-        Operation::RestoreBackup { repository, backup: name, names: names.to_vec(), truncate }
+        Operation::RestoreBackup {
+            repository,
+            backup: name,
+            names: names.to_vec(),
+            truncate: invocation.has("--truncate"),
+            keyspace_as: invocation.option("--keyspace-as").map(str::to_owned),
+            table_as: invocation.option("--table-as").map(str::to_owned),
+        }
     })
+}
+
+/// Formats the state of scheduled backups.
+pub(super) fn status(report: Option<&BackupReport>) -> String {
+    let Some(report) = report else {
+        return "no backups are configured: see backup_options\n".to_owned();
+    };
+    let time = |millis: Option<i64>| {
+        let time = millis.and_then(|millis| Timestamp::from_millisecond(millis).ok());
+        time.map_or_else(|| "never since the start".to_owned(), |time| time.to_string())
+    };
+    let mut text = String::new();
+    let mut line = |label: &str, value: &str| text += &format!("{label:<24}: {value}\n");
+    line("Repository", &report.repository);
+    for (name, task) in [("Backups", &report.schedule), ("Archived commit log", &report.archive)] {
+        let Some(period) = task.period_seconds else {
+            line(name, "disabled");
+            continue;
+        };
+        line(name, &format!("every {period} s, {} completed, {} failed", task.completed, task.failed));
+        line("  last completed", &time(task.completed_at_millis));
+        if let Some(error) = &task.error {
+            line("  last error", error);
+        }
+    }
+    if let Some(name) = &report.last_backup {
+        line("Last backup", name);
+    }
+    if report.archived_until_millis.is_some() {
+        line("Archived until", &time(report.archived_until_millis));
+    }
+    text
 }
 
 #[cfg(test)]
@@ -42,10 +81,18 @@ mod tests {
         let (repository, name) = ("/b".to_owned(), Some("n".to_owned()));
         let keyspaces = vec!["ks".to_owned()];
         assert_eq!(backup, Operation::Backup { repository, name, keyspaces, link: true });
-        let restore = of(&["restorebackup", "--truncate", "/b", "ks.t"]).unwrap();
+        let restore = of(&["restorebackup", "--truncate", "--table-as", "u", "/b", "ks.t"]).unwrap();
         let names = vec!["ks.t".to_owned()];
         let repository = "/b".to_owned();
-        assert_eq!(restore, Operation::RestoreBackup { repository, backup: None, names, truncate: true });
+        let expected = Operation::RestoreBackup {
+            repository,
+            backup: None,
+            names,
+            truncate: true,
+            keyspace_as: None,
+            table_as: Some("u".to_owned()),
+        };
+        assert_eq!(restore, expected);
         assert!(of(&["backup"]).is_err());
     }
 }

@@ -130,6 +130,10 @@ pub(super) fn execute(invocation: &Invocation, format: Format, client: &Client) 
             list.retain(|snapshot| !snapshot.ephemeral || invocation.has("--ephemeral"));
             command.show(&list, |list| snapshots::list(list, invocation.has("--ephemeral")))
         }
+        "backupstatus" => {
+            let node: NodeReport = client.get("/v1/node")?;
+            command.show(&node.backups, |report| backups::status(report.as_ref()))
+        }
         "unknowntables" => {
             let found: Vec<UnknownTableReport> = client.get("/v1/unknown_tables")?;
             command.show(&found, |found| unknown_tables::list(found))
@@ -319,6 +323,7 @@ impl Command<'_> {
             Operation::Import { .. }
             | Operation::Backup { .. }
             | Operation::RestoreBackup { .. }
+            | Operation::ArchiveCommitLog
             | Operation::Refresh { .. }
             | Operation::InvalidateCidrPermissionsCache { .. }
             | Operation::AdoptTable { .. }
@@ -370,6 +375,7 @@ impl Command<'_> {
             "snapshot" => self.snapshot(),
             "clearsnapshot" => self.clear_snapshot(),
             "import" => self.import(),
+            "archivecommitlog" => silently(Operation::ArchiveCommitLog),
             "backup" | "restorebackup" => silently(backups::operation(invocation)?),
             "adopttable" => silently(self.adopt_table()?),
             "removeunknowntable" => silently(self.remove_unknown_table()?),
