@@ -195,6 +195,17 @@ impl ChunkedFile {
         }
     }
 
+    /// Returns chunk `index` of a compressed file as it is stored, followed by its checksum, with
+    /// which it has been compared.
+    pub fn stored_chunk(&self, index: u64) -> Result<Bytes> {
+        let Layout::Compressed(info) = &self.layout else { return self.read_chunk(index) };
+        let stored = info.chunk(index, self.file_length).ok_or_else(|| self.past_end(index))?;
+        let mut bytes = buffer(stored_length(&stored));
+        self.read(stored.offset, &mut bytes)?;
+        self.check_stored(stored.offset, &bytes)?;
+        Ok(bytes.freeze())
+    }
+
     /// Returns chunk `index` as a slice of the mapped file; `None` if it is compressed, has no
     /// checksum, or has not been verified yet and this thread may not wait for a disk.
     fn mapped_chunk(&self, mapped: &Mapped, index: u64) -> Result<Option<Bytes>> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cassette_rows::{Result, StorageError, TableId};
-use cassette_sstable::Component;
+use cassette_sstable::{Component, SSTableReader};
 
 use crate::store::core::Core;
 
@@ -20,6 +20,22 @@ pub struct VerifiedSSTable {
 }
 
 impl Core {
+    /// See [`Engine::flushed_sstables`](crate::Engine::flushed_sstables).
+    pub fn flushed_sstables(self: &Arc<Self>, id: TableId) -> crate::Result<Vec<SSTableReader>> {
+        self.check_running()?;
+        let table = self.table(id)?;
+        self.flush(&table)?;
+        let view = Arc::clone(&table.view());
+        if let Some(unreadable) = view.unreadable.first() {
+            return Err(unreadable.error().into());
+        }
+        if let Some(sstable) = view.quarantined.first() {
+            let path = sstable.reader.descriptor().path(Component::Data);
+            return Err(StorageError::corrupt(path, "the SSTable is quarantined").into());
+        }
+        Ok(view.sstables.iter().map(|sstable| sstable.reader.clone()).collect())
+    }
+
     /// See [`Engine::verify`](crate::Engine::verify).
     pub fn verify(self: &Arc<Self>, id: TableId, extended: bool) -> crate::Result<Vec<VerifiedSSTable>> {
         self.check_running()?;

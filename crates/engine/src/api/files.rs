@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use cassette_rows::{TableId, TableMetadata};
-use cassette_sstable::Descriptor;
 use cassette_sstable::scrub::ScrubOptions;
+use cassette_sstable::{Descriptor, SSTableReader};
 
 use uuid::Uuid;
 
@@ -43,6 +43,15 @@ impl Engine {
     /// Removes expired snapshots. The engine's threads do so within seconds.
     pub fn remove_expired_snapshots(&self) -> Result<()> {
         self.inner.core.clear_expired_snapshots()
+    }
+
+    /// Flushes a table's memtables, and returns all its SSTables for reading as files. They stay
+    /// readable as long as their readers exist, also after a compaction has replaced them.
+    ///
+    /// # Errors
+    /// The damage of the first SSTable that reads skip, because it is corrupt or cannot be opened.
+    pub fn flushed_sstables(&self, id: TableId) -> Result<Vec<SSTableReader>> {
+        self.inner.core.flushed_sstables(id)
     }
 
     /// Adds all SSTables of a directory to a table: those that Cassandra wrote, or that a snapshot

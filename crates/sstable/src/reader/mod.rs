@@ -12,6 +12,7 @@ mod rows;
 mod salvage;
 mod scan;
 mod slicing;
+mod stored;
 mod trail;
 
 use std::fmt;
@@ -30,6 +31,7 @@ pub use partition::{Found, PartitionRead};
 pub use probe::Probe;
 pub use salvage::Salvage;
 pub use scan::{Scan, WholeScan};
+pub use stored::StoredComponent;
 
 use crate::chunk_cache::ChunkCache;
 use crate::chunked_file::{Caching, ChunkedFile, Layout};

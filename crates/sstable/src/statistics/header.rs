@@ -50,7 +50,8 @@ pub struct SerializationHeader {
 pub const NO_MINIMA: (i64, i32, i32) = (TIMESTAMP_EPOCH, DELETION_TIME_EPOCH, 0);
 
 impl SerializationHeader {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// Returns the component's content.
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         out.put_vint(self.min_timestamp.wrapping_sub(TIMESTAMP_EPOCH) as u64);
         out.put_vint32(self.min_local_deletion_time.wrapping_sub(DELETION_TIME_EPOCH));

@@ -13,4 +13,5 @@ mod pipelined;
 mod properties;
 mod row_marks;
 mod scrub;
+mod stored;
 mod support;
