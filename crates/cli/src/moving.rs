@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use cassette_migration::{ClusterSettings, Event, Move, Observer, Place, VerifyOptions};
+use cassette_migration::{By, ClusterSettings, Event, FileOptions, Move, Observer, Place, VerifyOptions};
 use cassette_rows::Consistency;
 use cassette_server::tls::secret;
 use clap::Args;
@@ -29,6 +29,10 @@ Examples:
 
   Move all keyspaces of a stopped server's data directory:
     cassette move --data /var/lib/cassette --to 10.0.0.1:9042
+
+  Stream its SSTables to the nodes of a Cassandra cluster, with all deletions and write times:
+    cassette move --data /var/lib/cassette --to 10.0.0.1:9042 --by files --rate-mb 50 \\
+        --replication \"{'class': 'NetworkTopologyStrategy', 'dc1': 3}\"
 
   Move back from the cluster:
     cassette move --from 10.0.0.1:9042 --to 127.0.0.1:9042 --keyspace shop
@@ -53,6 +57,11 @@ pub struct MoveArguments {
     /// Nodes of the target: Cassette's server or a Cassandra cluster
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', required = true)]
     to: Vec<String>,
+
+    /// What is transferred: rows over CQL, or the SSTables of --data to the nodes of a Cassandra
+    /// cluster
+    #[arg(long, value_enum, default_value_t = Transfer::Rows)]
+    by: Transfer,
 
     /// Keyspaces to move [default: all except the server's]
     #[arg(short, long = "keyspace", value_name = "NAME", value_delimiter = ',')]
@@ -108,10 +117,77 @@ pub struct MoveArguments {
     log_json: Option<PathBuf>,
 
     #[command(flatten)]
+    files: FileArguments,
+
+    #[command(flatten)]
     source: SourceSecurity,
 
     #[command(flatten)]
     target: TargetSecurity,
+}
+
+/// What a move transfers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Transfer {
+    Rows,
+    Files,
+}
+
+/// How SSTables are streamed.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Moves by files")]
+struct FileArguments {
+    /// Maximum number of megabytes per second, to all nodes together
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
+    rate_mb: Option<u32>,
+
+    /// SSTables that are sent to a node at the same time [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
+    sessions_per_node: Option<u16>,
+
+    /// Port on which nodes listen for each other [default: what each node reports, mostly 7000]
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    storage_port: Option<u16>,
+
+    /// Connect to that port with TLS, to nodes whose certificates one in this file has signed
+    #[arg(long, value_name = "FILE")]
+    internode_tls_ca: Option<PathBuf>,
+
+    /// Certificate that nodes require, and its private key unless --internode-tls-key names another
+    /// file
+    #[arg(long, value_name = "FILE", requires = "internode_tls_ca")]
+    internode_tls_certificate: Option<PathBuf>,
+
+    /// File with the private key
+    #[arg(long, value_name = "FILE", requires = "internode_tls_certificate")]
+    internode_tls_key: Option<PathBuf>,
+}
+
+impl FileArguments {
+    /// Returns the first argument that was specified.
+    fn specified(&self) -> Option<&'static str> {
+        [
+            ("--rate-mb", self.rate_mb.is_some()),
+            ("--sessions-per-node", self.sessions_per_node.is_some()),
+            ("--storage-port", self.storage_port.is_some()),
+            ("--internode-tls-ca", self.internode_tls_ca.is_some()),
+        ]
+        .into_iter()
+        .find_map(|(name, is_specified)| is_specified.then_some(name))
+    }
+
+    fn options(&self) -> anyhow::Result<FileOptions> {
+        Ok(FileOptions {
+            storage_port: self.storage_port,
+            tls: client_tls(
+                self.internode_tls_ca.as_ref(),
+                self.internode_tls_certificate.as_ref(),
+                self.internode_tls_key.as_ref(),
+            )?,
+            bytes_per_second: self.rate_mb.map(|megabytes| f64::from(megabytes) * 1e6),
+            sessions_per_node: self.sessions_per_node.map_or(0, usize::from),
+        })
+    }
 }
 
 /// Login and TLS at the source.
@@ -225,7 +301,16 @@ impl MoveArguments {
             credentials(target.user.as_ref(), target.password_file.as_ref(), "CASSETTE_PASSWORD")?,
             client_tls(target.tls_ca.as_ref(), target.tls_certificate.as_ref(), target.tls_key.as_ref())?,
         );
+        let by = match (self.by, self.files.specified()) {
+            (Transfer::Rows, None) => By::Rows,
+            (Transfer::Rows, Some(name)) => bail!("{name} belongs to --by files, which is not specified"),
+            (Transfer::Files, _) if self.rate.is_some() && !self.verify => {
+                bail!("--rate limits rows: --by files has --rate-mb")
+            }
+            (Transfer::Files, _) => By::Files(self.files.options()?),
+        };
         Ok(Move {
+            by,
             keyspaces: self.keyspaces.clone(),
             replication: self.replication.clone(),
             without_functions: self.without_functions,
@@ -259,9 +344,12 @@ pub fn run(arguments: &MoveArguments) -> anyhow::Result<bool> {
         return Ok(done.differences == done.repaired);
     }
     let done = job.run(&console)?;
+    let copied = match job.by {
+        By::Rows => format!("copied {} rows", done.rows),
+        By::Files(_) => format!("sent {}", size(done.bytes)),
+    };
     console.line(&format!(
-        "copied {} rows of {} tables in {}; compare them with --verify",
-        done.rows,
+        "{copied} of {} tables in {}; compare them with --verify",
         done.tables,
         duration(done.seconds)
     ));
@@ -274,6 +362,15 @@ fn duration(seconds: f64) -> String {
         (0, 0, seconds) => format!("{seconds} s"),
         (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
         (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+/// Returns a number of bytes for people.
+fn size(bytes: u64) -> String {
+    match bytes as f64 {
+        bytes if bytes < 1e6 => format!("{:.1} kB", bytes / 1e3),
+        bytes if bytes < 1e9 => format!("{:.1} MB", bytes / 1e6),
+        bytes => format!("{:.2} GB", bytes / 1e9),
     }
 }
 
@@ -351,6 +448,38 @@ impl Observer for Console {
                     left.unwrap_or_default()
                 ));
             }
+            Event::Sending { sstables, nodes, transfers, transfers_done, bytes, bytes_done } => {
+                let of = match *transfers {
+                    // Of a dry run, which cannot know the target's tables.
+                    0 => String::new(),
+                    transfers => format!(", {transfers} transfers with {}", size(*bytes)),
+                };
+                let resumed = match *transfers_done {
+                    0 => String::new(),
+                    done => format!("; {done} of them with {} are complete", size(*bytes_done)),
+                };
+                let of_source =
+                    if *transfers == 0 { format!(" with {}", size(*bytes)) } else { String::new() };
+                self.line(&format!("{sstables} SSTables{of_source}, {nodes} nodes{of}{resumed}"));
+            }
+            Event::Sent { keyspace, table, sstable, node, bytes, partitions, whole } => {
+                let how = if *whole { "whole" } else { "sections" };
+                let bytes = size(*bytes);
+                self.line(&format!(
+                    "{keyspace}.{table} {sstable} -> {node}: {bytes}, {partitions} partitions, {how}"
+                ));
+            }
+            Event::SendingProgress { bytes_done, bytes, bytes_per_second, seconds_left, .. } => {
+                let left = seconds_left.map(|left| format!(", {} left", duration(left)));
+                let percent = *bytes_done as f64 * 100.0 / (*bytes).max(1) as f64;
+                self.show_progress(&format!(
+                    "{percent:.1} %, {} of {}, {:.1} MB/s{}",
+                    size(*bytes_done),
+                    size(*bytes),
+                    bytes_per_second / 1e6,
+                    left.unwrap_or_default()
+                ));
+            }
             Event::Table { keyspace, table, rows } => self.line(&format!("{keyspace}.{table}: {rows} rows")),
             Event::Different(row) => {
                 let found = match row.found.as_str() {
@@ -375,6 +504,7 @@ mod tests {
     fn durations_have_two_units_and_contacts_the_default_port() {
         let texts = [0.4, 59.0, 61.0, 3599.6, 7300.0].map(duration);
         assert_eq!(texts, ["0 s", "59 s", "1 min 1 s", "1 h 0 min", "2 h 1 min"]);
+        assert_eq!([999, 1_500_000, 2_340_000_000].map(size), ["1.0 kB", "1.5 MB", "2.34 GB"]);
         let contacts = ["db", "db:1", "10.0.0.1:9042", "[::1]:9042"].map(|text| with_port(&text.to_owned()));
         assert_eq!(contacts, ["db:9042", "db:1", "10.0.0.1:9042", "[::1]:9042"]);
         assert_eq!(consistency("local_one"), Ok(Consistency::LocalOne));

@@ -12,6 +12,7 @@ use crate::error::{MoveError, Result};
 use crate::event::{Event, Observer};
 use crate::page::PageRequest;
 use crate::statements::Statements;
+use crate::token_range::TokenRange;
 
 /// The bytes that a page should have.
 const PAGE_BYTES: usize = 512 << 10;
@@ -20,28 +21,6 @@ const PAGE_ROWS_MAX: usize = 5_000;
 const PAGE_ROWS_FIRST: i32 = 100;
 /// Interval between two reports of progress.
 const REPORT_PAUSE: Duration = Duration::from_secs(1);
-
-/// Tokens above the first, up to the second.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TokenRange(pub i64, pub i64);
-
-impl TokenRange {
-    /// Returns the `index`-th of `count` equal parts of the ring. No key has the lowest token.
-    pub fn part(index: u32, count: u32) -> Self {
-        let bound = |index: u32| {
-            let offset = (u128::from(index) << 64) / u128::from(count.max(1));
-            (i128::from(i64::MIN) + i128::try_from(offset).unwrap_or(0)).min(i128::from(i64::MAX))
-        };
-        let token = |bound: i128| i64::try_from(bound).unwrap_or(i64::MAX);
-        Self(token(bound(index)), token(bound(index + 1)))
-    }
-
-    /// Returns both halves; `None` if it has one token.
-    pub fn halves(self) -> Option<[Self; 2]> {
-        let middle = ((i128::from(self.0) + i128::from(self.1)) >> 1) as i64;
-        (middle != self.0).then_some([Self(self.0, middle), Self(middle, self.1)])
-    }
-}
 
 /// Reads the rows of a token range, page by page.
 pub struct Scan<'s> {
@@ -263,32 +242,4 @@ impl Drop for End<'_> {
 pub fn now() -> u32 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_cover_the_ring_without_overlap() {
-        for count in [1, 2, 3, 7, 256, 65_536] {
-            let mut last = i64::MIN;
-            for index in 0..count {
-                let TokenRange(start, end) = TokenRange::part(index, count);
-                assert_eq!(start, last, "{index} of {count}");
-                assert!(end > start, "{index} of {count}");
-                last = end;
-            }
-            assert_eq!(last, i64::MAX, "{count}");
-        }
-    }
-
-    #[test]
-    fn halves_cover_the_range_and_end_at_one_token() {
-        let whole = TokenRange(i64::MIN, i64::MAX);
-        assert_eq!(whole.halves(), Some([TokenRange(i64::MIN, -1), TokenRange(-1, i64::MAX)]));
-        assert_eq!(TokenRange(4, 6).halves(), Some([TokenRange(4, 5), TokenRange(5, 6)]));
-        assert_eq!(TokenRange(5, 6).halves(), None);
-        assert_eq!(TokenRange(-2, -1).halves(), None);
-    }
 }

@@ -20,7 +20,7 @@ pub enum Event {
         to: String,
         /// Number of tables.
         tables: usize,
-        /// Token ranges of all tables.
+        /// Token ranges of all tables; 0 of a move by files.
         ranges: u64,
         /// Those of them that an earlier run has completed.
         ranges_done: u64,
@@ -57,12 +57,61 @@ pub enum Event {
         /// Rows in this run.
         rows: u64,
     },
+    /// A move by files starts to send, or resumes.
+    Sending {
+        /// SSTables of all tables.
+        sstables: usize,
+        /// Nodes that replicate their partitions.
+        nodes: usize,
+        /// SSTables for each of these nodes.
+        transfers: u64,
+        /// Those of them that an earlier run has completed.
+        transfers_done: u64,
+        /// Bytes of all transfers.
+        bytes: u64,
+        /// Bytes of the completed ones.
+        bytes_done: u64,
+    },
+    /// An SSTable has been added to its table by a node.
+    Sent {
+        /// Its keyspace.
+        keyspace: String,
+        /// Its table.
+        table: String,
+        /// Its name in the data directory.
+        sstable: String,
+        /// The storage port of the node.
+        node: String,
+        /// Bytes sent.
+        bytes: u64,
+        /// Partitions sent.
+        partitions: u64,
+        /// Whether the node got all components; otherwise sections of Data.
+        whole: bool,
+    },
+    /// Progress of a move by files, once a second.
+    SendingProgress {
+        /// Bytes of all transfers that have been sent.
+        bytes_done: u64,
+        /// Bytes of all transfers.
+        bytes: u64,
+        /// Bytes per second of this run.
+        bytes_per_second: f64,
+        /// Completed transfers.
+        transfers_done: u64,
+        /// All transfers.
+        transfers: u64,
+        /// Estimated remaining time. `None` until something is sent.
+        seconds_left: Option<f64>,
+    },
     /// A row differs.
     Different(Difference),
     /// The move is complete.
     Finished {
-        /// Rows in this run.
+        /// Rows in this run; 0 of a move by files.
         rows: u64,
+        /// Bytes sent in this run; 0 of a move by rows.
+        bytes: u64,
         /// Duration of this run.
         seconds: f64,
     },

@@ -1,18 +1,20 @@
 //! A move from end to end.
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::client::{Client, ClusterSettings};
-use crate::copy::{Task, Tasks, TokenRange, now};
-use crate::endpoint::{Endpoint, Place};
+use crate::client::Client;
+use crate::copy::{Task, Tasks, now};
+use crate::endpoint::Endpoint;
 use crate::error::{Result, unsuitable};
 use crate::event::{Event, Observer};
-use crate::plan::{Plan, SchemaOptions, execute, is_empty};
+use crate::files;
+use crate::plan::{Plan, execute, is_empty};
 use crate::progress::{Header, Progress, TableEntry};
+use crate::settings::{By, Move, Summary, VerifyOptions, VerifySummary};
 use crate::statements::Statements;
 use crate::throttle::Throttle;
+use crate::token_range::TokenRange;
 use crate::verify::{Comparison, digest};
 use crate::writer::Writer;
 
@@ -21,82 +23,16 @@ const VERSION: u32 = 1;
 /// Maximum number of parallel workers.
 const WORKERS_MAX: usize = 256;
 
-/// A move of keyspaces.
-#[derive(Clone)]
-pub struct Move {
-    /// The source.
-    pub from: Place,
-    /// The target.
-    pub to: ClusterSettings,
-    /// Keyspaces to move; all of users if empty.
-    pub keyspaces: Vec<String>,
-    /// Replication of created keyspaces: the map after `WITH replication =`. `None`: the source's.
-    pub replication: Option<String>,
-    /// Moves keyspaces without their functions and aggregates.
-    pub without_functions: bool,
-    /// The progress file, which a repeated run resumes from.
-    pub progress: PathBuf,
-    /// Number of token ranges of each table.
-    pub ranges: u32,
-    /// Number of token ranges that are copied at the same time.
-    pub workers: usize,
-    /// Maximum number of rows per second.
-    pub rate: Option<f64>,
-}
-
-/// The result of a copy.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Summary {
-    /// Rows copied by this run.
-    pub rows: u64,
-    /// Number of tables.
-    pub tables: usize,
-    /// Duration in seconds.
-    pub seconds: f64,
-}
-
-/// Options of a verification.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct VerifyOptions {
-    /// Writes rows that differ again, with the cells of the source.
-    pub repair: bool,
-}
-
-/// The result of a verification.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct VerifySummary {
-    /// Rows of the source.
-    pub rows: u64,
-    /// Number of rows that differ.
-    pub differences: u64,
-    /// Those of them that were repaired.
-    pub repaired: u64,
-    /// Duration in seconds.
-    pub seconds: f64,
-}
-
 impl Move {
-    /// Returns a move with default options.
-    pub fn new(from: Place, to: ClusterSettings) -> Self {
-        Self {
-            from,
-            to,
-            keyspaces: Vec::new(),
-            replication: None,
-            without_functions: false,
-            progress: "cassette-move.progress".into(),
-            ranges: 256,
-            workers: 8,
-            rate: None,
-        }
-    }
-
     /// Returns what [`run`](Self::run) would do, and reports the statements that it would execute.
     /// Writes nothing.
     ///
     /// # Errors
     /// As `run`.
     pub fn dry_run(&self, observer: &dyn Observer) -> Result<()> {
+        if let By::Files(options) = &self.by {
+            return files::dry_run(self, options, observer);
+        }
         let (source, target) = self.open()?;
         let plan = Plan::make(&mut source.session(), &mut target.session(), &self.schema())?;
         plan.warnings.iter().for_each(|text| observer.event(&Event::Warning { text: text.clone() }));
@@ -112,13 +48,16 @@ impl Move {
         Ok(())
     }
 
-    /// Creates the schema, copies all rows, then creates indexes and views. Resumes an earlier run
+    /// Creates the schema, copies all data, then creates indexes and views. Resumes an earlier run
     /// with the same progress file.
     ///
     /// # Errors
     /// If source or target cannot be used, before anything is written; or if one of them fails for
     /// too long. A repeated run resumes.
     pub fn run(&self, observer: &dyn Observer) -> Result<Summary> {
+        if let By::Files(options) = &self.by {
+            return files::run(self, options, observer);
+        }
         let start = Instant::now();
         let (source, target) = self.open()?;
         let mut session = target.session();
@@ -163,8 +102,8 @@ impl Move {
         )?;
         execute(&mut session, &plan.after, observer)?;
         let seconds = start.elapsed().as_secs_f64();
-        observer.event(&Event::Finished { rows, seconds });
-        Ok(Summary { rows, tables: tables.len(), seconds })
+        observer.event(&Event::Finished { rows, bytes: 0, seconds });
+        Ok(Summary { rows, bytes: 0, tables: tables.len(), seconds })
     }
 
     /// Compares the rows of source and target, and repairs the target if requested. Rows that are
@@ -218,41 +157,9 @@ impl Move {
             },
         )?;
         let seconds = start.elapsed().as_secs_f64();
-        observer.event(&Event::Finished { rows, seconds });
+        observer.event(&Event::Finished { rows, bytes: 0, seconds });
         let (differences, repaired) = (differences.into_inner(), repaired.into_inner());
         Ok(VerifySummary { rows, differences, repaired, seconds })
-    }
-
-    fn open(&self) -> Result<(Endpoint, Endpoint)> {
-        if self.ranges == 0 || self.ranges > 1 << 20 {
-            return unsuitable(format!("expected 1 to {} token ranges, found {}", 1 << 20, self.ranges));
-        }
-        let source = Endpoint::open(&self.from)?;
-        let target = Endpoint::open(&Place::Cluster(self.to.clone()))?;
-        if let Place::Cluster(from) = &self.from
-            && host_id(&source)? == host_id(&target)?
-        {
-            return unsuitable(format!("source and target are the same server, {}", from.address()));
-        }
-        Ok((source, target))
-    }
-
-    fn schema(&self) -> SchemaOptions {
-        SchemaOptions {
-            keyspaces: self.keyspaces.clone(),
-            replication: self.replication.clone(),
-            without_functions: self.without_functions,
-        }
-    }
-
-    fn started(&self, tables: usize, ranges_done: u64) -> Event {
-        Event::Started {
-            from: self.from.name(),
-            to: self.to.address(),
-            tables,
-            ranges: tables as u64 * u64::from(self.ranges),
-            ranges_done,
-        }
     }
 
     fn tasks(&self, tables: usize) -> impl Iterator<Item = Task> {
@@ -283,12 +190,6 @@ impl Move {
         let (from, to) = (self.from.name(), self.to.address());
         Ok(Header { version: VERSION, from, to, ranges: self.ranges, started_micros: micros(), tables })
     }
-}
-
-/// Returns the id of the node that an endpoint is connected to.
-fn host_id(endpoint: &Endpoint) -> Result<Option<bytes::Bytes>> {
-    let page = endpoint.session().query("SELECT host_id FROM system.local")?;
-    Ok(page.get(0, "host_id").cloned())
 }
 
 fn micros() -> i64 {

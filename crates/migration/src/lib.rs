@@ -1,9 +1,13 @@
 //! Moves keyspaces between CQL clusters, Cassandra's and Cassette's, and from data directories of
-//! Cassette, by rows.
+//! Cassette: by rows, or by files.
 //!
 //! ```text
-//! source: SELECT columns, writetime, ttl -> rows of cells -> INSERT, UPDATE USING TIMESTAMP, TTL: target
+//! by rows    source: SELECT columns, writetime, ttl -> rows of cells -> INSERT, UPDATE USING TIMESTAMP, TTL: target
+//! by files   data directory: SSTables -> sections for each replica -> streams to the nodes of Cassandra
 //! ```
+//!
+//! By rows:
+//!
 //!
 //! Every cell keeps its write timestamp and its expiration, so a copy can be repeated: the same
 //! cells are written again. Requests bear the time at which remaining lifetimes were read
@@ -17,13 +21,19 @@ mod copy;
 mod endpoint;
 mod error;
 mod event;
+mod files;
 mod job;
+mod journal;
 mod page;
 mod plan;
 mod progress;
 mod schema;
+mod settings;
+mod socket;
 mod statements;
+mod streaming;
 mod throttle;
+mod token_range;
 mod verify;
 mod writer;
 
@@ -31,4 +41,4 @@ pub use client::ClusterSettings;
 pub use endpoint::Place;
 pub use error::MoveError;
 pub use event::{Difference, Event, Observer};
-pub use job::{Move, Summary, VerifyOptions, VerifySummary};
+pub use settings::{By, FileOptions, Move, Summary, VerifyOptions, VerifySummary};

@@ -6,21 +6,18 @@
 //! {"done":[table, range]}
 //! ```
 //!
-//! Each line is synced before the next range starts. A line that a crash has cut off is ignored:
-//! its range is copied again.
+//! A line of [`Journal`] each.
 
 use std::collections::HashSet;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{MoveError, Result};
+use crate::error::Result;
+use crate::journal::{Journal, fail};
 
-/// Maximum length of a file: 2^20 ranges of a thousand tables are a tenth of it.
-const LENGTH_MAX: u64 = 1 << 30;
+/// The start of the progress of a move by files, which can be verified by rows.
+const BY_FILES: &str = "{\"move_files\":";
 
 /// The first line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,8 +66,7 @@ enum Line {
 
 /// The progress of a move, in memory and on disk.
 pub struct Progress {
-    path: PathBuf,
-    file: Mutex<File>,
+    journal: Journal,
     /// Of the first run.
     pub header: Header,
     started: HashSet<(usize, u32)>,
@@ -78,10 +74,11 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Reads the header of an existing file; `None` if there is none or it is empty.
+    /// Reads the header of an existing file; `None` if there is none, it is empty, or it is that of
+    /// a move by files.
     pub fn read_header(path: &Path) -> Result<Option<Header>> {
-        let Some(text) = read(path)? else { return Ok(None) };
-        header(path, &text)
+        let Some(text) = Journal::read(path)? else { return Ok(None) };
+        if text.starts_with(BY_FILES) { Ok(None) } else { header(path, &text) }
     }
 
     /// Opens the file of an earlier run with the same task, or creates it.
@@ -89,47 +86,31 @@ impl Progress {
     /// # Errors
     /// If it belongs to another move, is in use, or cannot be written.
     pub fn open(path: &Path, task: &Header) -> Result<Self> {
-        let failed = |reason: std::io::Error| fail(path, &reason);
-        let mut options = File::options();
-        let mut file =
-            options.read(true).write(true).create(true).truncate(false).open(path).map_err(failed)?;
-        file.try_lock().map_err(|_| fail(path, &"another move uses it: wait for its end"))?;
-        let text = read(path)?.unwrap_or_default();
         let (mut started, mut done) = (HashSet::new(), HashSet::new());
-        let mut length = 0;
-        let header = match header(path, &text)? {
-            None => task.clone(),
-            Some(found) if !found.is_same(task) => {
+        let (journal, found) = Journal::open(path, |text| {
+            let found = header(path, text)?;
+            if let Some(other) = found.as_ref().filter(|found| !found.is_same(task)) {
                 return Err(fail(
                     path,
                     &format!(
                         "it belongs to another move, from {} to {}, or the tables have changed: specify \
                          another file with --progress, or remove it to copy all rows again",
-                        found.from, found.to
+                        other.from, other.to
                     ),
                 ));
             }
-            Some(found) => {
-                // Whole lines; what follows was cut off by a crash.
-                let complete = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
-                for line in complete.lines().skip(1) {
-                    match serde_json::from_str(line).map_err(|error| fail(path, &error))? {
-                        Line::Started(table, range) => started.insert((table, range)),
-                        Line::Done(table, range) => done.insert((table, range)),
-                    };
-                }
-                length = complete.len() as u64;
-                found
+            for line in text.lines().skip(1) {
+                match serde_json::from_str(line).map_err(|error| fail(path, &error))? {
+                    Line::Started(table, range) => started.insert((table, range)),
+                    Line::Done(table, range) => done.insert((table, range)),
+                };
             }
-        };
-        file.set_len(length).map_err(failed)?;
-        file.seek(SeekFrom::End(0)).map_err(failed)?;
-        let progress = Self { path: path.to_owned(), file: Mutex::new(file), header, started, done };
-        if length == 0 {
-            progress.append(&progress.header)?;
-            sync_directory(path).map_err(failed)?;
+            Ok(found)
+        })?;
+        if found.is_none() {
+            journal.append(task)?;
         }
-        Ok(progress)
+        Ok(Self { journal, header: found.unwrap_or_else(|| task.clone()), started, done })
     }
 
     /// Returns whether a range is complete.
@@ -149,40 +130,13 @@ impl Progress {
 
     /// Records durably that a range is about to be copied.
     pub fn start(&self, table: usize, range: u32) -> Result<()> {
-        self.append(&Line::Started(table, range))
+        self.journal.append(&Line::Started(table, range))
     }
 
     /// Records durably that a range is complete.
     pub fn finish(&self, table: usize, range: u32) -> Result<()> {
-        self.append(&Line::Done(table, range))
+        self.journal.append(&Line::Done(table, range))
     }
-
-    fn append(&self, line: &impl Serialize) -> Result<()> {
-        let mut text = serde_json::to_vec(line).map_err(|error| fail(&self.path, &error))?;
-        text.push(b'\n');
-        let mut file = self.file.lock();
-        let written = file.write_all(&text).and_then(|()| file.sync_data());
-        written.map_err(|error| fail(&self.path, &error))
-    }
-}
-
-fn sync_directory(path: &Path) -> std::io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-fn fail(path: &Path, reason: &dyn std::fmt::Display) -> MoveError {
-    MoveError::Progress { path: path.display().to_string(), reason: reason.to_string() }
-}
-
-fn read(path: &Path) -> Result<Option<String>> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(|error| fail(path, &error))?,
-    };
-    let mut text = String::new();
-    file.take(LENGTH_MAX).read_to_string(&mut text).map_err(|error| fail(path, &error))?;
-    Ok(Some(text))
 }
 
 /// Parses the first line; `None` if it is incomplete.
@@ -246,6 +200,9 @@ mod tests {
         }
         let other = Progress::open(&path, &task("c")).err().unwrap().to_string();
         assert!(other.contains("from a to b"), "{other}");
+        std::fs::write(&path, "{\"move_files\":1,\"from\":\"a\",\"to\":\"b\"}\n").unwrap();
+        assert_eq!(Progress::read_header(&path).unwrap(), None);
+        assert!(Progress::open(&path, &task("b")).is_err());
         std::fs::write(&path, "my notes\n").unwrap();
         assert!(Progress::open(&path, &task("b")).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "my notes\n");

@@ -89,6 +89,8 @@ pub struct Keyspace {
     pub name: String,
     /// The map after `WITH replication =`.
     pub replication: String,
+    /// The same, as names and values.
+    pub replication_options: Vec<(String, String)>,
     pub durable_writes: bool,
     pub tables: Vec<Table>,
     /// Names with their fields and the types of these.
@@ -148,9 +150,13 @@ pub fn keyspace(session: &mut Session<'_>, name: &str) -> Result<Option<Keyspace
         name: described_text(row, "name"),
         statement: described_text(row, "create_statement"),
     });
+    let options = map(&replication).unwrap_or_default();
+    let options: Vec<(String, String)> =
+        options.iter().filter_map(|(key, value)| Some((text(key)?, text(value)?))).collect();
     Ok(Some(Keyspace {
         name: name.to_owned(),
-        replication: literal_map(&map(&replication).unwrap_or_default()),
+        replication: literal_map(&options),
+        replication_options: options,
         durable_writes,
         tables,
         types,
@@ -159,8 +165,8 @@ pub fn keyspace(session: &mut Session<'_>, name: &str) -> Result<Option<Keyspace
     }))
 }
 
-fn literal_map(pairs: &[(bytes::Bytes, bytes::Bytes)]) -> String {
-    let quoted = |value: &bytes::Bytes| format!("'{}'", text(value).unwrap_or_default().replace('\'', "''"));
+fn literal_map(pairs: &[(String, String)]) -> String {
+    let quoted = |value: &String| format!("'{}'", value.replace('\'', "''"));
     let pairs: Vec<_> =
         pairs.iter().map(|(key, value)| format!("{}: {}", quoted(key), quoted(value))).collect();
     format!("{{{}}}", pairs.join(", "))

@@ -1,4 +1,4 @@
-//! The limit on rows per second.
+//! The limit on rows or bytes per second.
 
 use std::time::{Duration, Instant};
 
@@ -6,25 +6,25 @@ use parking_lot::Mutex;
 
 /// Delays callers to a rate.
 pub struct Throttle {
-    /// Seconds per row; `None` without a limit.
+    /// Seconds per unit; `None` without a limit.
     interval: Option<f64>,
     next: Mutex<Instant>,
 }
 
 impl Throttle {
-    /// Creates a throttle for `rows_per_second`.
-    pub fn new(rows_per_second: Option<f64>) -> Self {
-        Self { interval: rows_per_second.map(|rate| 1.0 / rate), next: Mutex::new(Instant::now()) }
+    /// Creates a throttle for units per second.
+    pub fn new(rate: Option<f64>) -> Self {
+        Self { interval: rate.map(|rate| 1.0 / rate), next: Mutex::new(Instant::now()) }
     }
 
-    /// Blocks until `rows` more may be processed.
-    pub fn wait(&self, rows: usize) {
+    /// Blocks until `units` more may be processed.
+    pub fn wait(&self, units: usize) {
         let Some(interval) = self.interval else { return };
         let (start, now) = {
             let mut next = self.next.lock();
             let now = Instant::now();
             let start = (*next).max(now);
-            *next = start + Duration::from_secs_f64(interval * rows as f64);
+            *next = start + Duration::from_secs_f64(interval * units as f64);
             (start, now)
         };
         std::thread::sleep(start.saturating_duration_since(now));

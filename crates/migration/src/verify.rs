@@ -5,12 +5,13 @@ use std::collections::{HashMap, HashSet};
 use twox_hash::XxHash3_128;
 
 use crate::cell::{Cell, Row};
-use crate::copy::{Scan, TokenRange};
+use crate::copy::Scan;
 use crate::endpoint::Session;
 use crate::error::Result;
 use crate::event::Difference;
 use crate::plan::readable;
 use crate::statements::Statements;
+use crate::token_range::TokenRange;
 use crate::writer::Writer;
 
 /// Maximum number of rows of a range that are compared in memory, with 32 bytes for each.

@@ -2,85 +2,23 @@
 //! migrated from 1 to 2 to 3 and old versions are swept during the run; or the number of nodes in
 //! `CASSETTE_SOAK_NODES`, of which one is killed and started again. The leading timelock server is
 //! killed, too.
-//!
-//! Cassandra 5.0.8 comes from Maven, once, into the target directory (or from `CASSANDRA_LIB`, a
-//! folder of its jars), and runs on JDK 17. Without Maven or a JDK the test prints a warning and
-//! checks nothing.
 
-use std::io::Write;
-use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cassette_lab::cassandra::{Cluster, ClusterSettings};
 use cassette_transactions::service::Layout;
 use cassette_transactions::store::{Cell, ClusterOptions, ClusterStore, ColumnRange, Put, Store, TableKind};
 use cassette_transactions::{Options, Timestamp, Transactions};
 
 use super::checker::{self, Counts, wait_for};
+use super::nodes;
 use super::suite::{every_loader_finds_the_same, suite};
 use super::timelocks::{connect, timelock};
 
 /// The timeout of every step.
 const TIME_MAX: Duration = Duration::from_secs(300);
-
-/// Nodes on dedicated loopback addresses, stopped at the end.
-struct Nodes(Cluster);
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        self.0.stop();
-    }
-}
-
-fn skipped(why: &str) {
-    // Not by a macro, whose output the test harness captures if a test passes.
-    let _ =
-        writeln!(std::io::stderr(), "\n######## SKIPPED: nothing runs on Cassandra here: {why} ########\n");
-    // Where it must not be skipped (continuous integration), that is a failure.
-    assert!(std::env::var_os("CASSETTE_REQUIRE_ORACLE").is_none(), "{why}");
-}
-
-fn works(command: &str) -> bool {
-    Command::new(command).arg("-version").output().is_ok_and(|output| output.status.success())
-}
-
-/// Starts nodes; `None` if this machine has no Cassandra.
-fn start(directory: &Path, nodes: usize) -> Option<Nodes> {
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cassandra");
-    let defaults = ClusterSettings::default();
-    let library = cache.join(format!("lib-{}", defaults.version));
-    if !works("java") {
-        skipped("no JDK 17 (java)");
-        return None;
-    }
-    match std::env::var_os("CASSANDRA_LIB") {
-        Some(lib) if !library.exists() => {
-            std::fs::create_dir_all(&cache).unwrap();
-            std::os::unix::fs::symlink(lib, &library).unwrap();
-        }
-        None if !library.exists() && !works("mvn") => {
-            skipped("no Maven (mvn) to fetch Cassandra with, and no CASSANDRA_LIB");
-            return None;
-        }
-        _ => {}
-    }
-    let batch = ("commitlog_sync".to_owned(), "batch".to_owned());
-    let settings = ClusterSettings {
-        nodes,
-        heap: "512M".to_owned(),
-        directory: directory.to_path_buf(),
-        cache,
-        network: [127, 0, 200],
-        // An acknowledged write must not be lost with the process.
-        yaml: [batch].into(),
-        ..defaults
-    };
-    Some(Nodes(Cluster::start(settings).unwrap()))
-}
 
 /// Nodes accept the longest version that transactions may write.
 fn longest_version_is_written(store: &ClusterStore) {
@@ -102,7 +40,7 @@ fn transactions_on_cassandra_keep_their_guarantees() {
     let nodes = number("CASSETTE_SOAK_NODES").unwrap_or(1) as usize;
     let seconds = number("CASSETTE_SOAK_SECONDS").unwrap_or(60);
     let directory = tempfile::tempdir().unwrap();
-    let Some(mut cassandra) = start(directory.path(), nodes) else { return };
+    let Some(mut cassandra) = nodes::start(directory.path(), nodes, 200, &[]) else { return };
     let contacts = cassandra.0.settings().contacts();
     let replication = format!("{{'class': 'SimpleStrategy', 'replication_factor': {}}}", nodes.min(3));
     let options = |keyspace: &str| ClusterOptions {

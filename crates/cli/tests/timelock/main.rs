@@ -3,6 +3,8 @@
 mod cassandra;
 mod checker;
 mod memory;
+#[path = "../support/cassandra.rs"]
+mod nodes;
 #[path = "../support/process.rs"]
 mod process;
 mod starting;

@@ -1,59 +1,25 @@
 //! A connection with a few requests in flight.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use cassette_protocol::request::{AuthResponse, Startup};
 use cassette_protocol::response::{Error, ErrorDetail};
 use cassette_protocol::{Decoder, Direction, Encoder, Request, Response, Version};
-use cassette_tls::explain;
-use cassette_tls::rustls::pki_types::ServerName;
-use cassette_tls::rustls::{ClientConnection, StreamOwned};
 
 use super::{ClusterSettings, Failure};
+use crate::socket::{Socket, explained};
 
 /// Maximum time without data from a server that owes responses.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Maximum length of a message from the server.
 const MESSAGE_LENGTH_MAX: usize = 256 << 20;
 const READ_LENGTH: usize = 256 << 10;
 
-enum Stream {
-    Plain(TcpStream),
-    Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
-}
-
-impl Read for Stream {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(stream) => stream.read(buffer),
-            Self::Encrypted(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Plain(stream) => stream.write(bytes),
-            Self::Encrypted(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Plain(stream) => stream.flush(),
-            Self::Encrypted(stream) => stream.flush(),
-        }
-    }
-}
-
 /// A connection after the handshake.
 pub struct Connection {
-    stream: Stream,
+    stream: Socket,
     encoder: Encoder,
     decoder: Decoder,
     input: BytesMut,
@@ -68,7 +34,7 @@ impl Connection {
     /// server's certificate.
     pub fn open(address: &str, settings: &ClusterSettings) -> Result<Self, Failure> {
         let mut connection = Self {
-            stream: connect(address, settings)?,
+            stream: Socket::connect(address, settings.tls.as_ref(), SILENCE_MAX)?,
             encoder: Encoder::new(Version::V5),
             decoder: Decoder::new(Direction::Response, MESSAGE_LENGTH_MAX),
             input: BytesMut::new(),
@@ -168,47 +134,5 @@ impl Connection {
             )),
             Err(error) => Err(explained(error)),
         }
-    }
-}
-
-fn connect(address: &str, settings: &ClusterSettings) -> Result<Stream, Failure> {
-    let retry = |error: io::Error| Failure::Retry(format!("connecting to {address}: {error}"));
-    let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
-    let mut connected = None;
-    for resolved in address.to_socket_addrs().map_err(retry)? {
-        match TcpStream::connect_timeout(&resolved, CONNECT_MAX) {
-            Ok(stream) => {
-                connected = Some(stream);
-                break;
-            }
-            Err(error) => last = error,
-        }
-    }
-    let mut stream = connected.ok_or_else(|| retry(last))?;
-    stream.set_nodelay(true).map_err(retry)?;
-    stream.set_read_timeout(Some(SILENCE_MAX)).map_err(retry)?;
-    stream.set_write_timeout(Some(SILENCE_MAX)).map_err(retry)?;
-    let Some(tls) = &settings.tls else { return Ok(Stream::Plain(stream)) };
-    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
-    let name = ServerName::try_from(host.to_owned())
-        .map_err(|error| Failure::Refused(format!("{host} is not a name for TLS: {error}")))?;
-    let mut session = ClientConnection::new(tls.config().clone(), name)
-        .map_err(|error| Failure::Refused(explain(&error)))?;
-    while session.is_handshaking() {
-        if let Err(error) = session.complete_io(&mut stream) {
-            return Err(match error.get_ref().and_then(|error| error.downcast_ref()) {
-                Some(cause) => Failure::Refused(explain(cause)),
-                None => retry(error),
-            });
-        }
-    }
-    Ok(Stream::Encrypted(Box::new(StreamOwned::new(session, stream))))
-}
-
-/// Describes an alert of the peer, which can follow the handshake.
-fn explained(error: io::Error) -> io::Error {
-    match error.get_ref().and_then(|error| error.downcast_ref()) {
-        Some(cause) => io::Error::other(explain(cause)),
-        None => error,
     }
 }

@@ -16,6 +16,7 @@ use cassette_tls::ClientTls;
 
 use crate::error::{MoveError, Result};
 use crate::page::{Page, PageRequest};
+use crate::socket::ConnectError;
 use connection::Connection;
 use ring::Ring;
 
@@ -66,6 +67,15 @@ pub enum Failure {
     Refused(String),
     /// The server has evicted a prepared statement.
     Unprepared,
+}
+
+impl From<ConnectError> for Failure {
+    fn from(error: ConnectError) -> Self {
+        match error {
+            ConnectError::Failed(reason) => Self::Retry(reason),
+            ConnectError::Rejected(reason) => Self::Refused(reason),
+        }
+    }
 }
 
 /// A cluster and its ring, shared by all workers.

@@ -16,7 +16,7 @@ use super::random;
 use super::support::{Events, Served, job, rows};
 
 /// Nodes on dedicated loopback addresses, stopped at the end.
-struct Running(Cluster);
+pub struct Running(pub Cluster);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -35,8 +35,8 @@ fn works(command: &str) -> bool {
     Command::new(command).arg("-version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Starts a node; `None` if this machine has no Cassandra.
-fn start(directory: &Path) -> Option<Running> {
+/// Starts nodes on a dedicated network; `None` if this machine has no Cassandra.
+pub fn start(directory: &Path, nodes: usize, network: u8, yaml: &[(&str, &str)]) -> Option<Running> {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cassandra");
     let defaults = Nodes::default();
     let library = cache.join(format!("lib-{}", defaults.version));
@@ -56,11 +56,12 @@ fn start(directory: &Path) -> Option<Running> {
         _ => {}
     }
     let settings = Nodes {
-        nodes: 1,
+        nodes,
         heap: "512M".to_owned(),
         directory: directory.to_path_buf(),
         cache,
-        network: [127, 0, 201],
+        network: [127, 0, network],
+        yaml: yaml.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         ..defaults
     };
     Some(Running(Cluster::start(settings).unwrap()))
@@ -69,7 +70,7 @@ fn start(directory: &Path) -> Option<Running> {
 #[test]
 fn random_tables_survive_the_way_to_cassandra_and_back() {
     let directories = [TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap()];
-    let Some(node) = start(directories[0].path()) else { return };
+    let Some(node) = start(directories[0].path(), 1, 201, &[]) else { return };
     let (first, last) = (Served::start(), Served::start());
     let tables = random::fill(&first.database, 2026, 16, 150);
     first.execute("CREATE TABLE ks.n (k int PRIMARY KEY, a counter)");

@@ -3,6 +3,7 @@
 mod cassandra;
 mod copies;
 mod errors;
+mod files;
 mod random;
 mod support;
 mod verification;

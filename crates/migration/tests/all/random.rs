@@ -121,6 +121,45 @@ impl RandomTable {
         table
     }
 
+    /// Executes random statements, also deletions of partitions, ranges, static cells and elements.
+    pub fn write_and_delete(&self, database: &Database, seed: u64, writes: usize) {
+        let mut rng = StdRng::seed_from_u64(seed);
+        for _ in 0..writes {
+            if rng.random_range(0..4) == 0 {
+                self.delete(database, &mut rng);
+            } else {
+                self.write(database, &mut rng);
+            }
+        }
+    }
+
+    fn delete(&self, database: &Database, rng: &mut StdRng) {
+        let mut key_rng = StdRng::seed_from_u64(rng.random_range(0..12));
+        let keys: Vec<String> =
+            self.keys.iter().map(|(name, t)| format!("\"{name}\" = {}", literal(t, &mut key_rng))).collect();
+        let (keys, timestamp) = (keys.join(" AND "), rng.random_range(1_000_000..1_000_100));
+        let mut row_rng = StdRng::seed_from_u64(rng.random_range(0..6));
+        let row: Vec<(String, String)> =
+            self.clusterings.iter().map(|(name, t)| (name.clone(), literal(t, &mut row_rng))).collect();
+        let equal = row.iter().map(|(name, value)| format!(" AND {name} = {value}")).collect::<String>();
+        let (what, more) = match (rng.random_range(0..5), row.first()) {
+            (0, _) => (String::new(), String::new()),
+            (1, Some((name, value))) => (String::new(), format!(" AND {name} > {value}")),
+            (2, Some((name, value))) => (String::new(), format!(" AND {name} <= {value}")),
+            (3, _) if !self.statics.is_empty() => (format!("\"{}\"", self.statics[0].0), String::new()),
+            _ if self.regulars.is_empty() => (String::new(), equal),
+            _ => {
+                let column = &self.regulars[rng.random_range(0..self.regulars.len())].0;
+                (format!("\"{column}\""), equal)
+            }
+        };
+        let name = &self.name;
+        execute(
+            database,
+            &format!("DELETE {what} FROM ks.{name} USING TIMESTAMP {timestamp} WHERE {keys}{more}"),
+        );
+    }
+
     /// Executes a random statement: an insert, an update, or a deletion.
     fn write(&self, database: &Database, rng: &mut StdRng) {
         let using = |rng: &mut StdRng| {

@@ -1,0 +1,174 @@
+//! `cassette move --by files` as users run it, to Apache Cassandra: it and a node are killed, and
+//! it completes the move.
+//!
+//! One node with TLS between nodes, or the number of nodes in `CASSETTE_SOAK_NODES` without, with
+//! up to three replicas. `CASSETTE_SOAK_MB` is the size of the data, 6 by default.
+
+#[path = "support/cassandra.rs"]
+mod nodes;
+mod support;
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use cassette_database::{Database, Options};
+use serde_json::Value;
+use support::PATIENCE;
+
+/// Bytes of a row.
+const ROW: usize = 1000;
+const SSTABLES: usize = 12;
+
+fn number(name: &str) -> Option<usize> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
+/// Writes rows into a data directory, in several SSTables; each has the rows of all others, too.
+fn fill(path: &Path, megabytes: usize) -> usize {
+    let mut options = Options::new(path);
+    options.engine.background_threads = false;
+    let database = Database::open(options).unwrap();
+    let session = database.session();
+    session
+        .execute(
+            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+            (),
+        )
+        .unwrap();
+    session.execute("CREATE TABLE ks.t (k bigint, c int, v blob, PRIMARY KEY (k, c))", ()).unwrap();
+    let rows = megabytes * 1_000_000 / ROW / SSTABLES;
+    let mut state = 1u64;
+    for sstable in 0..SSTABLES {
+        for row in 0..rows {
+            // xorshift64*: what does not compress takes as long to send as it is long.
+            let value: Vec<u8> = (0..ROW / 8)
+                .flat_map(|_| {
+                    state ^= state >> 12;
+                    state ^= state << 25;
+                    state ^= state >> 27;
+                    state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_be_bytes()
+                })
+                .collect();
+            let key = (row as i64, sstable as i32, value);
+            session.execute("INSERT INTO ks.t (k, c, v) VALUES (?, ?, ?)", key).unwrap();
+        }
+        database.flush().unwrap();
+    }
+    database.close().unwrap();
+    rows * SSTABLES
+}
+
+/// Returns the command, in a directory that gets the progress file.
+fn move_command(directory: &Path, to: &str, more: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cassette"));
+    command.current_dir(directory).args(["move", "--data", "data", "--to", to, "--keyspace", "ks"]);
+    command.args(["--by", "files"]).args(more);
+    command
+}
+
+fn text_of(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+/// Waits until the progress file has this many completed transfers.
+fn wait_for_transfers(directory: &Path, child: &mut Child, count: usize) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let text = std::fs::read_to_string(directory.join("cassette-move.progress")).unwrap_or_default();
+        if text.matches("\"done\"").count() >= count {
+            return;
+        }
+        assert!(child.try_wait().unwrap().is_none(), "the move has ended before {count} transfers");
+        assert!(Instant::now() < deadline, "{text}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn events(directory: &Path, kind: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(directory.join("events")).unwrap();
+    let all = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    all.filter(|event| event["event"] == kind).collect()
+}
+
+/// Creates certificates, and returns the options of nodes that require them.
+fn internode_encryption(directory: &Path) -> String {
+    let certificates = directory.join("certificates");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cassette"));
+    command.arg("certificates").arg(&certificates).args(["--name", "127.0.203.1"]);
+    assert!(command.output().unwrap().status.success());
+    let file = |name: &str| certificates.join(name).display().to_string();
+    format!(
+        "{{internode_encryption: all, require_client_auth: true, keystore: \"{}\", truststore: \"{}\", \
+         ssl_context_factory: {{class_name: org.apache.cassandra.security.PEMBasedSslContextFactory}}}}",
+        file("server.pem"),
+        file("ca.pem")
+    )
+}
+
+#[test]
+fn a_move_by_files_survives_kills_of_itself_and_of_a_node() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let count = number("CASSETTE_SOAK_NODES").unwrap_or(1);
+    let megabytes = number("CASSETTE_SOAK_MB").unwrap_or(6);
+    let encryption = if count == 1 { Some(internode_encryption(path)) } else { None };
+    let yaml: Vec<(&str, String)> =
+        encryption.iter().map(|yaml| ("server_encryption_options", yaml.clone())).collect();
+    let Some(mut cassandra) = nodes::start(&path.join("nodes"), count, 203, &yaml) else { return };
+    let contacts = cassandra.0.settings().contacts().join(",");
+    let rows = fill(&path.join("data"), megabytes);
+    let replicas = count.min(3);
+    let replication = format!("{{'class': 'NetworkTopologyStrategy', 'datacenter1': {replicas}}}");
+    // At this rate the move takes ten seconds.
+    let rate = (megabytes * replicas / 10).max(1).to_string();
+    let mut slow = vec!["--replication", &replication, "--rate-mb", &rate, "--log-json", "events"];
+    if encryption.is_some() {
+        let without = move_command(path, &contacts, &slow).output().unwrap();
+        assert!(!without.status.success() && text_of(&without).contains("TLS"), "{}", text_of(&without));
+        slow.extend(["--internode-tls-ca", "certificates/ca.pem"]);
+        slow.extend(["--internode-tls-certificate", "certificates/client.pem"]);
+    }
+
+    let mut first = move_command(path, &contacts, &slow).stderr(Stdio::null()).spawn().unwrap();
+    wait_for_transfers(path, &mut first, 2);
+    first.kill().unwrap();
+    first.wait().unwrap();
+
+    let mut second = move_command(path, &contacts, &slow).stderr(Stdio::null()).spawn().unwrap();
+    wait_for_transfers(path, &mut second, 4 * replicas);
+    cassandra.0.kill_node(count);
+    cassandra.0.start_again(count).unwrap();
+    assert!(second.wait().unwrap().success());
+
+    let (started, sent) = (events(path, "sending"), events(path, "sent"));
+    let transfers = started[1]["transfers"].as_u64().unwrap();
+    assert!(transfers >= (SSTABLES * replicas) as u64, "{started:?}");
+    assert_eq!(started[0]["transfers_done"], 0);
+    assert!(started[1]["transfers_done"].as_u64().unwrap() >= 2, "the second run resumes");
+    // The first process may have ended between a transfer's record and its event, or before it.
+    assert!(sent.len() as u64 <= transfers && sent.len() as u64 + 2 >= transfers, "{}", sent.len());
+    assert_eq!(events(path, "finished").len(), 1);
+
+    let verified = move_command(path, &contacts, &["--verify"]).output().unwrap();
+    let text = text_of(&verified);
+    assert!(verified.status.success() && text.contains(&format!("compared {rows} rows")), "{text}");
+    assert!(text.contains(": 0 differ"), "{text}");
+}
+
+#[test]
+fn options_of_other_transfers_are_rejected() {
+    let directory = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cassette"));
+        let output = command.current_dir(directory.path()).arg("move").args(arguments).output().unwrap();
+        assert!(!output.status.success());
+        text_of(&output)
+    };
+    let text = run(&["--data", "d", "--to", "127.0.0.1:1", "--rate-mb", "5"]);
+    assert!(text.contains("--rate-mb belongs to --by files"), "{text}");
+    let text = run(&["--data", "d", "--to", "127.0.0.1:1", "--by", "files", "--rate", "5"]);
+    assert!(text.contains("--rate-mb"), "{text}");
+    let text = run(&["--from", "127.0.0.1:1", "--to", "127.0.0.1:1", "--by", "files"]);
+    assert!(text.contains("--data") && text.lines().count() == 1, "{text}");
+}

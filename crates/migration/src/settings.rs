@@ -1,0 +1,153 @@
+//! Settings and results of moves.
+
+use std::path::PathBuf;
+
+use cassette_tls::ClientTls;
+
+use crate::client::ClusterSettings;
+use crate::endpoint::{Endpoint, Place};
+use crate::error::{Result, unsuitable};
+use crate::event::Event;
+use crate::plan::SchemaOptions;
+
+/// A move of keyspaces.
+#[derive(Clone)]
+pub struct Move {
+    /// The source.
+    pub from: Place,
+    /// The target.
+    pub to: ClusterSettings,
+    /// Keyspaces to move; all of users if empty.
+    pub keyspaces: Vec<String>,
+    /// Replication of created keyspaces: the map after `WITH replication =`. `None`: the source's.
+    pub replication: Option<String>,
+    /// Moves keyspaces without their functions and aggregates.
+    pub without_functions: bool,
+    /// The progress file, which a repeated run resumes from.
+    pub progress: PathBuf,
+    /// Number of token ranges of each table.
+    pub ranges: u32,
+    /// Number of token ranges that are copied at the same time.
+    pub workers: usize,
+    /// Maximum number of rows per second, by rows.
+    pub rate: Option<f64>,
+    /// What is transferred.
+    pub by: By,
+}
+
+/// What a move transfers.
+#[derive(Clone)]
+pub enum By {
+    /// Rows, over CQL.
+    Rows,
+    /// SSTables, to the storage ports of Cassandra's nodes. The source is a directory.
+    Files(FileOptions),
+}
+
+/// The result of a copy.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary {
+    /// Rows copied by this run; 0 of a move by files.
+    pub rows: u64,
+    /// Bytes sent by this run; 0 of a move by rows.
+    pub bytes: u64,
+    /// Number of tables.
+    pub tables: usize,
+    /// Duration in seconds.
+    pub seconds: f64,
+}
+
+/// Options of a verification.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct VerifyOptions {
+    /// Writes rows that differ again, with the cells of the source.
+    pub repair: bool,
+}
+
+/// The result of a verification.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct VerifySummary {
+    /// Rows of the source.
+    pub rows: u64,
+    /// Number of rows that differ.
+    pub differences: u64,
+    /// Those of them that were repaired.
+    pub repaired: u64,
+    /// Duration in seconds.
+    pub seconds: f64,
+}
+
+/// Options of a move by files.
+#[derive(Clone, Default)]
+pub struct FileOptions {
+    /// The port for connections between nodes. `None`: that which each node reports.
+    pub storage_port: Option<u16>,
+    /// Encrypts connections to the storage port. `None`: without TLS.
+    pub tls: Option<ClientTls>,
+    /// Maximum number of bytes per second, to all nodes together.
+    pub bytes_per_second: Option<f64>,
+    /// SSTables that are sent to a node at the same time; 0 for the default of 2.
+    pub sessions_per_node: usize,
+}
+
+impl Move {
+    /// Returns a move with default options.
+    pub fn new(from: Place, to: ClusterSettings) -> Self {
+        Self {
+            from,
+            to,
+            keyspaces: Vec::new(),
+            replication: None,
+            without_functions: false,
+            progress: "cassette-move.progress".into(),
+            ranges: 256,
+            workers: 8,
+            rate: None,
+            by: By::Rows,
+        }
+    }
+
+    /// Opens source and target.
+    pub(crate) fn open(&self) -> Result<(Endpoint, Endpoint)> {
+        if self.ranges == 0 || self.ranges > 1 << 20 {
+            return unsuitable(format!("expected 1 to {} token ranges, found {}", 1 << 20, self.ranges));
+        }
+        let source = Endpoint::open(&self.from)?;
+        let target = Endpoint::open(&Place::Cluster(self.to.clone()))?;
+        if let Place::Cluster(from) = &self.from
+            && host_id(&source)? == host_id(&target)?
+        {
+            return unsuitable(format!("source and target are the same server, {}", from.address()));
+        }
+        Ok((source, target))
+    }
+
+    /// Returns what is moved of the schema.
+    pub(crate) fn schema(&self) -> SchemaOptions {
+        SchemaOptions {
+            keyspaces: self.keyspaces.clone(),
+            replication: self.replication.clone(),
+            without_functions: self.without_functions,
+        }
+    }
+
+    /// Returns the first event.
+    pub(crate) fn started(&self, tables: usize, ranges_done: u64) -> Event {
+        Event::Started {
+            from: self.from.name(),
+            to: self.to.address(),
+            tables,
+            ranges: match self.by {
+                By::Rows => tables as u64 * u64::from(self.ranges),
+                By::Files(_) => 0,
+            },
+            ranges_done,
+        }
+    }
+}
+
+/// Returns the id of the node that an endpoint is connected to.
+fn host_id(endpoint: &Endpoint) -> Result<Option<bytes::Bytes>> {
+    let page = endpoint.session().query("SELECT host_id FROM system.local")?;
+    Ok(page.get(0, "host_id").cloned())
+}
