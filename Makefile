@@ -72,6 +72,11 @@ soak-transactions: ## transactions on three Cassandra nodes, two of them killed 
 	CASSETTE_REQUIRE_ORACLE=1 CASSETTE_SOAK_NODES=3 CASSETTE_SOAK_SECONDS=$${SECONDS_OF_RUN:-90} \
 		cargo test --package cassette-cli --test timelock on_cassandra -- --nocapture
 
+.PHONY: soak-move
+soak-move: ## a move by files to three Cassandra nodes; the mover and a node are killed in mid-transfer (MB)
+	CASSETTE_REQUIRE_ORACLE=1 CASSETTE_SOAK_NODES=3 CASSETTE_SOAK_MB=$${MB:-60} \
+		cargo test --package cassette-cli --test moving_files -- --nocapture
+
 .PHONY: abuse
 abuse: build $(VENV)/installed ## one abusive client against all others: latency of the others, memory, end on SIGTERM (CASES)
 	$(VENV)/bin/python tests/abuse/run.py $(CASES)
@@ -83,6 +88,10 @@ bench-cassandra: build ## YCSB on Cassette and on Apache Cassandra (RECORDS, OPE
 .PHONY: bench-beside-cassandra
 bench-beside-cassandra: build $(VENV)/installed ## flushes, compactions, reads by index on Cassette and on Apache Cassandra (ROUNDS, ROWS, MEASURES; ARGUMENTS=--quick)
 	$(VENV)/bin/python benches/storage_beside_cassandra.py $(ARGUMENTS)
+
+.PHONY: bench-move
+bench-move: build $(VENV)/installed ## moves to Cassandra by files, by rows and by sstableloader (GB, NODES, ROUNDS, METHODS)
+	$(VENV)/bin/python benches/move.py
 
 .PHONY: bench-client
 bench-client: build ## cost of a request in the clients of cassette lab and YCSB, against one Apache Cassandra (RECORDS, SHORT, LONG, ROUNDS)

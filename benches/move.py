@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Moves from a data directory of Cassette to Apache Cassandra: by files, by rows, and by Cassandra's sstableloader.
+
+Writes GB gigabytes of rows of 1 KB (YCSB's) into a data directory, starts NODES nodes of Cassandra on this machine, and moves the
+same directory by each method into an empty keyspace with as many replicas as nodes. Prints for each the seconds, rows and
+megabytes of SSTables per second, and processor time of the client's process; then the seconds of `--verify`, which compares all
+rows. Client and nodes share the machine: a network and a disk between them would add their own limits.
+
+    GB=1 NODES=1 ROUNDS=1 METHODS=files,rows,sstableloader benches/move.py
+
+CASSETTE_BINARY is the program, target/release/cassette otherwise. Needs cassandra-driver (`make bench-move` has it), JDK 17 and
+Maven. Prints Markdown and leaves JSON in bench-results/.
+"""
+
+import glob
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from cassandra.cluster import Cluster
+
+ROOT = Path(__file__).resolve().parents[1]
+BINARY = os.environ.get("CASSETTE_BINARY", str(ROOT / "target/release/cassette"))
+WORK = Path(os.environ.get("WORK", ROOT / ".cache/bench-move"))
+RESULTS = Path(os.environ.get("RESULTS", ROOT / "bench-results"))
+GIGABYTES = float(os.environ.get("GB", "1"))
+NODES = int(os.environ.get("NODES", "1"))
+ROUNDS = int(os.environ.get("ROUNDS", "1"))
+METHODS = os.environ.get("METHODS", "files,rows,sstableloader").split(",")
+HEAP = os.environ.get("HEAP", "2G")
+LIBRARY = os.environ.get("CASSANDRA_LIB")
+NETWORK, PORT, STORAGE_PORT = "127.0.79", 9279, 17000
+ROW_BYTES = 1000
+READY_SECONDS_MAX = 300
+QUIET = '<configuration><root level="OFF"/></configuration>'
+# Packages that Cassandra's tools open on JDK 17.
+OPENED = ["java.base/java.io", "java.base/java.lang", "java.base/java.nio", "java.base/java.util", "java.base/sun.nio.ch",
+          "java.base/jdk.internal.misc", "java.base/jdk.internal.ref", "java.base/java.util.concurrent",
+          "java.base/java.util.concurrent.atomic", "java.base/java.lang.reflect", "java.base/java.math", "java.base/java.net"]
+
+
+def progress(text):
+    print(f"# {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def run(command, name="output"):
+    """Runs a command; its seconds and processor time, or the end of its output as an error."""
+    with open(WORK / name, "w+") as output:
+        started = time.monotonic()
+        child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        _, status, usage = os.wait4(child.pid, 0)
+        seconds = time.monotonic() - started
+        if status != 0:
+            output.seek(0)
+            sys.exit(f"{' '.join(map(str, command))}: status {status}\n{output.read()[-3000:]}")
+        return {"seconds": seconds, "cpu": usage.ru_utime + usage.ru_stime}
+
+
+def contacts():
+    return ",".join(f"{NETWORK}.{node}:{PORT}" for node in range(1, NODES + 1))
+
+
+def jars():
+    found = LIBRARY or str(Path(os.environ.get("CASSETTE_LAB_CACHE", ROOT / ".cache/cassandra")) / "lib-5.0.8")
+    return f"{found}/*"
+
+
+def move(*more):
+    replication = f"{{'class': 'SimpleStrategy', 'replication_factor': {NODES}}}"
+    return [BINARY, "move", "--data", str(WORK / "data"), "--to", contacts(), "--keyspace", "ycsb", "--replication", replication,
+            "--consistency", "ALL", "--progress", str(WORK / "progress"), *more]
+
+
+def flush():
+    """Starts the server on the directory and stops it, which writes what the commit log has to SSTables."""
+    command = [BINARY, "serve", "--data", str(WORK / "data"), "--listen", "127.0.0.1:0", "--admin", "off"]
+    with open(WORK / "serve", "w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while "listens for CQL" not in (WORK / "serve").read_text():
+            if server.poll() is not None or time.monotonic() > deadline:
+                sys.exit(f"{' '.join(command)}: not ready\n{(WORK / 'serve').read_text()}")
+            time.sleep(0.1)
+        server.terminate()
+        server.wait()
+
+
+def loader():
+    """Cassandra's sstableloader on the table's directory."""
+    opened = [text for package in OPENED for text in ("--add-exports", f"{package}=ALL-UNNAMED", "--add-opens", f"{package}=ALL-UNNAMED")]
+    directory = glob.glob(str(WORK / "data/data/ycsb/usertable-*"))[0]
+    return ["java", *opened, "-Xmx1G", f"-Dlogback.configurationFile={WORK / 'logback.xml'}", "-Djava.net.preferIPv4Stack=true", "-Djdk.attach.allowAttachSelf=true", "-cp", jars(),
+            "org.apache.cassandra.tools.BulkLoader", "-d", contacts().replace(f":{PORT}", ""), "-p", str(PORT), "-sp", str(STORAGE_PORT),
+            "--no-progress", directory]
+
+
+def empty(session, schema):
+    """Drops the keyspace; the schema alone comes back if `schema`."""
+    statements = [row.create_statement for row in session.execute("DESCRIBE KEYSPACE ycsb")] if schema else []
+    session.execute("DROP KEYSPACE IF EXISTS ycsb")
+    for statement in statements:
+        session.execute(statement)
+    (WORK / "progress").unlink(missing_ok=True)
+
+
+def measured(method, session):
+    empty(session, method == "sstableloader")
+    command = {"files": move("--by", "files"), "rows": move(), "sstableloader": loader()}[method]
+    found = run(command, method)
+    found["verify_seconds"] = run(move("--verify"))["seconds"]
+    return found
+
+
+def table(rows, megabytes, figures):
+    print(f"{rows:,} rows of 1 KB, {megabytes:.0f} MB of SSTables, {NODES} nodes of Cassandra 5.0.8 with {NODES} replicas, median of {ROUNDS}\n")
+    print("| method | seconds | rows/s | MB/s | client CPU s | CPU s per GB | verify s |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for method, rounds in figures.items():
+        middle = {name: statistics.median(round[name] for round in rounds) for name in rounds[0]}
+        seconds = middle["seconds"]
+        print(f"| {method} | {seconds:.1f} | {rows / seconds:,.0f} | {megabytes / seconds:.1f} | {middle['cpu']:.1f} "
+              f"| {middle['cpu'] / megabytes * 1000:.1f} | {middle['verify_seconds']:.1f} |")
+
+
+def main():
+    rows = int(GIGABYTES * 1e9 / ROW_BYTES)
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(parents=True)
+    progress(f"{rows:,} rows are written")
+    load = [BINARY, "lab", "ycsb", "--engine", "embedded", "--data", str(WORK / "data"), "--phase", "load", "--records", str(rows)]
+    run([*load, "--threads", "4", "--no-json"])
+    flush()
+    (WORK / "logback.xml").write_text(QUIET)
+    files = [path for path in (WORK / "data/data/ycsb").rglob("*") if path.is_file()]
+    megabytes = sum(path.stat().st_size for path in files) / 1e6
+    cluster = ["--directory", str(WORK / "cluster")]
+    start = [BINARY, "lab", "cassandra", "start", *cluster, "--network", NETWORK, "--port", str(PORT), "--nodes", str(NODES)]
+    figures = {method: [] for method in METHODS}
+    try:
+        run([*start, "--heap", HEAP])
+        session = Cluster([f"{NETWORK}.1"], port=PORT).connect()
+        session.default_timeout = 120
+        for number in range(1, ROUNDS + 1):
+            for method in METHODS:
+                progress(f"round {number}: {method}")
+                figures[method].append(measured(method, session))
+    finally:
+        subprocess.run([BINARY, "lab", "cassandra", "stop", *cluster], check=False)
+    table(rows, megabytes, figures)
+    RESULTS.mkdir(exist_ok=True)
+    about = {"rows": rows, "megabytes": megabytes, "nodes": NODES, "machine": platform.platform(), "processors": os.cpu_count()}
+    (RESULTS / "move.json").write_text(json.dumps({**about, "figures": figures}, indent=2))
+    shutil.rmtree(WORK)
+
+
+if __name__ == "__main__":
+    main()
