@@ -161,3 +161,56 @@ pub fn dropped_of(session: &mut Session<'_>, table: &Table) -> Result<Vec<(Strin
     let found = dropped(session, &table.keyspace)?.into_iter().filter(|dropped| dropped.table == table.name);
     Ok(found.map(|dropped| (dropped.name, dropped.is_static)).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Column, Shape};
+
+    fn table(columns: &[&str]) -> Table {
+        let column = |name: &&str| Column {
+            name: (*name).to_owned(),
+            kind: Kind::Regular,
+            position: -1,
+            cql_type: "int".into(),
+            order: "none".into(),
+            shape: Shape::Simple,
+        };
+        Table {
+            keyspace: "ks".into(),
+            name: "T".into(),
+            id: "1".into(),
+            columns: columns.iter().map(column).collect(),
+            is_counter: false,
+        }
+    }
+
+    fn added(here: &Table, there: Option<&Table>, is_empty: bool, is_masked: bool) -> Result<Vec<String>> {
+        let dropped = Dropped {
+            table: "T".into(),
+            name: "V".into(),
+            is_static: false,
+            cql_type: "set<int>".into(),
+            micros: 5_000,
+        };
+        let mut statements = Vec::new();
+        add(&mut statements, here, there, &dropped, is_empty, is_masked).map(|()| statements)
+    }
+
+    #[test]
+    fn dropped_columns_are_added_and_dropped_with_their_time() {
+        let add = "ALTER TABLE ks.\"T\" ADD \"V\" set<int>";
+        let drop = "ALTER TABLE ks.\"T\" DROP \"V\" USING TIMESTAMP 5000";
+        let (without, with) = (table(&["a"]), table(&["a", "V"]));
+        assert_eq!(added(&without, None, true, false).unwrap(), [add, drop]);
+        assert_eq!(added(&without, Some(&without), false, false).unwrap(), [add, drop]);
+        let error = added(&without, Some(&with), true, false).unwrap_err().to_string();
+        assert!(error.contains("exists at the target") && error.contains(drop), "{error}");
+        // Dropped and added again.
+        assert_eq!(added(&with, Some(&with), true, false).unwrap(), [drop, add]);
+        for (is_empty, is_masked) in [(false, false), (true, true)] {
+            let error = added(&with, Some(&with), is_empty, is_masked).unwrap_err().to_string();
+            assert!(error.contains("nodetool compact ks T"), "{error}");
+        }
+    }
+}
