@@ -6,9 +6,24 @@ use std::str::FromStr;
 
 use uuid::Uuid;
 
-/// The versions of Cassandra's format that this crate reads. It writes [`Version::Nb`].
+/// The versions of Cassandra's format that this crate reads, ascending. It writes [`Version::Nb`].
+///
+/// Rows and Index of the BIG format are the same from `ma` to `nb`; the versions differ in
+/// Statistics.db, CompressionInfo.db and Filter.db.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Version {
+    /// `ma` of the BIG format: Cassandra 3.0.0 to 3.0.6 and 3.1 to 3.6.
+    Ma,
+    /// `mb`: Cassandra 3.0.7 and 3.7.
+    Mb,
+    /// `mc`: Cassandra 3.0.8 to 3.0.17 and 3.8 to 3.11.3.
+    Mc,
+    /// `md`: Cassandra 3.0.18 to 3.0.24 and 3.11.4 to 3.11.10.
+    Md,
+    /// `me`: Cassandra 3.0.25 and 3.11.11, and later versions of both.
+    Me,
+    /// `na`: previews of Cassandra 4.0.
+    Na,
     /// `nb` of the BIG format: Cassandra 4.0 and later, and 5.0 in its default storage
     /// compatibility mode.
     #[default]
@@ -22,11 +37,18 @@ pub enum Version {
 
 impl Version {
     /// All versions.
-    pub const ALL: [Version; 3] = [Self::Nb, Self::Oa, Self::Da];
+    pub const ALL: [Version; 9] =
+        [Self::Ma, Self::Mb, Self::Mc, Self::Md, Self::Me, Self::Na, Self::Nb, Self::Oa, Self::Da];
 
     /// The version letters in file names.
     pub const fn letters(self) -> &'static str {
         match self {
+            Self::Ma => "ma",
+            Self::Mb => "mb",
+            Self::Mc => "mc",
+            Self::Md => "md",
+            Self::Me => "me",
+            Self::Na => "na",
             Self::Nb => "nb",
             Self::Oa => "oa",
             Self::Da => "da",
@@ -35,10 +57,7 @@ impl Version {
 
     /// The format's name in file names.
     pub const fn format(self) -> &'static str {
-        match self {
-            Self::Nb | Self::Oa => "big",
-            Self::Da => "bti",
-        }
+        if self.is_trie_indexed() { "bti" } else { "big" }
     }
 
     /// Returns whether the index is a pair of tries, Partitions.db and Rows.db, instead of Index.db
@@ -51,6 +70,12 @@ impl Version {
     /// of 5.0.
     pub const fn is_of_cassandra_5(self) -> bool {
         matches!(self, Self::Oa | Self::Da)
+    }
+
+    /// Returns whether Cassandra 3 wrote it: Statistics.db has no checksums, CompressionInfo.db no
+    /// maximum compressed length, and the words of Filter.db are big-endian.
+    pub const fn is_of_cassandra_3(self) -> bool {
+        matches!(self, Self::Ma | Self::Mb | Self::Mc | Self::Md | Self::Me)
     }
 }
 
@@ -236,7 +261,7 @@ pub struct Descriptor {
 pub enum FileName {
     /// A component of a version that this crate reads.
     Known(Version, SSTableId, Component),
-    /// An SSTable of another version or format, such as `me-1-big-Data.db`.
+    /// An SSTable of another version or format, such as `la-1-big-Data.db`.
     OtherVersion {
         /// The version letters.
         version: String,
@@ -334,7 +359,7 @@ mod tests {
     #[test]
     fn other_versions_are_told_from_strangers() {
         let other = |v: &str, f: &str| Some(FileName::OtherVersion { version: v.into(), format: f.into() });
-        assert_eq!(parse_file_name("me-1-big-Data.db"), other("me", "big"));
+        assert_eq!(parse_file_name("la-1-big-Data.db"), other("la", "big"));
         assert_eq!(parse_file_name("oa-1-bti-Data.db"), other("oa", "bti"));
         let known = FileName::Known(Version::Da, SSTableId::Sequence(1), Component::Rows);
         assert_eq!(parse_file_name("da-1-bti-Rows.db"), Some(known));

@@ -1,4 +1,5 @@
-//! Cassandra's SSTable files: versions `nb`, `oa` and `da` are read and verified, `nb` is written.
+//! Cassandra's SSTable files: versions `ma` to `nb`, `oa` and `da` are read and verified, `nb` is
+//! written.
 //!
 //! One module per component, each working on bytes alone; [`reader`] and [`writer`] combine them
 //! over a file system. All fields are big-endian except for those that their drawings call

@@ -133,7 +133,7 @@ impl Core {
                 Some(FileName::OtherVersion { version, format }) => {
                     let detail = format!(
                         "SSTables of version {version} of the format {format} are not supported; supported: \
-                         nb and oa (big), da (bti)"
+                         ma to oa (big), da (bti)"
                     );
                     return Err(
                         StorageError::Unsupported { path: directory.join(&entry.name), detail }.into()

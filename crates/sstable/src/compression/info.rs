@@ -4,7 +4,7 @@
 //! utf  class name without its package
 //! i32  number of options; per option utf name, utf value
 //! i32  chunk length
-//! i32  max compressed length
+//! i32  max compressed length      not in versions of Cassandra 3, which compress every chunk
 //! i64  length of the uncompressed stream
 //! i32  number of chunks
 //! i64  offset of each chunk in Data.db
@@ -15,6 +15,7 @@ use std::ops::Range;
 use super::{ChunkFormat, Compressor, MAX_CHUNK_LENGTH};
 use bytes::BufMut;
 
+use crate::descriptor::Version;
 use crate::error::{Malformed, Parsed};
 use crate::input::Input;
 use crate::output::Output;
@@ -73,8 +74,13 @@ impl CompressionInfo {
         out
     }
 
-    /// Decodes the file for a Data file of `file_length` bytes.
+    /// Decodes the file of an nb SSTable for a Data file of `file_length` bytes.
     pub fn decode(bytes: &[u8], file_length: u64) -> Parsed<Self> {
+        Self::decode_version(bytes, file_length, Version::Nb)
+    }
+
+    /// Decodes the file of an SSTable of `version` for a Data file of `file_length` bytes.
+    pub fn decode_version(bytes: &[u8], file_length: u64, version: Version) -> Parsed<Self> {
         let mut input = Input::new(bytes);
         let class = input.utf()?;
         let mut options = Vec::new();
@@ -89,7 +95,7 @@ impl CompressionInfo {
             return Err(Malformed::new(at, format!("a chunk length expected, {chunk_length} found")));
         }
         let at = input.offset();
-        let max_compressed_length = input.i32()?;
+        let max_compressed_length = if version.is_of_cassandra_3() { i32::MAX } else { input.i32()? };
         if max_compressed_length <= 0 {
             return Err(Malformed::new(
                 at,

@@ -73,17 +73,21 @@ pub struct RowFormat {
 }
 
 impl RowFormat {
-    /// Sets the version; [`new`](Self::new) creates the format of `nb`.
-    pub fn of_version(mut self, version: Version) -> Self {
-        self.has_short_deletions = version.is_of_cassandra_5();
-        self
+    /// Creates the format for reading the rows of an nb SSTable with `header` as rows of `table`;
+    /// see [`of_version`](Self::of_version).
+    pub fn new(header: &SerializationHeader, table: &TableMetadata) -> Result<Self, String> {
+        Self::of_version(header, table, Version::Nb)
     }
 
     /// Creates the format for reading the rows of `header` as rows of `table`. Keys must be of the
     /// table's types, or of types with the same order; other columns of types whose every value is
     /// valid for the table's ([`DataType::is_value_compatible_with`]). The error is a text for
     /// users: the files contain something that this table does not support.
-    pub fn new(header: &SerializationHeader, table: &TableMetadata) -> Result<Self, String> {
+    pub fn of_version(
+        header: &SerializationHeader,
+        table: &TableMetadata,
+        version: Version,
+    ) -> Result<Self, String> {
         check_partition_key(header, table)?;
         let clustering = clustering_types(header, table)?;
         Ok(Self {
@@ -91,9 +95,9 @@ impl RowFormat {
             min_local_deletion_time: header.min_local_deletion_time,
             min_ttl: header.min_ttl,
             clustering: ClusteringCodec::new(&clustering),
-            statics: stored_columns(&header.static_columns, ColumnKind::Static, table)?,
-            regulars: stored_columns(&header.regular_columns, ColumnKind::Regular, table)?,
-            has_short_deletions: false,
+            statics: stored_columns(&header.static_columns, ColumnKind::Static, table, version)?,
+            regulars: stored_columns(&header.regular_columns, ColumnKind::Regular, table, version)?,
+            has_short_deletions: version.is_of_cassandra_5(),
         })
     }
 
@@ -172,6 +176,7 @@ fn stored_columns(
     definitions: &[ColumnDefinition],
     kind: ColumnKind,
     table: &TableMetadata,
+    version: Version,
 ) -> Result<StoredColumns, String> {
     let of_kind = if kind == ColumnKind::Static { "static" } else { "regular" };
     let mut columns = Vec::with_capacity(definitions.len());
@@ -181,9 +186,17 @@ fn stored_columns(
         if !names.insert(name) {
             return Err(format!("column {name:?} occurs twice in the file"));
         }
-        let (found, _) = parse_class_name(&definition.type_name).map_err(|e| e.to_string())?;
-        let complex = found.is_multi_cell();
+        let (mut found, _) = parse_class_name(&definition.type_name).map_err(|e| e.to_string())?;
         let current = table.columns.iter().flatten().find(|column| column.name == *name);
+        // CASSANDRA-15035: headers of Cassandra 3.0 lack that user-defined types are frozen, which
+        // all were; 3.6 to 3.11 have the same versions, and types that are not frozen.
+        let is_frozen = || current.is_some_and(|column| !column.data_type.is_multi_cell());
+        if matches!(found, DataType::Udt { .. })
+            && (version == Version::Ma || version.is_of_cassandra_3() && is_frozen())
+        {
+            found = found.freeze();
+        }
+        let complex = found.is_multi_cell();
         let dropped = table.dropped_columns.get(name);
         // Data of a column from before it was dropped and added again has its former type, which
         // ALTER compared with the present one.
@@ -366,6 +379,20 @@ mod tests {
             let another = with_value(udt("w", &[DataType::Int], frozen));
             assert!(RowFormat::new(&header(&before), &another).is_err());
         }
+    }
+
+    #[test]
+    fn frozen_user_types_are_not_marked_in_headers_of_cassandra_3() {
+        let frozen = with_value(udt("u", &[DataType::Int], true));
+        let header = header(&with_value(udt("u", &[DataType::Int], false)));
+        let complex = |table: &TableMetadata, version| {
+            RowFormat::of_version(&header, table, version).map(|format| format.regulars.columns[0].complex)
+        };
+        assert_eq!(complex(&frozen, Version::Me), Ok(false));
+        assert!(complex(&frozen, Version::Na).is_err());
+        let unfrozen = with_value(udt("u", &[DataType::Int], false));
+        assert_eq!(complex(&unfrozen, Version::Me), Ok(true));
+        assert_eq!(complex(&frozen.with_column_dropped("v", 5), Version::Ma), Ok(false));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! i32 w        words of 64 bits
 //! 8w bytes     bit i is byte i / 8, bit i % 8, least significant first
 //! ```
+//! In versions of Cassandra 3, the bytes of each word are reversed.
 //!
 //! With the two halves h1, h2 of the key's Murmur3, hash j sets bit |(h2 + j * h1) rem 64w|,
 //! wrapping and with the sign of the dividend.
@@ -15,6 +16,7 @@ use cassette_rows::token::murmur3_hash;
 
 use bytes::BufMut;
 
+use crate::descriptor::Version;
 use crate::error::{Malformed, Parsed};
 use crate::input::Input;
 
@@ -86,7 +88,16 @@ impl BloomFilter {
         out
     }
 
-    /// Reads the file.
+    /// Reads the file of an SSTable of `version`.
+    pub fn decode_version(bytes: &[u8], version: Version) -> Parsed<Self> {
+        let mut filter = Self::decode(bytes)?;
+        if version.is_of_cassandra_3() {
+            filter.bits.chunks_exact_mut(8).for_each(<[u8]>::reverse);
+        }
+        Ok(filter)
+    }
+
+    /// Reads the file of an nb SSTable.
     pub fn decode(bytes: &[u8]) -> Parsed<Self> {
         let mut input = Input::new(bytes);
         let hashes = input.u32()?;
@@ -128,6 +139,16 @@ mod tests {
         assert!((0..10_000u32).all(|key| filter.may_contain(&key.to_be_bytes())));
         let wrong = (10_000..110_000u32).filter(|key| filter.may_contain(&key.to_be_bytes())).count();
         assert!((500..2000).contains(&wrong), "{wrong} of 100000 absent keys passed");
+    }
+
+    #[test]
+    fn words_of_cassandra_3_are_reversed() {
+        let mut filter = BloomFilter::with_chance(100, 0.01).unwrap();
+        (0..100u32).for_each(|key| filter.add(&key.to_be_bytes()));
+        let mut bytes = filter.encode();
+        bytes[8..].chunks_exact_mut(8).for_each(<[u8]>::reverse);
+        assert_eq!(BloomFilter::decode_version(&bytes, Version::Me).unwrap(), filter);
+        assert_ne!(BloomFilter::decode_version(&bytes, Version::Na).unwrap(), filter);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub use stored::StoredComponent;
 use crate::chunk_cache::ChunkCache;
 use crate::chunked_file::{Caching, ChunkedFile, Layout};
 use crate::data::{Cursor, RowFormat};
-use crate::descriptor::{Component, Descriptor, Version};
+use crate::descriptor::{Component, Descriptor};
 use crate::filter::BloomFilter;
 use crate::key_cache::{KeyCache, Remembered};
 use crate::large_partition::PartitionPlace;
@@ -114,11 +114,12 @@ impl SSTableReader {
 
     /// Returns the same SSTable for an altered table.
     pub fn with_table(&self, table: Arc<TableMetadata>) -> Result<Self> {
-        let format = RowFormat::new(self.header(), &table).map_err(|detail| StorageError::Unsupported {
-            path: self.shared.descriptor.path(Component::Statistics),
+        let descriptor = &self.shared.descriptor;
+        let format = RowFormat::of_version(self.header(), &table, descriptor.version);
+        let format = format.map_err(|detail| StorageError::Unsupported {
+            path: descriptor.path(Component::Statistics),
             detail,
         })?;
-        let format = format.of_version(self.shared.descriptor.version);
         Ok(Self { shared: self.shared.clone(), table, format: Arc::new(format), keys: self.keys.clone() })
     }
 
@@ -270,7 +271,7 @@ impl SSTableReader {
             return Ok(self);
         }
         self.adopt()?;
-        if self.shared.descriptor.version == Version::Nb {
+        if !self.shared.descriptor.version.is_of_cassandra_5() {
             return Ok(self);
         }
         let Shared { file_system, descriptor, .. } = &*self.shared;

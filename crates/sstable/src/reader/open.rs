@@ -70,7 +70,7 @@ impl SSTableReader {
         let statistics = parse(files, Component::Statistics, decode)?;
         let unsupported =
             |detail| StorageError::Unsupported { path: descriptor.path(Component::Statistics), detail };
-        let format = RowFormat::new(&statistics.header, &table).map_err(unsupported)?.of_version(version);
+        let format = RowFormat::of_version(&statistics.header, &table, version).map_err(unsupported)?;
         let format = Arc::new(format);
 
         let checksums = if has(Component::Checksums) {
@@ -87,13 +87,14 @@ impl SSTableReader {
 
         let fp_chance = statistics.validation.bloom_filter_fp_chance;
         // The summary must be one of the index that is read.
-        let summary = match version {
-            Version::Nb => read_vouched(files, &components, Component::Summary, checksums.as_ref())?
-                .and_then(|bytes| Summary::decode(&bytes, index.data_length()).ok()),
-            Version::Oa | Version::Da => None,
+        let summary = if version.is_of_cassandra_5() {
+            None
+        } else {
+            read_vouched(files, &components, Component::Summary, checksums.as_ref())?
+                .and_then(|bytes| Summary::decode(&bytes, index.data_length()).ok())
         };
         let filter = read_vouched(files, &components, Component::Filter, checksums.as_ref())?
-            .and_then(|bytes| BloomFilter::decode(&bytes).ok());
+            .and_then(|bytes| BloomFilter::decode_version(&bytes, version).ok());
         let must_rebuild = summary.is_none() || filter.is_none() && fp_chance < 1.0 || checksums.is_none();
         let (summary, filter, is_confirmed) = match (must_rebuild, summary) {
             (false, Some(summary)) => (summary, filter, true),
@@ -269,7 +270,9 @@ fn open_data(
         if let Some(expected) = checksums.and_then(|c| c.of(Component::CompressionInfo)) {
             check(&path, expected, FileChecksum::of(&bytes))?;
         }
-        Layout::Compressed(CompressionInfo::decode(&bytes, length).map_err(|e| e.at(&path))?)
+        Layout::Compressed(
+            CompressionInfo::decode_version(&bytes, length, files.1.version).map_err(|e| e.at(&path))?,
+        )
     } else {
         let crcs = parse(files, Component::Crc, |bytes| Checksums::decode(bytes, length))?;
         Layout::Plain { chunk_length: crcs.block_size, crcs: Some(crcs.crcs.into()) }
@@ -294,10 +297,7 @@ fn check(path: &Path, expected: FileChecksum, found: FileChecksum) -> Result<()>
 
 /// Returns the component with the positions of partitions.
 fn index_of(version: Version) -> Component {
-    match version {
-        Version::Nb => Component::Index,
-        Version::Oa | Version::Da => Component::DerivedIndex,
-    }
+    if version.is_of_cassandra_5() { Component::DerivedIndex } else { Component::Index }
 }
 
 /// Builds the index of an SSTable of another version from its rows, in memory.

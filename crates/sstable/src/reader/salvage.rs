@@ -13,7 +13,7 @@ use crate::chunked_file::{Caching, ChunkedFile, Layout};
 use crate::compression::CompressionInfo;
 use crate::crc::Checksums;
 use crate::data::{Cursor, RowFormat};
-use crate::descriptor::{Component, Descriptor, Version};
+use crate::descriptor::{Component, Descriptor};
 use crate::statistics::Statistics;
 use crate::summary::Summary;
 
@@ -54,10 +54,10 @@ impl Salvage {
         };
         let decode = |bytes: &[u8]| Statistics::decode_version(bytes, version);
         let statistics = parse(files, Component::Statistics, decode)?;
-        let format = RowFormat::new(&statistics.header, &table).map_err(|detail| {
+        let format = RowFormat::of_version(&statistics.header, &table, version).map_err(|detail| {
             StorageError::Unsupported { path: descriptor.path(Component::Statistics), detail }
         })?;
-        let format = Arc::new(format.of_version(version));
+        let format = Arc::new(format);
         let mut warnings = Vec::new();
         let (file, length) = open_file(files, Component::Data)?;
         let layout = if exists(Component::CompressionInfo)? {
@@ -78,17 +78,17 @@ impl Salvage {
             None
         };
         // The others have no index of this kind: Data is read from its start to its end.
-        let index = match version {
-            Version::Nb if !exists(Component::Index)? => {
-                warnings.push(format!("Missing component: {}", descriptor.path(Component::Index).display()));
-                None
-            }
+        let index = if version.is_of_cassandra_5() {
+            None
+        } else if exists(Component::Index)? {
             // A truncated or extended index is usable up to the damage.
-            Version::Nb => open_index(files, Component::Index, checksums.as_ref(), &cache)
+            open_index(files, Component::Index, checksums.as_ref(), &cache)
                 .or_else(|_| open_index(files, Component::Index, None, &cache))
                 .map_err(|error| warnings.push(format!("Error reading index file: {error}")))
-                .ok(),
-            Version::Oa | Version::Da => None,
+                .ok()
+        } else {
+            warnings.push(format!("Missing component: {}", descriptor.path(Component::Index).display()));
+            None
         };
         let samples = match &index {
             Some(index) => read(files, Component::Summary)
@@ -168,9 +168,11 @@ impl Salvage {
 /// Reads the offsets of the chunks, without those beyond the end of a Data file of `length` bytes.
 /// Each chunk has a checksum, so the offsets need not be trusted.
 fn compression_info(files: Files<'_>, length: u64, warnings: &mut Vec<String>) -> Result<CompressionInfo> {
-    let whole = parse(files, Component::CompressionInfo, |bytes| CompressionInfo::decode(bytes, length));
+    let whole = parse(files, Component::CompressionInfo, |bytes| {
+        CompressionInfo::decode_version(bytes, length, files.1.version)
+    });
     let Err(error) = whole else { return whole };
-    let anywhere = |bytes: &[u8]| CompressionInfo::decode(bytes, u64::MAX);
+    let anywhere = |bytes: &[u8]| CompressionInfo::decode_version(bytes, u64::MAX, files.1.version);
     let Ok(info) = parse(files, Component::CompressionInfo, anywhere) else { return Err(error) };
     warnings.push(format!("Data is cut off: {error}"));
     Ok(info.within(length))

@@ -7,6 +7,7 @@
 //! i32  CRC-32 of count and table together, without the first CRC
 //! n *  component, i32 CRC-32 of its bytes                        in the order of the types
 //! ```
+//! Versions of Cassandra 3 have no checksums.
 
 pub mod drop_times;
 pub mod header;
@@ -79,7 +80,7 @@ impl Statistics {
 
     /// Reads the file of an SSTable of `version`.
     pub fn decode_version(bytes: &[u8], version: Version) -> Parsed<Self> {
-        let [validation, compaction, stats, header] = components(bytes)?;
+        let [validation, compaction, stats, header] = components(bytes, version)?;
         let mut input = compaction;
         let cardinality = input.bytes32()?.into();
         input.end()?;
@@ -100,19 +101,21 @@ pub fn with_level_and_repair(
     level: Option<i32>,
     repaired_at: Option<i64>,
 ) -> Parsed<Vec<u8>> {
-    let [_, _, stats, _] = components(bytes)?;
+    let [_, _, stats, _] = components(bytes, version)?;
     let (start, end) = (stats.offset() as usize, stats.offset() as usize + stats.remaining());
     let place = Stats::place_of_level(stats, version)? as usize;
     let mut out = bytes.to_vec();
-    // The component contains its level and repair, and a checksum follows it: both were just read.
+    // The component contains its level and repair, and its checksum follows it: both were read.
     if let Some(level) = level {
         out[place..place + 4].copy_from_slice(&level.to_be_bytes());
     }
     if let Some(repaired_at) = repaired_at {
         out[place + 4..place + 12].copy_from_slice(&repaired_at.to_be_bytes());
     }
-    let crc = crc32fast::hash(&out[start..end]);
-    out[end..end + 4].copy_from_slice(&crc.to_be_bytes());
+    if !version.is_of_cassandra_3() {
+        let crc = crc32fast::hash(&out[start..end]);
+        out[end..end + 4].copy_from_slice(&crc.to_be_bytes());
+    }
     Ok(out)
 }
 
@@ -132,20 +135,26 @@ fn check_crc(what: &str, at: u64, expected: u32, found: u32) -> Parsed<()> {
     }
 }
 
-/// Returns the four components, with verified checksums.
-fn components(bytes: &[u8]) -> Parsed<[Input<'_>; 4]> {
+/// Returns the four components, with verified checksums if the version has them.
+fn components(bytes: &[u8], version: Version) -> Parsed<[Input<'_>; 4]> {
+    let is_checksummed = !version.is_of_cassandra_3();
+    let checksum_length = if is_checksummed { 4 } else { 0 };
     let mut input = Input::new(bytes);
     let mut table = crc32fast::Hasher::new();
     let count = input.bytes(4)?;
     table.update(count);
-    check_crc("count of components", 4, input.u32()?, table.clone().finalize())?;
+    if is_checksummed {
+        check_crc("count of components", 4, input.u32()?, table.clone().finalize())?;
+    }
     if count != (TYPES.len() as u32).to_be_bytes() {
         return Err(Malformed::new(0, format!("{} components expected, {count:02x?} found", TYPES.len())));
     }
     let start = input.position();
     let rows = input.bytes(TYPES.len() * 8)?;
     table.update(rows);
-    check_crc("table of components", input.offset(), input.u32()?, table.finalize())?;
+    if is_checksummed {
+        check_crc("table of components", input.offset(), input.u32()?, table.finalize())?;
+    }
 
     let mut rows = Input::at(rows, start as u64);
     let mut expected_offset = input.position();
@@ -162,7 +171,7 @@ fn components(bytes: &[u8]) -> Parsed<[Input<'_>; 4]> {
             ));
         }
         // A component needs at least its checksum.
-        expected_offset = offset + 4;
+        expected_offset = offset + checksum_length;
         *place = offset;
     }
     if offsets[0] != input.position() {
@@ -174,6 +183,10 @@ fn components(bytes: &[u8]) -> Parsed<[Input<'_>; 4]> {
     for (index, place) in out.iter_mut().enumerate() {
         let (start, end) = (offsets[index], offsets[index + 1]);
         let whole = bytes.get(start..end).unwrap_or_default();
+        if !is_checksummed {
+            *place = Input::at(whole, start as u64);
+            continue;
+        }
         let Some((body, crc)) = whole.split_last_chunk::<4>() else {
             return Err(Malformed::new(start as u64, "a component and its checksum expected"));
         };

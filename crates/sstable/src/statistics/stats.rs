@@ -17,6 +17,8 @@
 //! u8  is transient
 //! u8 0 | 1, 16 bytes            host id
 //! ```
+//! The lower position is there since mb, the intervals since mc, the pending repair and "transient"
+//! since na, the host id in me and since nb. The values before md do not cover all markers.
 
 use uuid::Uuid;
 
@@ -182,6 +184,7 @@ impl Stats {
     pub(super) fn decode(mut input: Input<'_>, version: Version) -> Parsed<Self> {
         let input = &mut input;
         let is_new = version.is_of_cassandra_5();
+        let has_host_id = version == Version::Me || version >= Version::Nb;
         let partition_sizes = EstimatedHistogram::decode(input)?;
         let cell_counts = EstimatedHistogram::decode(input)?;
         position(input)?;
@@ -204,7 +207,9 @@ impl Stats {
         let (min_clustering, max_clustering) = if is_new {
             covered_clustering(input)?
         } else {
-            (clustering_values(input)?, clustering_values(input)?)
+            let values = (clustering_values(input)?, clustering_values(input)?);
+            // CASSANDRA-14861
+            if version < Version::Md { Default::default() } else { values }
         };
         let mut stats = Self {
             partition_sizes,
@@ -225,13 +230,15 @@ impl Stats {
             columns_set: input.i64()?,
             rows: input.i64()?,
             commit_log_intervals: {
-                position(input)?;
-                let count = input.count32(24)?;
+                if version >= Version::Mb {
+                    position(input)?;
+                }
+                let count = if version >= Version::Mc { input.count32(24)? } else { 0 };
                 (0..count).map(|_| Ok((position(input)?, position(input)?))).collect::<Parsed<_>>()?
             },
-            pending_repair: optional_uuid(input)?,
-            is_transient: boolean(input)?,
-            host_id: optional_uuid(input)?,
+            pending_repair: if version >= Version::Na { optional_uuid(input)? } else { None },
+            is_transient: version >= Version::Na && boolean(input)?,
+            host_id: if has_host_id { optional_uuid(input)? } else { None },
             token_space_coverage: None,
         };
         if is_new {

@@ -48,7 +48,8 @@ pub fn sstable(path: &Path) -> anyhow::Result<Descriptor> {
         bail!("Cannot find file {}", path.display());
     }
     bail!(
-        "{}: not a file of an SSTable that can be read: nb-<id>-big-<Component>, oa-<id>-big-… or da-<id>-bti-…",
+        "{}: not a file of an SSTable that can be read: nb-<id>-big-<Component>, or of another version, from \
+         ma-<id>-big-… to da-<id>-bti-…",
         path.display()
     );
 }

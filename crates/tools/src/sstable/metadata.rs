@@ -222,7 +222,8 @@ fn compressor(descriptor: &Descriptor) -> anyhow::Result<Option<String>> {
     let length = std::fs::metadata(&data)
         .with_context(|| format!("cannot read the size of {}", data.display()))?
         .len();
-    let info = CompressionInfo::decode(&bytes, length).map_err(|malformed| malformed.at(&path))?;
+    let info = CompressionInfo::decode_version(&bytes, length, descriptor.version)
+        .map_err(|malformed| malformed.at(&path))?;
     Ok(Some(format!("org.apache.cassandra.io.compress.{}", info.format.compressor.class_name())))
 }
 
