@@ -28,6 +28,7 @@ targets!(
     components,
     sstable,
     mutations,
+    messages,
     data_directory,
     paging_state,
     http,

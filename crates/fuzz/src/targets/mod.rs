@@ -9,6 +9,7 @@ mod frames;
 mod http;
 mod json;
 mod keystores;
+mod messages;
 mod mutations;
 mod paging_state;
 mod query_logs;
@@ -28,6 +29,7 @@ pub const TARGETS: &[Target] = &[
     components::TARGET,
     sstable::TARGET,
     mutations::TARGET,
+    messages::TARGET,
     data_directory::TARGET,
     paging_state::TARGET,
     http::TARGET,

@@ -73,6 +73,18 @@ impl RowFormat {
             let (bound, kind) = self.clustering.decode_bound(input)?;
             return Ok(Head::Marker { bound, kind, body_length: body_length(input)? });
         }
+        let (flags, clustering) = self.row_start(at, flags, input)?;
+        Ok(Head::Row { flags, clustering, body_length: body_length(input)? })
+    }
+
+    /// Decodes the rest of a row's flags, and its clustering; the flags are at offset `at`.
+    #[inline]
+    pub(super) fn row_start(
+        &self,
+        at: u64,
+        flags: u8,
+        input: &mut Input<'_>,
+    ) -> Parsed<((u8, u8), Clustering)> {
         let extended = if flags & EXTENSION != 0 { input.u8()? } else { 0 };
         if extended & !(IS_STATIC | HAS_SHADOWABLE_DELETION) != 0
             || flags & HAS_TTL != 0 && flags & HAS_TIMESTAMP == 0
@@ -87,7 +99,7 @@ impl RowFormat {
         } else {
             self.clustering.decode_values(input, self.clustering.columns())?
         };
-        Ok(Head::Row { flags: (flags, extended), clustering, body_length: body_length(input)? })
+        Ok(((flags, extended), clustering))
     }
 
     /// Skips a row before `bound`, reading as little of it as possible, and returns its encoded
@@ -123,13 +135,24 @@ impl RowFormat {
         mut input: Input<'_>,
     ) -> Parsed<RangeTombstoneMarker> {
         input.vint()?;
+        let marker = self.marker_deletions(bound, kind, &mut input)?;
+        input.end()?;
+        Ok(marker)
+    }
+
+    /// Decodes the deletions of a marker.
+    pub(super) fn marker_deletions(
+        &self,
+        bound: cassette_rows::Bound,
+        kind: MarkerKind,
+        input: &mut Input<'_>,
+    ) -> Parsed<RangeTombstoneMarker> {
         let at = input.offset();
-        let close = if kind.closes { Some(self.deletion(&mut input)?) } else { None };
-        let open = if kind.opens { Some(self.deletion(&mut input)?) } else { None };
+        let close = if kind.closes { Some(self.deletion(input)?) } else { None };
+        let open = if kind.opens { Some(self.deletion(input)?) } else { None };
         if close.or(open).is_none() || [close, open].iter().flatten().any(DeletionTime::is_live) {
             return Err(Malformed::new(at, "the deletion of a range tombstone expected, none found"));
         }
-        input.end()?;
         Ok(RangeTombstoneMarker { bound, close, open })
     }
 
@@ -145,8 +168,21 @@ impl RowFormat {
         base: u64,
     ) -> Parsed<Option<Row>> {
         let mut input = Input::over(data.get(..body.end).unwrap_or_default(), body.start, base);
-        let input = &mut input;
         input.vint()?;
+        let row = self.row_body((flags, extended), clustering, data, &mut input)?;
+        input.end()?;
+        Ok(row)
+    }
+
+    /// Decodes liveness, deletion and columns of a row; `input` is over `data`.
+    #[inline]
+    pub(super) fn row_body(
+        &self,
+        (flags, extended): (u8, u8),
+        clustering: Clustering,
+        data: &Bytes,
+        input: &mut Input<'_>,
+    ) -> Parsed<Option<Row>> {
         let liveness =
             if flags & HAS_TIMESTAMP != 0 { self.liveness(flags, input)? } else { LivenessInfo::EMPTY };
         let deletion = if flags & HAS_DELETION != 0 { self.deletion(input)? } else { DeletionTime::LIVE };
@@ -170,7 +206,6 @@ impl RowFormat {
                 self.cell(column, &liveness, input, &mut row)
             }
         })?;
-        input.end()?;
         if row.is_empty() {
             return Ok(None);
         }
@@ -212,7 +247,7 @@ impl RowFormat {
     }
 
     /// Decodes a deletion; live if its timestamp is that of none, whatever the local deletion time.
-    fn deletion(&self, input: &mut Input<'_>) -> Parsed<DeletionTime> {
+    pub(super) fn deletion(&self, input: &mut Input<'_>) -> Parsed<DeletionTime> {
         let deletion = DeletionTime::new(self.timestamp(input)?, self.local_deletion_time(input)?);
         Ok(if deletion.is_live() { DeletionTime::LIVE } else { deletion })
     }

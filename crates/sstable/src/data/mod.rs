@@ -5,6 +5,7 @@ mod decode;
 pub mod deletion_codec;
 mod encode;
 mod flags;
+pub mod message;
 pub mod row_format;
 
 pub use cursor::{Cursor, Pending};

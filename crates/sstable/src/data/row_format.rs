@@ -101,6 +101,21 @@ impl RowFormat {
         })
     }
 
+    /// Creates the format of rows with columns of these names, in this order and of the types that
+    /// the table has for them or had when it dropped them. Base values are 0. The error is a text
+    /// for users.
+    pub fn of_names(table: &TableMetadata, statics: &[String], regulars: &[String]) -> Result<Self, String> {
+        Ok(Self {
+            min_timestamp: 0,
+            min_local_deletion_time: 0,
+            min_ttl: 0,
+            clustering: ClusteringCodec::new(table.clustering.iter().map(|column| &column.data_type)),
+            statics: named_columns(statics, ColumnKind::Static, table)?,
+            regulars: named_columns(regulars, ColumnKind::Regular, table)?,
+            has_short_deletions: false,
+        })
+    }
+
     /// The columns of a row.
     pub fn columns(&self, is_static: bool) -> &StoredColumns {
         if is_static { &self.statics } else { &self.regulars }
@@ -240,6 +255,36 @@ fn stored_columns(
             id,
             complex,
             width: found.fixed_width(),
+            dropped_at: dropped.map_or(i64::MIN, |dropped| dropped.dropped_at),
+        });
+    }
+    Ok(StoredColumns::new(columns))
+}
+
+fn named_columns(names: &[String], kind: ColumnKind, table: &TableMetadata) -> Result<StoredColumns, String> {
+    let mut columns = Vec::with_capacity(names.len());
+    let mut found = HashSet::with_capacity(names.len());
+    for name in names {
+        if !found.insert(name) {
+            return Err(format!("column {name:?} occurs twice"));
+        }
+        let current =
+            table.columns.iter().flatten().find(|column| column.name == *name && column.kind == kind);
+        let dropped = table.dropped_columns.get(name);
+        let data_type = match (current, dropped) {
+            (Some(column), _) => &column.data_type,
+            (None, Some(dropped)) if dropped.kind == kind => &dropped.data_type,
+            _ => {
+                return Err(format!(
+                    "unknown column {name:?}: neither a column of {} nor one that it dropped",
+                    table.qualified_name()
+                ));
+            }
+        };
+        columns.push(StoredColumn {
+            id: current.map(|column| column.id),
+            complex: data_type.is_multi_cell(),
+            width: data_type.fixed_width(),
             dropped_at: dropped.map_or(i64::MIN, |dropped| dropped.dropped_at),
         });
     }

@@ -70,9 +70,7 @@ impl SerializationHeader {
     }
 
     pub(super) fn decode(mut input: Input<'_>) -> Parsed<Self> {
-        let min_timestamp = TIMESTAMP_EPOCH.wrapping_add(input.vint()? as i64);
-        let min_local_deletion_time = DELETION_TIME_EPOCH.wrapping_add(input.vint32()?);
-        let min_ttl = input.vint32()?;
+        let (min_timestamp, min_local_deletion_time, min_ttl) = minima(&mut input)?;
         let key_type = text(&mut input)?;
         let clustering_types = (0..input.count(1)?).map(|_| text(&mut input)).collect::<Parsed<_>>()?;
         let static_columns = columns(&mut input)?;
@@ -88,6 +86,13 @@ impl SerializationHeader {
             regular_columns,
         })
     }
+}
+
+/// Decodes the base values: timestamp, local deletion time, TTL.
+pub(crate) fn minima(input: &mut Input<'_>) -> Parsed<(i64, i32, i32)> {
+    let min_timestamp = TIMESTAMP_EPOCH.wrapping_add(input.vint()? as i64);
+    let min_local_deletion_time = DELETION_TIME_EPOCH.wrapping_add(input.vint32()?);
+    Ok((min_timestamp, min_local_deletion_time, input.vint32()?))
 }
 
 fn columns(input: &mut Input<'_>) -> Parsed<Vec<ColumnDefinition>> {
