@@ -332,3 +332,45 @@ fn levels_are_reset_and_blockers_of_expired_sstables_are_named() {
     let rows = database.session().execute("SELECT k FROM ks.t WHERE k IN (0, 2)", ()).unwrap();
     assert_eq!(rows.len(), 2);
 }
+
+#[test]
+fn large_sstables_are_split_after_a_snapshot() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path();
+    let database = cassette_database::Database::open(data).unwrap();
+    let session = database.session();
+    for cql in [
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE ks.t (k int PRIMARY KEY, v text) WITH compression = {'enabled': 'false'}",
+    ] {
+        session.execute(cql, ()).unwrap();
+    }
+    let value = "x".repeat(10_000);
+    for k in 0..250 {
+        session.execute("INSERT INTO ks.t (k, v) VALUES (?, ?)", (k, value.as_str())).unwrap();
+    }
+    drop(session);
+    database.close().unwrap();
+    drop(database);
+    let table = entries(&data.join("data/ks")).swap_remove(0);
+    let data_files = || {
+        let files = entries(&table);
+        files.into_iter().filter(|path| name(path).ends_with("-Data.db")).collect::<Vec<_>>()
+    };
+    let before = data_files();
+    assert_eq!(before.len(), 1);
+    let split = text(&cassette(&[&"split", &"--data", &data, &"-s", &"1", &before[0]]));
+    assert!(split.contains("Pre-split sstables snapshotted into snapshot pre-split-"), "{split}");
+    let parts = data_files().len();
+    assert!((2..=3).contains(&parts), "{split}");
+    assert!(split.contains(&format!("Split {} into {parts} sstables", before[0].display())), "{split}");
+    let again = text(&cassette(&[&"split", &"--data", &data, &"-s", &"3", &table]));
+    assert!(again.contains("is less than the split size (3 MB)"), "{again}");
+    assert!(again.ends_with("No sstables needed splitting.\n"), "{again}");
+    let snapshot = entries(&table.join("snapshots")).swap_remove(0);
+    let refused = cassette(&[&"split", &"--data", &data, &snapshot]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("not in the directory of a table"));
+    let database = cassette_database::Database::open(data).unwrap();
+    let counted = database.session().execute("SELECT count(*) FROM ks.t", ()).unwrap();
+    assert_eq!(counted.iter().next().unwrap().bytes(0), Some([0, 0, 0, 0, 0, 0, 0, 250].as_slice()));
+}

@@ -39,11 +39,12 @@ pub use basics::options::{
 };
 pub use basics::partition_observer::{PartitionObserver, PartitionSize, WrittenPartition, WrittenRow};
 pub use basics::trace;
+pub use cassette_sstable::SSTableId;
 pub use cassette_sstable::chunk_cache::{CacheStats, DiskAccessMode};
 pub use cassette_sstable::row_index_reads;
 pub use cassette_sstable::scrub::{ScrubOptions, ScrubReport};
 pub use cassette_sstable::waiting::{may_wait, without_waiting};
-pub use compaction::ScrubbedSSTable;
+pub use compaction::{ScrubbedSSTable, SplitSSTable};
 pub use log::change_stream as cdc;
 pub use log::commitlog;
 pub use memory::counter_cache::{Counted, PartitionCounters};

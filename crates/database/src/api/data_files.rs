@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cassette_engine::{
-    ImportOptions, ImportedSSTable, ScrubOptions, ScrubbedSSTable, Snapshot, SnapshotFilter, SnapshotOptions,
-    VerifiedSSTable,
+    ImportOptions, ImportedSSTable, SSTableId, ScrubOptions, ScrubbedSSTable, Snapshot, SnapshotFilter,
+    SnapshotOptions, SplitSSTable, VerifiedSSTable,
 };
 use cassette_rows::{TableId, TableMetadata};
 
@@ -126,6 +126,23 @@ impl Database {
         let table = self.stored_table(keyspace, table)?;
         let schema = snapshot.then(|| self.schema_cql(&table));
         self.engine().scrub(table.id, options, schema.as_deref()).map_err(DatabaseError::of_operation)
+    }
+
+    /// Splits SSTables of a table that are larger than `size` bytes, after a snapshot of them if
+    /// `snapshot` is set; see [`Engine::split`](cassette_engine::Engine::split).
+    #[doc(hidden)]
+    pub fn split(
+        &self,
+        keyspace: &str,
+        table: &str,
+        sstables: &[SSTableId],
+        size: u64,
+        snapshot: bool,
+    ) -> Result<Vec<SplitSSTable>> {
+        let table = self.stored_table(keyspace, table)?;
+        let schema = snapshot.then(|| self.schema_cql(&table));
+        let split = self.engine().split(table.id, sstables, size, schema.as_deref());
+        split.map_err(DatabaseError::of_operation)
     }
 
     /// Adds SSTables to a table by `take`, and rebuilds its indexes if any were added. After a

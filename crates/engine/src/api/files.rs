@@ -4,7 +4,7 @@ use std::path::Path;
 
 use cassette_rows::{TableId, TableMetadata};
 use cassette_sstable::scrub::ScrubOptions;
-use cassette_sstable::{Descriptor, SSTableReader};
+use cassette_sstable::{Descriptor, SSTableId, SSTableReader};
 
 use uuid::Uuid;
 
@@ -15,7 +15,7 @@ use crate::admin::recovery::ReplaySummary;
 use crate::admin::snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
 use crate::admin::verify::VerifiedSSTable;
 use crate::basics::error::Result;
-use crate::compaction::ScrubbedSSTable;
+use crate::compaction::{ScrubbedSSTable, SplitSSTable};
 use crate::log::commitlog::{ArchivedSegment, Position};
 
 impl Engine {
@@ -142,6 +142,29 @@ impl Engine {
     /// others.
     pub fn verify(&self, id: TableId, extended: bool) -> Result<Vec<VerifiedSSTable>> {
         self.inner.core.verify(id, extended)
+    }
+
+    /// Rewrites each of these SSTables whose Data is larger than `size` bytes as several of about
+    /// that size, of level 0, each in its own transaction. Running compactions stop. With `keep`,
+    /// the text of a schema.cql, takes a snapshot `pre-split-<milliseconds>` of them first.
+    ///
+    /// # Errors
+    /// Then the SSTables before the failed one are split.
+    pub fn split(
+        &self,
+        id: TableId,
+        sstables: &[SSTableId],
+        size: u64,
+        keep: Option<&str>,
+    ) -> Result<Vec<SplitSSTable>> {
+        let core = &self.inner.core;
+        let table = core.table(id)?;
+        let snapshot = |sstables: &[Descriptor]| {
+            keep.map(|schema| core.snapshot_before_split(&table, sstables, schema)).transpose()
+        };
+        let split = core.split(&table, sstables, size, snapshot)?;
+        core.compaction_wanted.raise();
+        Ok(split)
     }
 
     /// Rewrites each SSTable of a table with all that can be read of it, also those that reads skip

@@ -15,8 +15,10 @@ mod run;
 mod schedule;
 mod scrub;
 mod shadow;
+mod split;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use commands::Upgraded;
 pub use scrub::ScrubbedSSTable;
+pub use split::SplitSSTable;

@@ -139,7 +139,9 @@ impl Core {
         let options = CompactionOptions::parse(&metadata.params.compaction).unwrap_or_default();
         let began = self.clock.monotonic();
         let now = self.now_seconds();
-        let gc_before = gc_before(&options, &metadata, now);
+        // A split purges nothing.
+        let is_split = work.kind == CompactionKind::Split;
+        let gc_before = if is_split { 0 } else { gc_before(&options, &metadata, now) };
         let ids: HashSet<_> = work.inputs.sstables.iter().map(|sstable| sstable.id()).collect();
         let (current, read) = current_inputs(&view, &ids, gc_before, options.ignores_overlaps());
         drop(view);

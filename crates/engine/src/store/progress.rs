@@ -25,6 +25,8 @@ pub enum CompactionKind {
     Scrub,
     /// `upgradesstables`.
     Upgrade,
+    /// `cassette sstable split`.
+    Split,
 }
 
 impl CompactionKind {
@@ -37,6 +39,7 @@ impl CompactionKind {
             Self::GarbageCollect => "Remove deleted data",
             Self::Scrub => "Scrub",
             Self::Upgrade => "Upgrade sstables",
+            Self::Split => "Split sstables",
         }
     }
 

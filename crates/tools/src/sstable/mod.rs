@@ -14,6 +14,7 @@ mod partitions;
 mod query;
 mod schema;
 mod scrub;
+mod split;
 mod values;
 mod verify;
 
@@ -41,6 +42,9 @@ pub enum SSTableCommand {
     /// Rewrite the SSTables of a table that no server has open with all readable data, as
     /// sstablescrub does
     Scrub(scrub::ScrubArguments),
+    /// Rewrite large SSTables of a table that no server has open as smaller ones, as sstablesplit
+    /// does
+    Split(split::SplitArguments),
     /// Put SSTables of a directory into a table of a data directory that no server has open
     Import(import::ImportArguments),
 }
@@ -58,6 +62,7 @@ impl SSTableCommand {
             Self::Query(arguments) => query::run(arguments),
             Self::Export(arguments) => export::run(arguments),
             Self::Scrub(arguments) => scrub::run(arguments),
+            Self::Split(arguments) => split::run(arguments),
             Self::Import(arguments) => import::run(arguments),
         }
     }

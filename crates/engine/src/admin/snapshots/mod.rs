@@ -156,6 +156,19 @@ impl Core {
         Ok(self.snapshot_named(table, sstables, schema, None, name)?)
     }
 
+    /// Takes the snapshot of SSTables that are about to be split, and returns its name. No
+    /// compaction may run.
+    pub fn snapshot_before_split(
+        &self,
+        table: &Table,
+        sstables: &[Descriptor],
+        schema: &str,
+    ) -> Result<String> {
+        let _one_at_a_time = self.snapshots.lock();
+        let name = |created: i64| format!("pre-split-{created}");
+        Ok(self.snapshot_named(table, sstables, schema, None, name)?)
+    }
+
     /// Takes the snapshot of a table that is about to lose its data, unless it has none. Memtables
     /// must have been flushed, and no compaction may run.
     pub fn snapshot_before(self: &Arc<Self>, table: &Table, cause: Cause, schema: &str) -> Result<()> {

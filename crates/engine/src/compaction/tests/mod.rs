@@ -2,6 +2,7 @@
 
 mod options;
 mod overlap;
+mod split;
 mod strategies;
 mod suspects;
 
