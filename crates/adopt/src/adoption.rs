@@ -32,7 +32,7 @@ pub struct AdoptOptions {
 }
 
 /// What was taken in.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Adopted {
     /// The number of tables, without views.
     pub tables: u64,
@@ -42,6 +42,10 @@ pub struct Adopted {
     pub bytes: u64,
     /// The number of SSTables that were linked; the others were copied.
     pub linked: u64,
+    /// The number of changes of partitions that only commit logs had.
+    pub mutations: u64,
+    /// What commit logs have of unknown tables, and where they end early.
+    pub warnings: Vec<String>,
 }
 
 /// Makes the data directory. Calls `taken` with each table and its SSTables.
@@ -118,7 +122,7 @@ fn make(
     let database = Database::open(database)?;
     let mut adopted = Adopted::default();
     let filling = Filling { copy: options.copy, verify: options.verify, build: true };
-    let filled = fill(&database, plan, filling, |table, imported| {
+    let filled = fill(fs, &database, plan, filling, |table, imported| {
         let is_view = plan.tables.iter().any(|planned| planned.table.id == table.id && planned.is_view);
         adopted.tables += u64::from(!is_view);
         adopted.sstables += imported.len() as u64;
@@ -127,7 +131,9 @@ fn make(
             imported.iter().filter(|sstable| sstable.transfer == Transfer::Linked).count() as u64;
         taken(table, imported);
     });
-    let flushed = filled.and_then(|()| {
+    let flushed = filled.and_then(|logs| {
+        adopted.mutations = logs.mutations;
+        adopted.warnings = logs.warnings;
         database
             .engine()
             .flush(None)

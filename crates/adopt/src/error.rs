@@ -22,6 +22,20 @@ pub enum AdoptError {
         /// The error.
         source: io::Error,
     },
+    /// The commit log of Cassandra cannot be read.
+    #[error(
+        "the commit log segment {} cannot be read at {offset}: {detail}. Start Cassandra, run `nodetool drain`, and \
+         stop it; or lose the writes that are only in the commit log with --ignore-commitlog",
+        segment.display()
+    )]
+    CommitLog {
+        /// The file.
+        segment: PathBuf,
+        /// The offset in it.
+        offset: u64,
+        /// What was expected and found.
+        detail: String,
+    },
     /// The system tables of Cassandra cannot be read, or the database cannot be written.
     #[error(transparent)]
     Database(#[from] DatabaseError),
@@ -49,7 +63,7 @@ impl AdoptError {
         match self {
             Self::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
             Self::Table { source, .. } => source.is_disk_full(),
-            Self::Refused(_) | Self::Database(_) => false,
+            Self::Refused(_) | Self::CommitLog { .. } | Self::Database(_) => false,
         }
     }
 }

@@ -1,16 +1,18 @@
 //! Fills an empty database with the schema and the SSTables of a plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
 use cassette_database::{Database, Keyspace};
 use cassette_engine::{ImportOptions, ImportedSSTable};
-use cassette_rows::TableMetadata;
+use cassette_rows::{TableId, TableMetadata};
+use cassette_vfs::FileSystem;
 
+use crate::commitlog::{Flushed, ReplayTable, replay};
 use crate::error::{AdoptError, Result};
 use crate::nodes::NodeSummary;
-use crate::plan::Plan;
+use crate::plan::{Plan, is_system};
 
 /// How a database is filled.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +25,15 @@ pub(crate) struct Filling {
     pub build: bool,
 }
 
+/// What was taken in from commit logs.
+#[derive(Debug, Default)]
+pub(crate) struct FilledLogs {
+    /// The number of changes of partitions that no SSTable had.
+    pub mutations: u64,
+    /// What was skipped, or ends early.
+    pub warnings: Vec<String>,
+}
+
 /// Creates the keyspaces of a plan, takes in the SSTables, and builds what is derived from them.
 /// Calls `taken` with the SSTables of each table.
 ///
@@ -30,14 +41,22 @@ pub(crate) struct Filling {
 ///    is built from rows that are not imported yet.
 /// 2. SSTables of tables and of these views. Replicas of several nodes are added to one table, and
 ///    reads merge them.
-/// 3. Indexes and the other views, which are built from the rows.
+/// 3. The writes in commit logs that no SSTable of their node has.
+/// 4. Indexes and the other views, which are built from the rows.
+///
+/// # Errors
+/// Then the database is filled in part; after [`AdoptError::CommitLog`], with all SSTables.
 pub(crate) fn fill(
+    fs: &Arc<dyn FileSystem>,
     database: &Database,
     plan: &Plan,
     filling: Filling,
     mut taken: impl FnMut(&TableMetadata, &[ImportedSSTable]),
-) -> Result<()> {
-    let bare: Vec<Keyspace> = plan.keyspaces.iter().map(|keyspace| bare(keyspace, &plan.nodes)).collect();
+) -> Result<FilledLogs> {
+    // Cassandra may have stopped between a write of a table and those of its views.
+    let trusts_views = !filling.build || plan.nodes.iter().all(|node| node.unflushed.is_empty());
+    let bare: Vec<Keyspace> =
+        plan.keyspaces.iter().map(|keyspace| bare(keyspace, &plan.nodes, trusts_views)).collect();
     database.put_keyspaces(&bare)?;
     let options = ImportOptions {
         // Levels of one node do not overlap; those of several do.
@@ -48,9 +67,13 @@ pub(crate) fn fill(
         copy_data: filling.copy,
         keep_source: true,
     };
-    let import = |table: &TableMetadata, directory: &Path| {
+    let mut flushed = FlushedByNode::new(&plan.nodes);
+    let mut import = |table: &TableMetadata, directory: &Path| {
         let imported = database.engine().import(table.id, directory, &options);
-        imported.map_err(|source| AdoptError::Table { table: table.qualified_name(), source })
+        let imported =
+            imported.map_err(|source| AdoptError::Table { table: table.qualified_name(), source })?;
+        flushed.add(&plan.nodes, table.id, directory, &imported);
+        Ok(imported)
     };
     for planned in &plan.tables {
         // A view that is not built has no table yet, and its SSTables are left out.
@@ -64,19 +87,97 @@ pub(crate) fn fill(
         }
         taken(&planned.table, &of_table);
     }
-    take_roles(database, &plan.roles, import)?;
+    take_roles(database, &plan.roles, &mut import)?;
+    let mut logs = FilledLogs::default();
+    for (node, flushed) in plan.nodes.iter().zip(flushed.of_nodes) {
+        take_log(fs.as_ref(), database, plan, node, flushed, &mut logs)?;
+    }
     if filling.build {
         database.put_keyspaces(&plan.keyspaces)?;
         check_built(database, &plan.keyspaces)?;
+    }
+    Ok(logs)
+}
+
+/// What the SSTables of each node contain of its commit log.
+struct FlushedByNode {
+    /// The places of nodes, by the directories of their tables.
+    nodes: HashMap<std::path::PathBuf, usize>,
+    of_nodes: Vec<HashMap<TableId, Flushed>>,
+}
+
+impl FlushedByNode {
+    fn new(nodes: &[NodeSummary]) -> Self {
+        let places = nodes.iter().enumerate();
+        let directories =
+            places.flat_map(|(at, node)| node.tables.iter().map(move |of| (of.path.clone(), at)));
+        Self { nodes: directories.collect(), of_nodes: nodes.iter().map(|_| HashMap::new()).collect() }
+    }
+
+    fn add(&mut self, nodes: &[NodeSummary], table: TableId, directory: &Path, sstables: &[ImportedSSTable]) {
+        let Some(&at) = self.nodes.get(directory) else { return };
+        let (Some(node), Some(of_node)) = (nodes.get(at), self.of_nodes.get_mut(at)) else { return };
+        let flushed = of_node.entry(table).or_default();
+        sstables.iter().for_each(|sstable| flushed.add(sstable, node.system.host_id));
+    }
+}
+
+/// Applies the writes in a node's commit log that its SSTables lack.
+fn take_log(
+    fs: &dyn FileSystem,
+    database: &Database,
+    plan: &Plan,
+    node: &NodeSummary,
+    mut flushed: HashMap<TableId, Flushed>,
+    logs: &mut FilledLogs,
+) -> Result<()> {
+    if node.unflushed.is_empty() {
+        return Ok(());
+    }
+    let catalog = database.catalog();
+    let mut tables = HashMap::new();
+    for planned in &plan.tables {
+        let (id, keyspace) = (planned.table.id, catalog.keyspace(&planned.table.keyspace));
+        // A view that is built later is only decoded: others may be in the same mutation.
+        let created = keyspace.and_then(|keyspace| keyspace.tables.get(&planned.table.name));
+        let table = created.unwrap_or(&planned.table).clone();
+        let flushed = flushed.remove(&id).unwrap_or_default();
+        tables.insert(id, ReplayTable { table, flushed, is_wanted: created.is_some() });
+    }
+    if plan.takes_roles {
+        for table in database.tables_of_roles() {
+            let flushed = flushed.remove(&table.id).unwrap_or_default();
+            tables.insert(table.id, ReplayTable { table, flushed, is_wanted: true });
+        }
+    }
+    for (id, position) in &node.system.truncated {
+        if let Some(table) = tables.get_mut(id) {
+            table.flushed.add_until(*position);
+        }
+    }
+    let is_omitted =
+        |id: TableId| node.tables.iter().any(|table| table.id == id && is_system(&table.keyspace));
+    let replayed = replay(fs, &node.unflushed, &tables, &is_omitted, |mutations| {
+        let applied = database.engine().apply(mutations);
+        applied.map_err(|source| AdoptError::Table { table: "the commit log".to_owned(), source })
+    })?;
+    logs.mutations += replayed.applied;
+    logs.warnings.extend(replayed.torn);
+    for (id, count) in &replayed.unknown {
+        logs.warnings.push(format!(
+            "{count} writes in the commit log are of the table with the id {}, which was dropped or is not adopted",
+            id.0
+        ));
     }
     Ok(())
 }
 
 /// Returns a keyspace without indexes, and without the views that are to be built.
-fn bare(keyspace: &Keyspace, nodes: &[NodeSummary]) -> Keyspace {
+fn bare(keyspace: &Keyspace, nodes: &[NodeSummary], trusts_views: bool) -> Keyspace {
     // Replicas that differ have entries of rows that others have overwritten: merged base tables
     // hide these rows, merged views do not.
-    let is_built = |view: &str| matches!(nodes, [node] if node.system.is_built(&keyspace.name, view));
+    let is_built =
+        |view: &str| trusts_views && matches!(nodes, [node] if node.system.is_built(&keyspace.name, view));
     let mut bare = keyspace.clone();
     bare.indexes.clear();
     bare.views.retain(|view, _| is_built(view));
@@ -87,7 +188,7 @@ fn bare(keyspace: &Keyspace, nodes: &[NodeSummary]) -> Keyspace {
 fn take_roles(
     database: &Database,
     roles: &BTreeMap<String, Vec<std::path::PathBuf>>,
-    import: impl Fn(&TableMetadata, &Path) -> Result<Vec<ImportedSSTable>>,
+    import: &mut impl FnMut(&TableMetadata, &Path) -> Result<Vec<ImportedSSTable>>,
 ) -> Result<()> {
     let tables: Vec<Arc<TableMetadata>> = database.tables_of_roles();
     for (name, directories) in roles {

@@ -21,7 +21,7 @@ pub fn refuse_foreign(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<()> {
         Recognised::Cassandra(_) => {
             let what = describe(fs, path);
             return Err(AdoptError::Refused(format!(
-                "{shown} holds {what}. To take it in, stop Cassandra after `nodetool drain`, and run:\n  cassette \
+                "{shown} holds {what}. To take it in, stop Cassandra, and run:\n  cassette \
                  adopt {shown} --data NEW_DIRECTORY\nTo query it without changing it:\n  cassette serve --read-only \
                  {shown}"
             )));
@@ -43,7 +43,8 @@ pub fn refuse_foreign(fs: &Arc<dyn FileSystem>, path: &Path) -> Result<()> {
 
 /// Returns the version and the keyspaces of a directory of Cassandra, as far as they can be read.
 fn describe(fs: &Arc<dyn FileSystem>, path: &Path) -> String {
-    let request = PlanRequest { directories: vec![path.to_owned()], ..PlanRequest::default() };
+    let directories = vec![path.to_owned()];
+    let request = PlanRequest { directories, ignore_commitlog: true, ..PlanRequest::default() };
     let plan = Plan::of(fs, &request);
     let Ok(plan) = plan else { return "data of Apache Cassandra".to_owned() };
     let release = plan.nodes.first().and_then(|node| node.system.release_version.clone());

@@ -1,11 +1,15 @@
 //! The nodes whose directories are specified.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cassette_database::ForeignNode;
+use cassette_database::{DatabaseError, ForeignNode, ForeignTable};
 use cassette_vfs::FileSystem;
+use uuid::Uuid;
 
+use crate::commitlog::{self, Flushed, ReplayTable, Segment};
 use crate::error::{AdoptError, Result};
 use crate::layout::{CassandraDirectory, TableDirectory, table_directories};
 
@@ -17,9 +21,49 @@ pub struct NodeSummary {
     /// What its system tables contain.
     pub system: ForeignNode,
     pub(crate) tables: Vec<TableDirectory>,
+    /// The commit logs beside its data directories.
+    pub(crate) commitlogs: Vec<PathBuf>,
+    /// The segments with writes that SSTables may lack.
+    pub(crate) unflushed: Vec<Segment>,
 }
 
 impl NodeSummary {
+    /// Whether all SSTables of the system tables can be read.
+    fn is_readable(&self) -> bool {
+        self.tables.iter().all(|table| !is_read(table) || table.unsupported.is_empty())
+    }
+
+    /// Reads the system tables again, with the writes to them in the commit log.
+    pub(crate) fn replay_system(&mut self, fs: &Arc<dyn FileSystem>) -> Result<()> {
+        if self.unflushed.is_empty() || !self.is_readable() {
+            return Ok(());
+        }
+        let failed = RefCell::new(None);
+        let host = self.system.host_id;
+        let unflushed = |tables: &[ForeignTable]| {
+            let mut mutations = Vec::new();
+            let known = of_system(tables, host);
+            // Mutations of tables of users have nothing for these: a mutation has one keyspace.
+            let replayed = commitlog::replay(fs.as_ref(), &self.unflushed, &known, &|_| true, |update| {
+                mutations.extend_from_slice(update);
+                Ok(())
+            });
+            replayed.map(|_| mutations).map_err(|error| {
+                let message = error.to_string();
+                *failed.borrow_mut() = Some(error);
+                DatabaseError::invalid(message)
+            })
+        };
+        let read = ForeignNode::read_unflushed(fs.clone(), &self.directories, &unflushed);
+        let host_id = self.system.host_id;
+        match (read, failed.into_inner()) {
+            (_, Some(error)) => return Err(error),
+            (read, None) => self.system = read?,
+        }
+        self.system.host_id = host_id;
+        Ok(())
+    }
+
     /// Returns the first data directory, which identifies the node in messages.
     pub fn name(&self) -> String {
         self.directories.first().map(|path| path.display().to_string()).unwrap_or_default()
@@ -60,24 +104,42 @@ pub(crate) fn group(
         if let Some(node) = nodes.iter_mut().find(same) {
             node.directories.push(directory.data);
             node.tables.extend(tables);
+            node.commitlogs.extend(directory.commitlog);
         } else {
             let mut system = system;
             system.host_id = host;
-            nodes.push(NodeSummary { directories: vec![directory.data], system, tables });
+            nodes.push(NodeSummary {
+                directories: vec![directory.data],
+                system,
+                tables,
+                commitlogs: directory.commitlog.into_iter().collect(),
+                unflushed: Vec::new(),
+            });
         }
     }
-    for node in nodes.iter_mut().filter(|node| node.directories.len() > 1) {
-        let is_readable = node.tables.iter().all(|table| !is_read(table) || table.unsupported.is_empty());
-        if is_readable {
+    for node in &mut nodes {
+        node.commitlogs.sort();
+        node.commitlogs.dedup();
+        if node.directories.len() > 1 && node.is_readable() {
             node.system = ForeignNode::read(fs.clone(), &node.directories)?;
         }
     }
     Ok(nodes)
 }
 
+/// Returns the system tables of a node, with what its SSTables contain of its commit log.
+fn of_system(tables: &[ForeignTable], host: Option<Uuid>) -> HashMap<cassette_rows::TableId, ReplayTable> {
+    let of_table = |ForeignTable { table, sstables }: &ForeignTable| {
+        let mut flushed = Flushed::default();
+        sstables.iter().for_each(|sstable| flushed.add(sstable, host));
+        (table.id, ReplayTable { table: table.clone(), flushed, is_wanted: true })
+    };
+    tables.iter().map(of_table).collect()
+}
+
 /// Whether a table is one of those that contain the schema and the description of the node.
 pub(crate) fn is_read(table: &TableDirectory) -> bool {
-    let of_system = ["local", "peers_v2", "batches", "built_views"];
+    let of_system = ["local", "peers", "peers_v2", "batches", "built_views"];
     table.keyspace == "system_schema"
         || table.keyspace == "system" && of_system.contains(&table.table.as_str())
 }

@@ -8,7 +8,7 @@ use cassette_database::Keyspace;
 use cassette_rows::{TableId, TableMetadata};
 use cassette_vfs::FileSystem;
 
-use crate::commitlog;
+use crate::commitlog::{self, Segment};
 use crate::error::{AdoptError, Result};
 use crate::layout::{CassandraDirectory, Recognised, TableDirectory, list, recognise};
 use crate::nodes::{self, NodeSummary, is_read};
@@ -25,6 +25,8 @@ pub struct PlanRequest {
     pub directories: Vec<PathBuf>,
     /// Directories of commit logs that are not beside a data directory.
     pub commitlogs: Vec<PathBuf>,
+    /// Whether the writes that are only in commit logs are left out.
+    pub ignore_commitlog: bool,
     /// Whether roles and permissions are taken in.
     pub roles: bool,
 }
@@ -32,7 +34,7 @@ pub struct PlanRequest {
 /// Why an adoption is refused, and what overrides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// Writes are only in the commit log of Cassandra.
+    /// Writes are only in the commit log of Cassandra, which cannot be read.
     Commitlog,
     /// Nodes are missing that may have the only replica of a partition.
     MissingNodes,
@@ -75,6 +77,8 @@ pub struct Plan {
     pub keyspaces: Vec<Keyspace>,
     /// Their tables.
     pub tables: Vec<TablePlan>,
+    /// Whether roles and permissions are taken in.
+    pub takes_roles: bool,
     /// The directories of the tables of roles, by table name.
     pub roles: BTreeMap<String, Vec<PathBuf>>,
     /// The reasons to refuse the adoption.
@@ -93,17 +97,18 @@ impl Plan {
     /// together. If system tables cannot be read.
     pub fn of(fs: &Arc<dyn FileSystem>, request: &PlanRequest) -> Result<Self> {
         let directories = find_all(fs.as_ref(), &request.directories)?;
-        let nodes = nodes::group(fs, &directories)?;
         let mut plan = Self {
-            nodes,
+            nodes: nodes::group(fs, &directories)?,
             keyspaces: Vec::new(),
             tables: Vec::new(),
+            takes_roles: request.roles,
             roles: BTreeMap::new(),
             refusals: Vec::new(),
             warnings: Vec::new(),
             commitlogs: Vec::new(),
         };
-        plan.examine_logs(fs.as_ref(), &directories, &request.commitlogs)?;
+        plan.examine_logs(fs, request)?;
+        plan.examine_hints(fs.as_ref(), &directories)?;
         plan.refuse_versions(request.roles);
         if plan.refusals.iter().any(|refusal| refusal.reason == Reason::Final) {
             return Ok(plan);
@@ -143,37 +148,68 @@ impl Plan {
         self.refusals.push(Refusal { reason, text });
     }
 
-    fn examine_logs(
-        &mut self,
-        fs: &dyn FileSystem,
-        directories: &[CassandraDirectory],
-        specified: &[PathBuf],
-    ) -> Result<()> {
-        let mut logs: BTreeSet<PathBuf> = specified.iter().cloned().collect();
-        logs.extend(directories.iter().filter_map(|directory| directory.commitlog.clone()));
-        if logs.is_empty() {
+    /// Lists the segments with writes that SSTables may lack, of each node, and reads those to
+    /// system tables.
+    fn examine_logs(&mut self, fs: &Arc<dyn FileSystem>, request: &PlanRequest) -> Result<()> {
+        if let [node] = self.nodes.as_mut_slice() {
+            node.commitlogs.extend_from_slice(&request.commitlogs);
+        } else {
+            self.refuse_unassigned_logs(fs.as_ref(), &request.commitlogs)?;
+        }
+        let mut refusals = Vec::new();
+        for node in &mut self.nodes {
+            node.commitlogs.sort();
+            node.commitlogs.dedup();
+            self.commitlogs.extend_from_slice(&node.commitlogs);
+            for log in &node.commitlogs {
+                node.unflushed.extend(commitlog::segments_with_records(fs.as_ref(), log)?);
+            }
+            node.unflushed.sort_by_key(|segment| segment.id);
+            if node.unflushed.is_empty() {
+                continue;
+            }
+            if request.ignore_commitlog {
+                let logs = describe_segments(&node.unflushed);
+                self.warnings.push(format!("{logs}, which are left out if they are not in SSTables"));
+                node.unflushed.clear();
+                continue;
+            }
+            match node.replay_system(fs) {
+                Ok(()) => {}
+                Err(error @ AdoptError::CommitLog { .. }) => refusals.push(error.to_string()),
+                Err(error) => return Err(error),
+            }
+        }
+        if self.commitlogs.is_empty() {
             self.warnings.push(
                 "no commit log directory was found beside the data directories: if Cassandra was not drained, \
                  its latest writes are only there; specify it with --commitlog DIR"
                     .to_owned(),
             );
         }
-        for log in &logs {
+        refusals.into_iter().for_each(|text| self.refuse(Reason::Commitlog, text));
+        Ok(())
+    }
+
+    /// Refuses commit logs with records whose node is not known: positions are those of a node.
+    fn refuse_unassigned_logs(&mut self, fs: &dyn FileSystem, specified: &[PathBuf]) -> Result<()> {
+        for log in specified {
             let segments = commitlog::segments_with_records(fs, log)?;
             if !segments.is_empty() {
-                let bytes: u64 = segments.iter().map(|(_, bytes)| bytes).sum();
-                self.refuse(
-                    Reason::Commitlog,
-                    format!(
-                        "the commit log {} has {} segments ({}) with writes that may not be in SSTables: start \
-                         Cassandra, run `nodetool drain`, and stop it; or lose them with --ignore-commitlog",
-                        log.display(),
-                        segments.len(),
-                        size_text(bytes)
-                    ),
+                let text = format!(
+                    "{}, and nothing shows to which of the nodes they belong: make the commit log directory of each \
+                     node a sibling of its data directory, or start Cassandra, run `nodetool drain`, and stop it; or \
+                     lose these writes with --ignore-commitlog",
+                    describe_segments(&segments)
                 );
+                self.refuse(Reason::Commitlog, text);
             }
+            self.commitlogs.push(log.clone());
         }
+        Ok(())
+    }
+
+    fn examine_hints(&mut self, fs: &dyn FileSystem, directories: &[CassandraDirectory]) -> Result<()> {
         for hints in directories.iter().filter_map(|directory| directory.hints.as_deref()) {
             let found = list(fs, hints)?.iter().filter(|entry| entry.name.ends_with(".hints")).count();
             if found > 0 {
@@ -184,7 +220,6 @@ impl Plan {
                 ));
             }
         }
-        self.commitlogs = logs.into_iter().collect();
         Ok(())
     }
 
@@ -251,6 +286,13 @@ impl Plan {
                     node.system.pending_batches
                 ));
             }
+        }
+        for node in self.nodes.iter().filter(|node| node.system.has_unread_batches) {
+            self.warnings.push(format!(
+                "{} has SSTables of system.batches, which cannot be read: if Cassandra was not stopped cleanly, logged \
+                 batches may be applied in part; start Cassandra for a minute, which completes them, and drain it",
+                node.name()
+            ));
         }
         self.keyspaces = system.keyspaces;
         Ok(())
@@ -328,8 +370,21 @@ impl Plan {
     }
 }
 
+/// Returns the directories, the number and the size of segments with records.
+pub(crate) fn describe_segments(segments: &[Segment]) -> String {
+    let directories: BTreeSet<_> = segments.iter().filter_map(|segment| segment.path.parent()).collect();
+    let shown: Vec<String> = directories.iter().map(|path| path.display().to_string()).collect();
+    let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
+    format!(
+        "the commit log {} has {} segments ({}) with writes",
+        shown.join(", "),
+        segments.len(),
+        size_text(bytes)
+    )
+}
+
 /// Whether a keyspace is one of Cassandra's own.
-fn is_system(keyspace: &str) -> bool {
+pub(crate) fn is_system(keyspace: &str) -> bool {
     matches!(
         keyspace,
         "system"

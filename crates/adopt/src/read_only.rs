@@ -26,8 +26,9 @@ pub struct ReadOnly {
 /// directories of Cassandra, of one or several nodes. Nothing is written to any of them. The data
 /// directory in `options` is ignored.
 ///
-/// Of directories of Cassandra, the metadata and the indexes of all SSTables are read, and
-/// secondary indexes are left out: queries need ALLOW FILTERING. With authentication or
+/// Of directories of Cassandra, the metadata and the indexes of all SSTables are read, and the
+/// commit log is read into memory as far as it is not damaged. Secondary indexes are left out:
+/// queries need ALLOW FILTERING. With authentication or
 /// authorization in `options`, their roles are those of the directories.
 ///
 /// # Errors
@@ -43,6 +44,7 @@ pub fn open_read_only(mut options: Options, paths: &[PathBuf]) -> Result<ReadOnl
     let request = PlanRequest {
         directories: paths.to_vec(),
         commitlogs: Vec::new(),
+        ignore_commitlog: false,
         roles: options.auth.passwords || options.auth.certificates,
     };
     let mut plan = Plan::of(&options.file_system, &request)?;
@@ -56,10 +58,22 @@ pub fn open_read_only(mut options: Options, paths: &[PathBuf]) -> Result<ReadOnl
         }
     }
     options.engine.data_dir = IN_MEMORY.into();
-    options.file_system = Arc::new(OverlayFileSystem::new(options.file_system));
+    let fs = options.file_system.clone();
+    options.file_system = Arc::new(OverlayFileSystem::new(fs.clone()));
     let filling = Filling { copy: false, verify: false, build: false };
     let database = Database::open_in_memory_and::<AdoptError>(options, |database| {
-        fill(database, &plan, filling, |_, _| {})
+        match fill(&fs, database, &plan, filling, |_, _| {}) {
+            Ok(logs) => warnings.extend(logs.warnings),
+            // Everything but a part of the commit log is there.
+            Err(error @ AdoptError::CommitLog { .. }) => {
+                let text = error.to_string();
+                if !warnings.contains(&text) {
+                    warnings.push(text);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
     })?;
     Ok(ReadOnly { database, warnings })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::plan::{Plan, TablePlan};
+use crate::plan::{Plan, TablePlan, describe_segments};
 use crate::sizes::size_text;
 
 /// Returns the nodes, keyspaces and tables of a plan, what is missing, and why it may be refused.
@@ -17,6 +17,13 @@ pub fn plan_text(plan: &Plan) -> String {
         let _ = writeln!(text, "Node {host} of the cluster {cluster}, Cassandra {release}:");
         for directory in &node.directories {
             let _ = writeln!(text, "  {}", directory.display());
+        }
+        if !node.unflushed.is_empty() {
+            let _ = writeln!(
+                text,
+                "  {}: those that SSTables lack are taken in",
+                describe_segments(&node.unflushed)
+            );
         }
     }
     let mut of_keyspace: BTreeMap<&str, Vec<&TablePlan>> = BTreeMap::new();

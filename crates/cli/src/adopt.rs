@@ -19,7 +19,7 @@ Examples:
   What would be adopted, and what is not supported:
     cassette adopt /var/lib/cassandra --dry-run
 
-  One node, after `nodetool drain` and its stop; SSTables are linked, not copied:
+  One node, after it was stopped; SSTables are linked, not copied:
     cassette adopt /var/lib/cassandra --data /var/lib/cassette
 
   All nodes of a cluster, each with one of its directories:
@@ -61,7 +61,7 @@ pub struct AdoptArguments {
     #[arg(long, value_name = "DIR")]
     commitlog: Vec<PathBuf>,
 
-    /// Lose the writes that are only in Cassandra's commit log
+    /// Lose the writes that are only in Cassandra's commit log, such as those of a damaged one
     #[arg(long)]
     ignore_commitlog: bool,
 
@@ -86,6 +86,7 @@ pub fn run(arguments: &AdoptArguments) -> anyhow::Result<()> {
     let request = PlanRequest {
         directories: arguments.directories.clone(),
         commitlogs: arguments.commitlog.clone(),
+        ignore_commitlog: arguments.ignore_commitlog,
         roles: arguments.roles,
     };
     let plan = Plan::of(&fs, &request)?;
@@ -111,6 +112,12 @@ pub fn run(arguments: &AdoptArguments) -> anyhow::Result<()> {
     let clock = Arc::new(SystemClock::new());
     let adopted = adopt(&fs, clock, &plan, &options, |_, _| {})
         .with_context(|| format!("nothing was adopted into {}", arguments.data.display()))?;
+    for warning in &adopted.warnings {
+        let _ = writeln!(out, "Warning: {warning}");
+    }
+    if adopted.mutations > 0 {
+        let _ = writeln!(out, "Took in {} writes from the commit log.", adopted.mutations);
+    }
     let _ = writeln!(
         out,
         "Adopted {} tables with {} SSTables ({}) in {:.1} s: {} linked, {} copied.\nNext:\n  cassette serve --data {}",
@@ -138,7 +145,7 @@ fn refuse_running(running: &[RunningCassandra], assume_stopped: bool) -> anyhow:
         let override_text =
             if process.file.is_none() { ", or add --assume-stopped if it uses others" } else { "" };
         bail!(
-            "the directories are in use: {}. Run `nodetool drain`, and stop it{override_text}",
+            "the directories are in use: {}. Stop it, after `nodetool drain`{override_text}",
             running_text(process)
         );
     }

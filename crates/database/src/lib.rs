@@ -26,7 +26,7 @@ pub use api::embedded::{
     Applied, Batch, ErrorKind, MaybeUnset, OpenOptions, OwnedRow, Query, RestoreNames, Row, RowIter, Rows,
     Session, SnapshotRestore, Statement, Unset, Value,
 };
-pub use api::foreign::ForeignNode;
+pub use api::foreign::{ForeignNode, ForeignTable, Unflushed};
 pub use api::prepared::{Prepared, PreparedDescription, ResolvedStatement, StatementId};
 pub use api::running_builds::RunningBuild;
 pub use api::tracing::TracedRequest;

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cassette_adopt::{AdoptOptions, Plan, PlanRequest, Reason, adopt, open_read_only};
+use cassette_adopt::{AdoptOptions, Plan, PlanRequest, Reason, adopt, open_read_only, plan_text};
 use cassette_database::{Database, Options};
 use cassette_vfs::{Clock, FakeFileSystem, FileSystem, ManualClock};
 use serde_json::Value;
@@ -150,6 +150,82 @@ fn adopted_nodes_answer_as_cassandra_did() {
         golden.compare(&database, true);
         database.close().unwrap();
         assert_eq!(files(&golden.fs, "/node"), before);
+    }
+}
+
+/// The versions before `nb`, of Cassandra 3.0.6, 3.7, 3.11.3, 3.11.10, 3.11.19 and 4.0-beta4.
+const OLDER: [&str; 6] = ["ma", "mb", "mc", "md", "me", "na"];
+
+#[test]
+fn nodes_with_older_sstables_answer_as_cassandra_did() {
+    for name in OLDER {
+        let golden = Golden::open(name);
+        let before = files(&golden.fs, "/node");
+        let fs: Arc<dyn FileSystem> = Arc::new(golden.fs.clone());
+        let request = PlanRequest { directories: vec!["/node".into()], ..PlanRequest::default() };
+        let plan = Plan::of(&fs, &request).unwrap();
+        plan.check(|_| false).unwrap();
+        let options = AdoptOptions { target: "/target".into(), copy: false, verify: true };
+        let adopted = adopt(&fs, golden.clock(), &plan, &options, |_, _| {}).unwrap();
+        assert_eq!((adopted.linked, adopted.mutations), (adopted.sstables, 0), "{name}");
+        let is_data = |path: &&PathBuf| path.to_string_lossy().ends_with("-Data.db");
+        let count = |version: &str| {
+            let of_version = |path: &&PathBuf| {
+                let file = path.file_name().unwrap().to_string_lossy();
+                path.to_string_lossy().contains("/random/") && file.starts_with(version)
+            };
+            files(&golden.fs, "/target").keys().filter(is_data).filter(of_version).count()
+        };
+        assert!(count(name) > 10, "{name}");
+        let database = Database::open(golden.options()).unwrap();
+        let cells = golden.compare(&database, true);
+        assert!(cells > 3000, "{name}: {cells}");
+        for (id, _) in database.engine().tables() {
+            database.engine().upgrade_other_versions(id).unwrap();
+        }
+        assert_eq!(count(name), 0);
+        golden.compare(&database, true);
+        database.close().unwrap();
+        let opened = open_read_only(golden.options(), &[PathBuf::from("/node")]).unwrap();
+        golden.compare(&opened.database, false);
+        assert_eq!(files(&golden.fs, "/node"), before);
+    }
+}
+
+#[test]
+fn nodes_that_were_killed_answer_with_the_writes_of_their_commit_logs() {
+    for name in ["killed", "killed_lz4"] {
+        let golden = Golden::open(name);
+        let before = files(&golden.fs, "/node");
+        let fs: Arc<dyn FileSystem> = Arc::new(golden.fs.clone());
+        let request = PlanRequest { directories: vec!["/node".into()], ..PlanRequest::default() };
+        let planned = Plan::of(&fs, &request).unwrap();
+        planned.check(|_| false).unwrap();
+        assert!(plan_text(&planned).contains("segments"), "{}", plan_text(&planned));
+        let options = |target: &str| AdoptOptions { target: target.into(), copy: false, verify: false };
+        let adopted = adopt(&fs, golden.clock(), &planned, &options("/target"), |_, _| {}).unwrap();
+        assert!(adopted.mutations > 100 && adopted.warnings.is_empty(), "{name}: {adopted:?}");
+        let database = Database::open(golden.options()).unwrap();
+        let cells = golden.compare(&database, true);
+        assert!(cells > 3000, "{name}: {cells}");
+        database.close().unwrap();
+        let opened = open_read_only(golden.options(), &[PathBuf::from("/node")]).unwrap();
+        golden.compare(&opened.database, false);
+        assert_eq!(files(&golden.fs, "/node"), before);
+
+        let without = Plan::of(&fs, &PlanRequest { ignore_commitlog: true, ..request.clone() }).unwrap();
+        let lossy = adopt(&fs, golden.clock(), &without, &options("/lossy"), |_, _| {}).unwrap();
+        assert_eq!(lossy.mutations, 0);
+
+        let is_segment = |path: &&PathBuf| path.starts_with("/node/commitlog");
+        let segment = before.keys().find(is_segment).unwrap();
+        golden.fs.corrupt(segment, 400, 0x40);
+        let plan = Plan::of(&fs, &request).unwrap();
+        let error = plan.check(|_| false).unwrap_err().to_string();
+        let name = segment.file_name().unwrap().to_string_lossy();
+        assert!(error.contains(&*name) && error.contains("nodetool drain"), "{error}");
+        let opened = open_read_only(golden.options(), &[PathBuf::from("/node")]).unwrap();
+        assert!(opened.warnings.iter().any(|warning| warning.contains(&*name)), "{:?}", opened.warnings);
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cassandra::{Cassandra, text};
-use cassette_adopt::{AdoptOptions, Plan, PlanRequest, adopt, open_read_only};
+use cassette_adopt::{AdoptOptions, Adopted, Plan, PlanRequest, adopt, open_read_only};
 use cassette_database::Database;
 use cassette_vfs::{FakeFileSystem, FileSystem};
 
@@ -30,15 +30,15 @@ fn copy(from: &Path, fs: &FakeFileSystem, to: &Path) {
     }
 }
 
-#[test]
-fn random_schemas_answer_as_the_cassandra_that_wrote_them() {
-    let Some(cassandra) = Cassandra::find() else { return };
+/// Runs a node of random tables to its end, which is described by `end`.
+fn random_node(cassandra: &Cassandra, tables: &str, end: &[&str]) -> Golden {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/RandomNode.java");
     cassandra.compile_source(&source);
     let directory = tempfile::tempdir().unwrap();
     let expected = directory.path().join("expected.json");
     let seed = std::env::var("CASSETTE_ADOPT_SEED").unwrap_or_else(|_| "5".to_owned());
-    let arguments = [expected.as_path(), Path::new(&seed), Path::new("30")];
+    let mut arguments = vec![expected.as_path(), Path::new(&seed), Path::new(tables)];
+    arguments.extend(end.iter().map(Path::new));
     let output = cassandra.run("RandomNode", &arguments);
     let said = text(&output);
     assert!(output.status.success() && expected.exists(), "seed {seed}: {said}");
@@ -48,16 +48,43 @@ fn random_schemas_answer_as_the_cassandra_that_wrote_them() {
     let fs = FakeFileSystem::new();
     copy(&data, &fs, Path::new("/node/data"));
     copy(&data.with_file_name("commitlog"), &fs, Path::new("/node/commitlog"));
-    let golden = Golden { fs, expected };
+    Golden { fs, expected }
+}
+
+/// Adopts `/node` into `/target`, and compares every answer; likewise in place.
+fn compare(golden: &Golden) -> Adopted {
     let shared: Arc<dyn FileSystem> = Arc::new(golden.fs.clone());
     let request = PlanRequest { directories: vec!["/node".into()], ..PlanRequest::default() };
     let plan = Plan::of(&shared, &request).unwrap();
-    plan.check(|_| false).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    plan.check(|_| false).unwrap_or_else(|error| panic!("{error}"));
     let options = AdoptOptions { target: "/target".into(), copy: false, verify: true };
-    adopt(&shared, golden.clock(), &plan, &options, |_, _| {}).unwrap();
+    let adopted = adopt(&shared, golden.clock(), &plan, &options, |_, _| {}).unwrap();
     let database = Database::open(golden.options()).unwrap();
-    assert!(golden.compare(&database, true) > 1000, "seed {seed}");
+    assert!(golden.compare(&database, true) > 1000);
     database.close().unwrap();
     let opened = open_read_only(golden.options(), &[PathBuf::from("/node")]).unwrap();
     golden.compare(&opened.database, false);
+    adopted
+}
+
+#[test]
+fn random_schemas_answer_as_the_cassandra_that_wrote_them() {
+    let Some(cassandra) = Cassandra::find() else { return };
+    assert_eq!(compare(&random_node(&cassandra, "30", &[])).mutations, 0);
+}
+
+#[test]
+fn nodes_that_were_killed_answer_with_every_acknowledged_write() {
+    for end in [
+        // The process stops before the next marker of a section: its records are complete.
+        ["periodic", "none"],
+        ["batch", "LZ4Compressor"],
+        ["batch", "ZstdCompressor"],
+    ] {
+        let Some(cassandra) = Cassandra::find() else { return };
+        let golden = random_node(&cassandra, "12", &end);
+        let adopted = compare(&golden);
+        assert!(adopted.mutations > 300, "{end:?}: {adopted:?}");
+        assert_eq!(adopted.warnings, [""; 0], "{end:?}");
+    }
 }

@@ -1,5 +1,4 @@
 import java.net.ServerSocket;
-import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.*;
 import java.util.*;
@@ -9,20 +8,20 @@ import java.util.stream.*;
 import org.apache.cassandra.config.DatabaseDescriptor;
 import org.apache.cassandra.cql3.*;
 import org.apache.cassandra.db.ConsistencyLevel;
+import org.apache.cassandra.db.Keyspace;
 import org.apache.cassandra.service.CassandraDaemon;
 import org.apache.cassandra.service.StorageService;
-import org.apache.cassandra.service.QueryState;
-import org.apache.cassandra.transport.Dispatcher;
-import org.apache.cassandra.transport.messages.ResultMessage;
 import org.apache.cassandra.utils.ByteBufferUtil;
+import org.apache.cassandra.utils.FBUtilities;
 
 /**
  * Fills a node with tables of random schemas, and records what Cassandra answers; the test `oracle.rs` compiles and runs it.
  *
- *   RandomNode EXPECTED SEED TABLES
+ *   RandomNode EXPECTED SEED TABLES [SYNC COMPRESSION]
  *
  * EXPECTED is written as JSON: the `data` directory, `taken_at` in seconds, and `results` with `query` and the hexadecimal values
- * in `raw`. The node is drained at the end.
+ * in `raw`. The node is drained at the end; with SYNC, a mode of the commit log, its process stops at once, without a flush.
+ * COMPRESSION is the class that compresses the commit log then, or `none`.
  */
 public class RandomNode
 {
@@ -83,28 +82,36 @@ public class RandomNode
             case 1: return frozen(freeze, "set<" + a.cql + ">", () -> "{" + repeat(a.value) + "}");
             case 2: return frozen(freeze, "map<" + a.cql + ", " + b.cql + ">", () -> "{" + repeat(() -> a.value.get() + ": " + b.value.get()) + "}");
             case 3: return frozen(true, "tuple<" + a.cql + ", " + b.cql + ">", () -> "(" + a.value.get() + ", " + b.value.get() + ")");
-            case 4: return new Type("vector<float, 3>", () -> "[" + join(Stream.generate(NATIVE.get("float")).limit(3)) + "]");
+            case 4: return version() < 500 ? new Type("float", NATIVE.get("float")) : new Type("vector<float, 3>", () -> "[" + join(Stream.generate(NATIVE.get("float")).limit(3)) + "]");
             default:
                 if (UDTS.isEmpty())
                     return new Type("int", NATIVE.get("int"));
                 Type udt = choose(UDTS);
-                return frozen(freeze, udt.cql, udt.value);
+                return frozen(freeze || !hasUnfrozenTypes(), udt.cql, udt.value);
         }
     }
 
     static Type frozen(boolean frozen, String cql, Supplier<String> value) { return new Type(frozen ? "frozen<" + cql + ">" : cql, value); }
     static String repeat(Supplier<String> value) { return join(Stream.generate(value).limit(1 + below(3))); }
 
-    static ResultMessage run(String cql)
+    static UntypedResultSet run(String cql)
     {
-        try
-        {
-            QueryState state = QueryState.forInternalCalls();
-            QueryOptions options = QueryOptions.forInternalCalls(ConsistencyLevel.ONE, List.of());
-            return QueryProcessor.instance.process(QueryProcessor.instance.parse(cql, state, options), state, options, Dispatcher.RequestTime.forImmediateExecution());
-        }
-        catch (RuntimeException e) { throw new RuntimeException(cql, e); }
+        try { return QueryProcessor.process(cql, ConsistencyLevel.ONE); }
+        catch (Exception e) { throw new RuntimeException(cql, e); }
     }
+
+    /** The version of Cassandra: 3.11 is 311, 4.0 is 400. */
+    static int version()
+    {
+        String[] parts = FBUtilities.getReleaseVersionString().split("[.-]");
+        return Integer.parseInt(parts[0]) * 100 + Integer.parseInt(parts[1]);
+    }
+
+    /** Whether WRITETIME and TTL support a type: collections since later versions. */
+    static boolean hasTimes(String type) { return version() >= 500 || !type.matches("(frozen<)?(list|set|map)<.*|u[0-9]+"); }
+
+    /** Whether user-defined types can have a cell for each field. */
+    static boolean hasUnfrozenTypes() { return version() != 300; }
 
     static List<Column> columns(String prefix, int count, boolean frozen)
     {
@@ -122,8 +129,8 @@ public class RandomNode
         String all = join(Stream.of(t.key, t.clustering, t.statics, t.regular).flatMap(List::stream)
                                 .map(c -> c.name + " " + c.type.cql + (t.statics.contains(c) ? " static" : "")));
         run("CREATE TABLE " + t.name + " (" + all + ", PRIMARY KEY ((" + names(t.key) + ")" + (clustered ? ", " + names(t.clustering) : "") + ")) WITH compression = "
-            + choose(List.of("{'class': 'LZ4Compressor'}", "{'enabled': false}", "{'class': 'SnappyCompressor', 'chunk_length_in_kb': 4}", "{'class': 'ZstdCompressor'}"))
-            + " AND compaction = {'class': '" + choose(List.of("SizeTiered", "Leveled", "TimeWindow", "Unified")) + "CompactionStrategy'}"
+            + choose(List.of("{'class': 'LZ4Compressor'}", "{'enabled': false}", "{'class': 'SnappyCompressor', 'chunk_length_in_kb': 4}", version() < 500 ? "{'class': 'DeflateCompressor'}" : "{'class': 'ZstdCompressor'}"))
+            + " AND compaction = {'class': '" + choose(List.of("SizeTiered", "Leveled", version() < 308 ? "Leveled" : "TimeWindow", version() < 500 ? "SizeTiered" : "Unified")) + "CompactionStrategy'}"
             + choose(List.of("", " AND default_time_to_live = 200000000", " AND bloom_filter_fp_chance = 1.0")) + order);
         return t;
     }
@@ -188,10 +195,69 @@ public class RandomNode
         }
     }
 
+    static void flush(String table) throws Exception { StorageService.instance.forceKeyspaceFlush("random", table); }
+
+    /** Writes what the random tables lack, in part flushed: counters, elements of collections, a view, changes of the schema. */
+    static List<String> writeMore() throws Exception
+    {
+        run("CREATE TABLE random.counters (k int, c int, n counter, s counter static, PRIMARY KEY (k, c))");
+        run("CREATE TYPE random.place (street text, number int)");
+        run("CREATE TABLE random.sets (k int PRIMARY KEY, l list<int>, s set<text>, m map<text, int>, p " + (hasUnfrozenTypes() ? "place" : "frozen<place>") + ", f frozen<place>, gone map<int, int>, old text)");
+        run("CREATE TABLE random.beside (k int PRIMARY KEY, v text)");
+        run("CREATE TABLE random.base (k int, c int, v int, PRIMARY KEY (k, c)) WITH CLUSTERING ORDER BY (c DESC)");
+        run("CREATE MATERIALIZED VIEW random.of_base AS SELECT v, k, c FROM random.base WHERE v IS NOT NULL AND k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (v, k, c)");
+        run("CREATE TABLE random.emptied (k int PRIMARY KEY, v int)");
+        run("CREATE TABLE random.dropped (k int PRIMARY KEY, v int)");
+        // Its partitions have indexes of their rows.
+        run("CREATE TABLE random.wide (k int, c int, s text static, v text, PRIMARY KEY (k, c))");
+        for (int c = 0; c < 1200; c++)
+            run("INSERT INTO random.wide (k, c, s, v) VALUES (" + c % 2 + ", " + c + ", 's', '" + "x".repeat(300) + "')");
+        run("DELETE FROM random.wide WHERE k = 1 AND c > 300 AND c < 800");
+        run("DELETE FROM random.wide WHERE k = 0 AND c = 500");
+        for (int round = 0; round < 3; round++)
+        {
+            for (int k = 0; k < 10; k++)
+            {
+                run("UPDATE random.counters SET n = n + " + (k + round) + ", s = s - 1 WHERE k = " + k % 3 + " AND c = " + k);
+                run("INSERT INTO random.sets (k, l, s, m, p, f, gone, old) VALUES (" + k + ", [1, 2], {'a', 'b'}, {'x': " + round + "}, {street: 's', number: 1}, {street: 't', number: 2}, {1: 1}, 'o') USING TTL 200000000");
+                run("UPDATE random.sets SET l = l + [" + round + "], l[0] = 7, s = s - {'a'}, m['y'] = " + k + (hasUnfrozenTypes() ? ", p.number = " + round : "") + " WHERE k = " + k);
+                run("DELETE l[1], m['x'] FROM random.sets WHERE k = " + k);
+                run("BEGIN UNLOGGED BATCH INSERT INTO random.beside (k, v) VALUES (" + k + ", 'v" + round + "'); DELETE s FROM random.sets WHERE k = " + k + "; APPLY BATCH");
+                run("INSERT INTO random.base (k, c, v) VALUES (" + k % 4 + ", " + (k + round) + ", " + (k * round) % 5 + ")");
+                run("INSERT INTO random.emptied (k, v) VALUES (" + (k + 10 * round) + ", " + round + ")");
+                if (round == 0)
+                    run("INSERT INTO random.dropped (k, v) VALUES (" + k + ", 1)");
+            }
+            run("DELETE FROM random.base WHERE k = " + round + " AND c > 3 AND c <= 6");
+            run("DELETE n FROM random.counters WHERE k = 2 AND c = 5");
+            if (round == 0)
+                for (String table : List.of("counters", "sets")) flush(table);
+            // Flushes all tables.
+            if (round == 0)
+                run("DROP TABLE random.dropped");
+            if (round == 1)
+                Keyspace.open("random").getColumnFamilyStore("emptied").truncateBlocking();
+        }
+        run("ALTER TABLE random.sets DROP gone");
+        run("ALTER TABLE random.sets DROP old");
+        run("ALTER TYPE random.place ADD more text");
+        run("UPDATE random.sets SET f = {street: 'u', number: 3, more: 'm'} WHERE k = 1");
+        return List.of("SELECT k, c, s FROM random.wide", "SELECT c, v FROM random.wide WHERE k = 0 AND c >= 900 AND c < 910", "SELECT c FROM random.wide WHERE k = 1 AND c > 600 AND c < 806",
+                       "SELECT * FROM random.counters", "SELECT k, v, writetime(v) FROM random.beside", "SELECT * FROM random.base", "SELECT * FROM random.emptied",
+                       "SELECT k, l, s, m, p, f" + (version() < 500 ? "" : ", writetime(l), writetime(m)") + ", writetime(f), ttl(f)" + (version() < 500 ? "" : ", ttl(s)") + " FROM random.sets");
+    }
+
+    static String value(UntypedResultSet.Row row, String column)
+    {
+        // For a null, Cassandra 3.0 and 3.7 answer with the times of an earlier row.
+        if (version() < 311 && column.endsWith(")") && !row.has(column.substring(column.indexOf('(') + 1, column.length() - 1)))
+            return "null";
+        return row.has(column) ? "\"" + ByteBufferUtil.bytesToHex(row.getBytes(column)) + "\"" : "null";
+    }
+
     static String record(String query)
     {
-        ResultMessage.Rows rows = (ResultMessage.Rows) run(query);
-        Stream<String> raw = rows.result.rows.stream().map(row -> "[" + join(row.stream().map(v -> v == null ? "null" : "\"" + ByteBufferUtil.bytesToHex((ByteBuffer) v) + "\"")) + "]");
+        Stream<String> raw = StreamSupport.stream(run(query).spliterator(), false).map(row -> "[" + join(row.getColumns().stream().map(c -> value(row, c.name.toString()))) + "]");
         return "{\"query\": \"" + query + "\", \"raw\": [" + join(raw) + "]}";
     }
 
@@ -200,13 +266,36 @@ public class RandomNode
         try (ServerSocket socket = new ServerSocket(0)) { return socket.getLocalPort(); }
     }
 
-    public static void main(String[] arguments) throws Exception
+    public static void main(String[] arguments)
+    {
+        try { fill(arguments); }
+        catch (Throwable e)
+        {
+            e.printStackTrace();
+            Runtime.getRuntime().halt(1);
+        }
+    }
+
+    static void fill(String[] arguments) throws Exception
     {
         random = new Random(Long.parseLong(arguments[1]));
         // Beside other nodes on this machine.
         Path configuration = Paths.get(java.net.URI.create(System.getProperty("cassandra.config")));
         int port = freePort();
-        Files.writeString(configuration, Files.readString(configuration).replace("127.0.0.1:7000", "127.0.0.1:" + port) + "storage_port: " + port + "\n");
+        boolean stops = arguments.length > 3;
+        String yaml = Files.readString(configuration).replace("127.0.0.1:7000", version() < 400 ? "127.0.0.1" : "127.0.0.1:" + port) + "storage_port: " + port + "\n";
+        if (version() >= 400)
+            yaml += version() > 400 ? "materialized_views_enabled: true\n" : "enable_materialized_views: true\n";
+        if (stops)
+        {
+            // Many segments.
+            yaml += "commitlog_segment_size: 1MiB\n";
+            if (arguments[3].equals("batch"))
+                yaml = yaml.replaceAll("commitlog_sync: .*\ncommitlog_sync_period: .*\n", "commitlog_sync: batch\n");
+            if (!arguments[4].equals("none"))
+                yaml += "commitlog_compression:\n  - class_name: " + arguments[4] + "\n";
+        }
+        Files.writeString(configuration, yaml);
         // Otherwise the daemon closes the standard output, and errors are not seen.
         System.setProperty("cassandra-foreground", "yes");
         System.setProperty("cassandra.start_native_transport", "false");
@@ -215,6 +304,8 @@ public class RandomNode
         System.setProperty("cassandra.superuser_setup_delay_ms", "0");
         CassandraDaemon daemon = new CassandraDaemon(true);
         daemon.activate();
+        // Counters are written by nodes that serve clients.
+        StorageService.instance.setRpcReady(true);
         run("CREATE KEYSPACE random WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}");
         for (int i = 0; i < 3; i++)
         {
@@ -224,6 +315,8 @@ public class RandomNode
         }
         List<String> results = new ArrayList<>();
         List<Table> tables = new ArrayList<>();
+        // First: its changes of the schema flush tables.
+        List<String> more = writeMore();
         for (int i = 0; i < Integer.parseInt(arguments[2]); i++)
         {
             Table t = create(i);
@@ -231,20 +324,23 @@ public class RandomNode
             List<List<String>> keys = Stream.generate(() -> values(t.key)).limit(8).collect(Collectors.toList());
             List<List<String>> clusterings = Stream.generate(() -> values(t.clustering)).limit(6).collect(Collectors.toList());
             write(t, keys, clusterings, 50);
-            StorageService.instance.forceKeyspaceFlush("random", t.name.substring(7));
+            flush(t.name.substring(7));
             write(t, keys, clusterings, 30);
         }
         for (Table t : tables)
         {
             List<Column> cells = new ArrayList<>(t.statics);
             cells.addAll(t.regular);
-            Stream<String> times = Stream.of("writetime", "ttl").flatMap(f -> cells.stream().map(c -> f + "(" + c.name + ")"));
+            Stream<String> times = Stream.of("writetime", "ttl").flatMap(f -> cells.stream().filter(c -> hasTimes(c.type.cql)).map(c -> f + "(" + c.name + ")"));
             Stream<String> names = Stream.of(t.key, t.clustering, cells).flatMap(List::stream).map(Column::name);
             results.add(record("SELECT " + join(Stream.concat(names, times)) + " FROM " + t.name));
         }
+        more.forEach(query -> results.add(record(query)));
+        results.add(record("SELECT * FROM random.of_base"));
         String json = "{\"data\": \"" + DatabaseDescriptor.getAllDataFileLocations()[0] + "\", \"taken_at\": " + System.currentTimeMillis() / 1000 + ", \"results\": [" + String.join(",\n", results) + "]}";
         Files.write(Paths.get(arguments[0]), json.getBytes(StandardCharsets.UTF_8));
-        StorageService.instance.drain();
+        if (!stops)
+            StorageService.instance.drain();
         Runtime.getRuntime().halt(0);
     }
 }

@@ -1,12 +1,13 @@
 //! The schema and the identity of a node of Cassandra, or of a backup, read from the SSTables of
 //! system tables.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cassette_engine::{ArchivedLog, Engine, ImportOptions, KeyRange};
-use cassette_rows::{Selection, StorageError, TableMetadata, Unfiltered};
+use cassette_engine::{ArchivedLog, Engine, ImportOptions, ImportedSSTable, KeyRange, Mutation};
+use cassette_rows::schema::DroppedColumn;
+use cassette_rows::{ColumnKind, DataType, Selection, StorageError, TableId, TableMetadata, Unfiltered};
 use cassette_vfs::{Clock, FileSystem, OverlayFileSystem, SystemClock};
 use uuid::Uuid;
 
@@ -26,7 +27,10 @@ use crate::store::opening::stored_schema;
 const IN_MEMORY: &str = "/cassette-foreign";
 
 /// The tables of `system` that are read, besides those of `system_schema`.
-const OF_SYSTEM: [&str; 4] = ["local", "peers_v2", "batches", BUILT_VIEWS];
+const OF_SYSTEM: [&str; 5] = ["local", "peers", "peers_v2", BATCHES, BUILT_VIEWS];
+
+/// The table of logged batches.
+const BATCHES: &str = "batches";
 
 /// What the system tables of a node of Cassandra contain.
 #[derive(Debug, Clone, Default)]
@@ -41,6 +45,8 @@ pub struct ForeignNode {
     pub peers: BTreeSet<Uuid>,
     /// The number of logged batches that may not be applied completely.
     pub pending_batches: u64,
+    /// Whether there are SSTables with logged batches that cannot be read.
+    pub has_unread_batches: bool,
     /// The user keyspaces, as far as they are supported.
     pub keyspaces: Vec<Keyspace>,
     /// Tables, views and types that are not supported, with the reasons.
@@ -49,9 +55,23 @@ pub struct ForeignNode {
     pub omitted_indexes: Vec<String>,
     /// Functions, aggregates and triggers, which are not supported.
     pub omitted: Vec<String>,
+    /// Where the commit log was when tables were truncated last: segments and offsets in them.
+    pub truncated: BTreeMap<TableId, (i64, i32)>,
     /// The names of views that are built.
     built_views: BTreeSet<(String, String)>,
 }
+
+/// A system table, and the SSTables with its rows.
+#[derive(Debug, Clone)]
+pub struct ForeignTable {
+    /// The table.
+    pub table: Arc<TableMetadata>,
+    /// Its SSTables.
+    pub sstables: Vec<ImportedSSTable>,
+}
+
+/// Returns the mutations of system tables that their SSTables lack.
+pub type Unflushed<'a> = &'a dyn Fn(&[ForeignTable]) -> Result<Vec<Mutation>>;
 
 impl ForeignNode {
     /// Whether the SSTables of a view contain all of its rows.
@@ -64,7 +84,19 @@ impl ForeignNode {
     /// # Errors
     /// If a file cannot be read or is damaged, or has a version that is not supported.
     pub fn read(file_system: Arc<dyn FileSystem>, directories: &[PathBuf]) -> Result<Self> {
-        Self::read_with(file_system, directories, None)
+        Self::read_all(file_system, directories, None, &|_| Ok(Vec::new()))
+    }
+
+    /// [`read`](Self::read), with the mutations that `unflushed` returns.
+    ///
+    /// # Errors
+    /// As for `read`; and those of `unflushed`.
+    pub fn read_unflushed(
+        file_system: Arc<dyn FileSystem>,
+        directories: &[PathBuf],
+        unflushed: Unflushed<'_>,
+    ) -> Result<Self> {
+        Self::read_all(file_system, directories, None, unflushed)
     }
 
     /// [`read`](Self::read), with the schema changes of archived commit log segments.
@@ -76,6 +108,15 @@ impl ForeignNode {
         file_system: Arc<dyn FileSystem>,
         directories: &[PathBuf],
         archived: Option<&ArchivedLog>,
+    ) -> Result<Self> {
+        Self::read_all(file_system, directories, archived, &|_| Ok(Vec::new()))
+    }
+
+    fn read_all(
+        file_system: Arc<dyn FileSystem>,
+        directories: &[PathBuf],
+        archived: Option<&ArchivedLog>,
+        unflushed: Unflushed<'_>,
     ) -> Result<Self> {
         let overlay: Arc<dyn FileSystem> = Arc::new(OverlayFileSystem::new(file_system));
         let mut options = cassette_engine::Options::new(IN_MEMORY);
@@ -89,24 +130,38 @@ impl ForeignNode {
             Catalog::new(local_keyspaces().into_iter().chain(replicated_keyspaces()).map(Arc::new));
         let of_schema = built_in.keyspace(SCHEMA).into_iter().flat_map(|schema| schema.tables.values());
         let of_system = OF_SYSTEM.iter().filter_map(|name| built_in.table(SYSTEM, name));
-        let tables: Vec<Arc<TableMetadata>> = of_schema.chain(of_system).cloned().collect();
+        let tables: Vec<Arc<TableMetadata>> = of_schema.chain(of_system).map(with_former_columns).collect();
         engine.create_tables(&tables).map_err(failed)?;
         engine.replay().map_err(failed)?;
         engine.finish_recovery().map_err(failed)?;
         let importing = ImportOptions { keep_source: true, ..ImportOptions::default() };
-        for table in &tables {
+        let mut of_node = Vec::with_capacity(tables.len());
+        let mut has_unread_batches = false;
+        for table in tables {
+            let mut sstables = Vec::new();
             for directory in directories {
                 let directory = directory.join(&table.keyspace).join(table.directory_name());
                 if overlay.metadata(&directory).is_ok_and(|found| found.is_dir) {
-                    engine.import(table.id, &directory, &importing).map_err(DatabaseError::of_operation)?;
+                    let imported = engine.import(table.id, &directory, &importing);
+                    // Cassandra orders this table by time, not by token.
+                    if table.name == BATCHES && imported.is_err() {
+                        has_unread_batches = true;
+                        continue;
+                    }
+                    sstables.extend(imported.map_err(DatabaseError::of_operation)?);
                 }
             }
+            of_node.push(ForeignTable { table, sstables });
+        }
+        for mutation in unflushed(&of_node)? {
+            engine.apply(&[mutation]).map_err(failed)?;
         }
         if let Some(archived) = archived {
             let is_schema = |table: &TableMetadata| table.keyspace == SCHEMA;
             engine.apply_archived(archived, &is_schema).map_err(DatabaseError::of_operation)?;
         }
-        Self::load(&Reader { engine: &engine, built_in: &built_in, now })
+        let node = Self::load(&Reader { engine: &engine, built_in: &built_in, now })?;
+        Ok(Self { has_unread_batches, ..node })
     }
 
     fn load(reader: &Reader<'_>) -> Result<Self> {
@@ -121,9 +176,17 @@ impl ForeignNode {
             node.cluster_name = row.text("cluster_name").map(str::to_owned);
             node.host_id = row.uuid("host_id");
             node.release_version = row.text("release_version").map(str::to_owned);
+            node.truncated.extend(row.elements("truncated_at").filter_map(|(id, record)| {
+                let (segment, rest) = record.split_first_chunk()?;
+                let position = (i64::from_be_bytes(*segment), i32::from_be_bytes(*rest.first_chunk()?));
+                Some((TableId(Uuid::from_slice(id).ok()?), position))
+            }));
         })?;
-        reader.rows(SYSTEM, "peers_v2", |_, row| node.peers.extend(row.uuid("host_id")))?;
-        reader.rows(SYSTEM, "batches", |_, _| node.pending_batches += 1)?;
+        // `peers_v2` since 4.0, and both since then.
+        for table in ["peers", "peers_v2"] {
+            reader.rows(SYSTEM, table, |_, row| node.peers.extend(row.uuid("host_id")))?;
+        }
+        reader.rows(SYSTEM, BATCHES, |_, _| node.pending_batches += 1)?;
         reader.rows(SYSTEM, BUILT_VIEWS, |keyspace, row| {
             if let Some(view) = row.clustering_text(0) {
                 node.built_views.insert((keyspace.to_owned(), view.to_owned()));
@@ -141,6 +204,27 @@ impl ForeignNode {
         }
         Ok(node)
     }
+}
+
+/// Columns of system tables that Cassandra had before 4.0: table, column.
+const FORMER_COLUMNS: [(&str, &str); 1] = [("local", "thrift_version")];
+
+/// Returns a system table that ignores the columns which earlier versions had.
+fn with_former_columns(table: &Arc<TableMetadata>) -> Arc<TableMetadata> {
+    let former = FORMER_COLUMNS.iter().filter(|(of, _)| table.keyspace == SYSTEM && table.name == *of);
+    let dropped = |(_, name): &(&str, &str)| {
+        let column =
+            DroppedColumn { data_type: DataType::Text, kind: ColumnKind::Regular, dropped_at: i64::MAX };
+        ((*name).to_owned(), column)
+    };
+    let mut dropped: BTreeMap<_, _> = former.map(dropped).collect();
+    if dropped.is_empty() {
+        return table.clone();
+    }
+    dropped.extend(table.dropped_columns.clone());
+    let mut table = TableMetadata::clone(table);
+    table.set_dropped_columns(dropped);
+    Arc::new(table)
 }
 
 /// Reads the rows of imported tables.

@@ -26,10 +26,11 @@ use std::sync::Arc;
 use cassette_rows::{StorageError, TableId, TableMetadata};
 use cassette_sstable::descriptor::{FileName, parse_file_name};
 use cassette_sstable::reader::{ForeignFiles, OpenOptions};
-use cassette_sstable::statistics::{self, Statistics};
+use cassette_sstable::statistics::{self, CommitLogPosition, Statistics};
 use cassette_sstable::{Component, Descriptor, SSTableReader, Version};
 use cassette_vfs::DirEntry;
 use hashbrown::HashSet;
+use uuid::Uuid;
 
 use crate::admin::import_source::ImportSource;
 use crate::admin::snapshots::Cause;
@@ -110,6 +111,24 @@ pub struct ImportedSSTable {
     pub bytes: u64,
     /// How it was transferred.
     pub transfer: Transfer,
+    /// The node that wrote it, if it is known.
+    pub host_id: Option<Uuid>,
+    /// The parts of that node's commit log from which its rows originate.
+    pub commit_log_intervals: Vec<(CommitLogPosition, CommitLogPosition)>,
+}
+
+impl ImportedSSTable {
+    fn new(from: PathBuf, reader: &SSTableReader, transfer: Transfer) -> Self {
+        Self {
+            from,
+            to: reader.descriptor().path(Component::Data),
+            partitions: reader.estimated_keys(),
+            bytes: reader.bytes_on_disk(),
+            transfer,
+            host_id: reader.stats().host_id,
+            commit_log_intervals: reader.stats().commit_log_intervals.clone(),
+        }
+    }
 }
 
 /// Returns how many SSTables were imported, of how many bytes, and how:
@@ -238,13 +257,7 @@ impl Core {
         };
         let (mut readers, mut imported, mut stays) = (Vec::new(), Vec::new(), Vec::new());
         for (source, Brought { reader, transfer, is_linked_elsewhere }) in sources.iter().zip(brought) {
-            imported.push(ImportedSSTable {
-                from: source.path(Component::Data),
-                to: reader.descriptor().path(Component::Data),
-                partitions: reader.estimated_keys(),
-                bytes: reader.bytes_on_disk(),
-                transfer,
-            });
+            imported.push(ImportedSSTable::new(source.path(Component::Data), &reader, transfer));
             readers.push(reader);
             stays.push(options.copy_data || options.keep_source || is_backup || is_linked_elsewhere);
         }
@@ -313,7 +326,7 @@ impl Core {
                 Some(FileName::OtherVersion { version, format }) => {
                     let detail = format!(
                         "SSTables of version {version} of the format {format} are not supported; supported: \
-                         nb and oa (big), da (bti)"
+                         ma to oa (big), da (bti)"
                     );
                     let path = directory.join(&entry.name);
                     return Err(StorageError::Unsupported { path, detail }.into());
@@ -548,9 +561,7 @@ impl Core {
         let mut taken = Vec::with_capacity(readers.len());
         for reader in &readers {
             let path = reader.descriptor().path(Component::Data);
-            let (partitions, bytes) = (reader.estimated_keys(), reader.bytes_on_disk());
-            let transfer = Transfer::InPlace;
-            taken.push(ImportedSSTable { from: path.clone(), to: path, partitions, bytes, transfer });
+            taken.push(ImportedSSTable::new(path, reader, Transfer::InPlace));
         }
         let read: HashSet<_> = readers.iter().map(|reader| reader.descriptor().id).collect();
         let is_changed = !readers.is_empty();

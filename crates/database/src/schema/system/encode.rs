@@ -253,6 +253,14 @@ impl<'a> StoredRow<'a> {
         uuid::Uuid::from_slice(self.bytes(name)?).ok()
     }
 
+    /// Returns the live elements of a non-frozen map: keys and values.
+    pub fn elements(&self, name: &str) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+        let (row, now) = (self.row, self.now);
+        let cells = self.table.column(name).map(|column| row.cells_of(column.id));
+        let live = cells.into_iter().flatten().filter(move |cell| cell.is_live(now));
+        live.filter_map(|cell| Some((cell.path?, cell.value)))
+    }
+
     /// Returns the live elements of a non-frozen set of texts.
     pub fn text_set(&self, name: &str) -> Vec<&'a str> {
         let Some(column) = self.table.column(name) else { return Vec::new() };

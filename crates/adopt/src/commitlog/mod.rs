@@ -1,48 +1,88 @@
-//! Whether a commit log of Cassandra contains writes that its SSTables lack.
+//! Commit logs of Cassandra: the writes that its SSTables lack.
 //!
-//! `nodetool drain` leaves no segments, or new ones whose sections have no records:
-//!
-//! ```text
-//! version int, id long, length of parameters short, parameters, checksum int
-//! end of the section int (0 for none yet), checksum int, then the records of the section
-//! ```
-//!
-//! Integers are big-endian.
+//! `nodetool drain` leaves no segments, or new ones whose sections have no records. Otherwise the
+//! records that no SSTable of the node covers are decoded and applied ([`replay`]).
+
+mod header;
+mod records;
+mod replay;
+
+pub(crate) use replay::{Flushed, ReplayTable, replay};
 
 use std::path::{Path, PathBuf};
 
 use cassette_vfs::FileSystem;
 
+use self::header::SegmentHeader;
 use crate::error::{AdoptError, Result};
 use crate::layout::list;
 
 /// Bytes of the marker at the start of a section.
 const MARKER: usize = 8;
 
-/// Returns the segments that contain records, or may contain some, with their sizes.
-pub(crate) fn segments_with_records(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<(PathBuf, u64)>> {
+/// A segment that contains records, or may contain some.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Segment {
+    pub path: PathBuf,
+    /// The number in its name: later segments have larger ones.
+    pub id: u64,
+    pub bytes: u64,
+}
+
+/// Returns the segments that contain records, or may contain some, in the order of their ids.
+pub(crate) fn segments_with_records(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<Segment>> {
     let mut found = Vec::new();
-    for entry in list(fs, directory)? {
-        let is_segment = entry.name.starts_with("CommitLog-") && entry.name.ends_with(".log");
-        if !entry.is_dir && is_segment {
-            let path = directory.join(&entry.name);
-            if has_records(fs, &path)? {
-                found.push((path, entry.len));
-            }
+    for entry in list(fs, directory)?.into_iter().filter(|entry| !entry.is_dir) {
+        let Some(id) = segment_id(&entry.name) else { continue };
+        let path = directory.join(&entry.name);
+        if has_records(fs, &path)? {
+            found.push(Segment { path, id, bytes: entry.len });
         }
     }
+    found.sort_by_key(|segment| segment.id);
     Ok(found)
+}
+
+/// Returns the id in the name of a segment: `CommitLog-7-1700000000000.log`.
+fn segment_id(name: &str) -> Option<u64> {
+    let (_version, id) = name.strip_prefix("CommitLog-")?.strip_suffix(".log")?.split_once('-')?;
+    id.parse().ok()
+}
+
+/// Checks that the versions, compressions and headers of segments are supported.
+///
+/// # Errors
+/// [`AdoptError::CommitLog`] with the first segment that is not.
+pub(crate) fn check_segments(fs: &dyn FileSystem, segments: &[Segment]) -> Result<()> {
+    for segment in segments {
+        let bytes = read_start(fs, &segment.path)?;
+        SegmentHeader::decode(&bytes, segment.id).map_err(|detail| segment.damaged(0, &detail))?;
+    }
+    Ok(())
+}
+
+impl Segment {
+    fn damaged(&self, offset: u64, detail: &str) -> AdoptError {
+        AdoptError::CommitLog { segment: self.path.clone(), offset, detail: detail.to_owned() }
+    }
 }
 
 /// Whether a segment contains a record. What is not understood counts as one.
 fn has_records(fs: &dyn FileSystem, path: &Path) -> Result<bool> {
-    /// More than the header, whose parameters are those of compression and encryption.
-    const READ: usize = 128 << 10;
+    let bytes = read_start(fs, path)?;
+    Ok(first_record(&bytes, bytes.len() < START).unwrap_or(true))
+}
+
+/// Bytes of a segment that are read to examine it: more than the header, whose parameters are those
+/// of compression and encryption.
+const START: usize = 128 << 10;
+
+fn read_start(fs: &dyn FileSystem, path: &Path) -> Result<Vec<u8>> {
     let reading = |error| AdoptError::io("read", path)(error);
     let file = fs.open(path).map_err(reading)?;
-    let mut bytes = vec![0; READ];
+    let mut bytes = vec![0; START];
     let mut length = 0;
-    while length < READ {
+    while length < START {
         let piece = bytes.get_mut(length..).unwrap_or_default();
         let read = file.read_at(piece, length as u64).map_err(reading)?;
         if read == 0 {
@@ -50,9 +90,8 @@ fn has_records(fs: &dyn FileSystem, path: &Path) -> Result<bool> {
         }
         length += read;
     }
-    let is_at_end = length < READ;
     bytes.truncate(length);
-    Ok(first_record(&bytes, is_at_end).unwrap_or(true))
+    Ok(bytes)
 }
 
 /// Whether there is a record in the beginning of a segment; `None` if that is not clear.
