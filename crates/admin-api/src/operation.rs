@@ -87,7 +87,7 @@ pub enum Operation {
     },
     /// Back up keyspaces into a directory of backups on the node's machine.
     Backup {
-        /// The absolute path of the directory.
+        /// The absolute path of the directory, or `s3://bucket/prefix`.
         repository: String,
         /// The name; derived from the time if `None`.
         #[serde(default)]
@@ -101,7 +101,7 @@ pub enum Operation {
     },
     /// Restore tables from a directory of backups on the node's machine.
     RestoreBackup {
-        /// The absolute path of the directory.
+        /// The absolute path of the directory, or `s3://bucket/prefix`.
         repository: String,
         /// The name; the latest if `None`.
         #[serde(default)]

@@ -19,6 +19,7 @@ use crate::copy::{Content, copy, examine, write};
 use crate::error::{Error, Result};
 use crate::log::chain_name;
 use crate::manifest::{FileRecord, LogPosition, Manifest, SCHEMA, TableRecord};
+use crate::object_layout::ObjectLayout;
 use crate::repository::{Backup, INCOMPLETE, Repository};
 
 /// The keyspace of roles and permissions, which is part of a backup of everything.
@@ -81,7 +82,7 @@ impl fmt::Display for Created {
 #[derive(Debug, PartialEq, Eq)]
 enum Source {
     /// The previous backup has it; the copy of the database serves where links are not supported.
-    Previous { path: PathBuf, content: Content },
+    Previous { path: PathBuf, record: FileRecord },
     /// The snapshot, by a link, with the checksum that the database recorded if it has one.
     Link { crc32: Option<u32> },
     /// The snapshot, by copying.
@@ -123,6 +124,12 @@ impl Repository {
             None => started.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
         };
         self.check_new(&name)?;
+        if self.objects.is_some() && options.transfer == Transfer::Link {
+            return Err(Error::invalid(format!(
+                "{}: files cannot be linked into an object store; back up without linking",
+                self.root.display()
+            )));
+        }
         let previous = self.latest_readable()?;
         let mut keyspaces = keyspaces(database, &options.keyspaces)?;
         // Before the snapshot, which contains every record up to here.
@@ -144,7 +151,7 @@ impl Repository {
         if let Err(error) = clear_snapshot(database, &snapshot_name) {
             tracing::warn!(%error, snapshot = snapshot_name, "the snapshot of a backup stays until it expires");
         }
-        if done.is_err() {
+        if done.is_err() && self.objects.is_none() {
             // The next command removes it otherwise.
             let _ = self.remove_directory(&self.root.join(format!("{name}{INCOMPLETE}")));
         }
@@ -174,8 +181,33 @@ impl Repository {
         for snapshot in &snapshots {
             planned.push(self.plan(snapshot, previous.as_ref(), options.transfer)?);
         }
-        self.check_space(&planned)?;
+        let (copied_bytes, linked_bytes) = match &self.objects {
+            None => self.write_directory(database, name, keyspaces, planned, &mut manifest)?,
+            Some(layout) => {
+                write_objects(layout, self.fs.as_ref(), database, keyspaces, planned, &mut manifest)?
+            }
+        };
+        // Rounded up: what it contains was written before.
+        manifest.ended_at_millis = database.now_micros().div_euclid(1000) + 1;
+        match &self.objects {
+            None => self.publish_directory(name, &manifest)?,
+            Some(layout) => layout.put_manifest(name, &manifest)?,
+        }
+        let backup = Backup { name: name.to_owned(), manifest };
+        Ok(Created { backup, copied_bytes, linked_bytes })
+    }
 
+    /// Writes everything but the manifest into the directory of an incomplete backup, synced.
+    /// Returns the bytes that were copied, and those that take no space.
+    fn write_directory(
+        &self,
+        database: &Database,
+        name: &str,
+        keyspaces: &[Keyspace],
+        planned: Vec<PlannedTable>,
+        manifest: &mut Manifest,
+    ) -> Result<(u64, u64)> {
+        self.check_space(&planned)?;
         let directory = self.root.join(format!("{name}{INCOMPLETE}"));
         self.create_directory(&directory)?;
         let session = database.session();
@@ -205,14 +237,15 @@ impl Repository {
         for keyspace in keyspaces {
             self.sync(&directory.join(&keyspace.name))?;
         }
-        // Rounded up: what it contains was written before.
-        manifest.ended_at_millis = database.now_micros().div_euclid(1000) + 1;
-        self.write_manifest(&directory, &manifest)?;
+        Ok((copied_bytes, linked_bytes))
+    }
+
+    fn publish_directory(&self, name: &str, manifest: &Manifest) -> Result<()> {
+        let directory = self.root.join(format!("{name}{INCOMPLETE}"));
+        self.write_manifest(&directory, manifest)?;
         let complete = self.root.join(name);
         self.fs.rename(&directory, &complete).map_err(Error::io(&directory, "rename"))?;
-        self.sync(&self.root)?;
-        let backup = Backup { name: name.to_owned(), manifest };
-        Ok(Created { backup, copied_bytes, linked_bytes })
+        self.sync(&self.root)
     }
 
     /// Decides where each file of a table's snapshot comes from.
@@ -252,8 +285,7 @@ impl Repository {
                 && file.bytes == entry.len
                 && (is_data || is_same(fs, &from, file)?)
             {
-                let content = Content { bytes: file.bytes, crc32: file.crc32 };
-                source = Source::Previous { path: path.join(&entry.name), content };
+                source = Source::Previous { path: path.join(&entry.name), record: file.clone() };
             }
             files.push(Planned { name: entry.name.clone(), from, bytes: entry.len, source });
         }
@@ -265,9 +297,9 @@ impl Repository {
     fn add(&self, file: &Planned, to: &Path) -> Result<(Content, bool)> {
         let fs = self.fs.as_ref();
         match &file.source {
-            Source::Previous { path, content } => {
+            Source::Previous { path, record } => {
                 if fs.hard_link(path, to).is_ok() {
-                    return Ok((*content, true));
+                    return Ok((Content { bytes: record.bytes, crc32: record.crc32 }, true));
                 }
                 // Volumes without links, or with a maximum number of them.
                 Ok((copy(fs, &file.from, to)?, false))
@@ -310,7 +342,46 @@ impl Repository {
 }
 
 fn record(name: String, content: Content) -> FileRecord {
-    FileRecord { name, bytes: content.bytes, crc32: content.crc32 }
+    FileRecord { name, bytes: content.bytes, crc32: content.crc32, sha256: None, object: None }
+}
+
+/// Stores the files that a repository of objects does not have. Returns the bytes that were stored,
+/// and those that were not.
+fn write_objects(
+    layout: &ObjectLayout,
+    fs: &dyn FileSystem,
+    database: &Database,
+    keyspaces: &[Keyspace],
+    planned: Vec<PlannedTable>,
+    manifest: &mut Manifest,
+) -> Result<(u64, u64)> {
+    // Also those of an interrupted backup.
+    let mut known = layout.files()?;
+    let session = database.session();
+    for keyspace in keyspaces.iter().filter(|keyspace| keyspace.kind == KeyspaceKind::User) {
+        let cql = keyspace_cql(&session, &keyspace.name)?;
+        manifest.keyspaces.push(layout.add_text(&cql, keyspace.name.clone(), &mut known)?);
+    }
+    let (mut stored_bytes, mut shared_bytes) = (0, 0);
+    for table in planned {
+        let mut files = Vec::with_capacity(table.files.len());
+        for file in table.files {
+            // Without reading the file, if the previous backup has it.
+            if let Source::Previous { record, .. } = &file.source
+                && record.object.as_ref().is_some_and(|object| known.contains(object))
+            {
+                shared_bytes += record.bytes;
+                files.push(record.clone());
+                continue;
+            }
+            let (record, is_new) = layout.add(fs, &file.from, file.name, &mut known)?;
+            *(if is_new { &mut stored_bytes } else { &mut shared_bytes }) += record.bytes;
+            files.push(record);
+        }
+        let (keyspace, table, directory) = (table.keyspace, table.table, table.directory);
+        manifest.tables.push(TableRecord { keyspace, table, directory, files });
+    }
+    Ok((stored_bytes, shared_bytes))
 }
 
 /// Whether the previous backup has the Data component of the SSTable with this checksum.

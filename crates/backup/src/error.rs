@@ -26,6 +26,16 @@ pub enum Error {
     /// The file system returned an error.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// An object store returned an error.
+    #[error("{}: cannot {action}: {detail}", path.display())]
+    Remote {
+        /// The address of the object.
+        path: PathBuf,
+        /// The attempted action.
+        action: String,
+        /// The error, and what to do.
+        detail: String,
+    },
     /// A segment of the commit log could not be read.
     #[error(transparent)]
     Segment(Box<OpenError>),

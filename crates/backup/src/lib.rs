@@ -13,6 +13,8 @@
 //! this crate, and removing one backup does not change another. SSTables never change, so a backup
 //! links the files that the previous one has already, and takes space only for the rest.
 //!
+//! In an object store, contents are stored once for all backups: see `object_layout`.
+//!
 //! A backup is created in `<backup>.incomplete` and renamed when everything in it is synced: after
 //! a crash it is complete or does not exist.
 
@@ -21,6 +23,10 @@ mod create;
 mod error;
 mod log;
 mod manifest;
+#[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "only object stores have this layout"))]
+mod object_layout;
+#[cfg(all(test, feature = "s3"))]
+mod object_tests;
 mod objects;
 mod repository;
 mod restore;
@@ -32,7 +38,7 @@ pub use create::{BackupOptions, Created, Transfer};
 pub use error::{Error, Result};
 pub use log::{Archived, LogArchiver, Until, parse_until};
 pub use manifest::{FileRecord, LogPosition, Manifest, TableRecord};
-pub use repository::{Backup, Repository};
+pub use repository::{Backup, Repository, is_remote};
 pub use restore::{RestoreOptions, Restored};
 pub use service::{BackupService, OpenRepository, ServiceOptions, ServiceStatus, TaskStatus};
 pub use verify::Verified;

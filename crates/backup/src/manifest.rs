@@ -64,6 +64,12 @@ pub struct FileRecord {
     pub bytes: u64,
     /// The CRC-32 of the content.
     pub crc32: u32,
+    /// In an object store, the SHA-256 of the content, in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sha256: Option<String>,
+    /// In an object store, the name of the object with the content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
 }
 
 impl TableRecord {
@@ -94,6 +100,11 @@ impl Manifest {
             tables: Vec::new(),
             log: None,
         }
+    }
+
+    /// Returns all files.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &FileRecord> {
+        self.keyspaces.iter().chain(self.tables.iter().flat_map(|table| &table.files))
     }
 
     /// Returns the bytes of the files of all tables.
@@ -141,7 +152,10 @@ impl Manifest {
             [&table.keyspace, &table.directory].into_iter().chain(table.files.iter().map(|file| &file.name))
         });
         let chain = manifest.log.iter().map(|log| &log.chain);
-        if let Some(name) = keyspaces.chain(tables).chain(chain).find(|name| !is_single_name(name)) {
+        let objects = manifest.files().filter_map(|file| file.object.as_ref());
+        if let Some(name) =
+            keyspaces.chain(tables).chain(chain).chain(objects).find(|name| !is_single_name(name))
+        {
             return Err(format!("expected the name of a file, found {name:?}"));
         }
         Ok(manifest)
@@ -158,7 +172,13 @@ mod tests {
     use super::*;
 
     fn manifest() -> Manifest {
-        let file = |name: &str| FileRecord { name: name.to_owned(), bytes: 7, crc32: u32::MAX };
+        let file = |name: &str| FileRecord {
+            name: name.to_owned(),
+            bytes: 7,
+            crc32: u32::MAX,
+            sha256: None,
+            object: None,
+        };
         let mut manifest = Manifest::new(1_795_249_800_120);
         manifest.keyspaces.push(file("ks"));
         manifest.tables.push(TableRecord {

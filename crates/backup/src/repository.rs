@@ -13,7 +13,8 @@ use crate::copy::examine;
 use crate::error::{Error, Result};
 use crate::log::{LogArchiver, LogRepository, Until, time_text};
 use crate::manifest::{Manifest, is_single_name};
-use crate::objects::DirectoryObjects;
+use crate::object_layout::ObjectLayout;
+use crate::objects::{DirectoryObjects, Objects};
 
 /// The file that makes a directory a repository.
 const MARKER: &str = "cassette-backups.json";
@@ -35,11 +36,14 @@ struct Marker {
     format: u32,
 }
 
-/// A directory of backups. One command at a time changes it.
+/// A directory of backups, or their objects in a store. One command at a time changes it.
 pub struct Repository {
     pub(crate) fs: Arc<dyn FileSystem>,
+    /// The directory, or the address of an object store in messages.
     pub(crate) root: PathBuf,
-    _lock: Box<dyn FileLock>,
+    /// What the repository consists of, if it is not a directory.
+    pub(crate) objects: Option<ObjectLayout>,
+    _lock: Option<Box<dyn FileLock>>,
 }
 
 impl fmt::Debug for Repository {
@@ -69,7 +73,7 @@ impl Repository {
         }
         let lock = root.join(LOCK);
         let lock = fs.lock(&lock).map_err(|error| busy(root, error))?;
-        let repository = Self { fs, root: root.to_owned(), _lock: lock };
+        let repository = Self { fs, root: root.to_owned(), objects: None, _lock: Some(lock) };
         repository.remove_remains()?;
         Ok(repository)
     }
@@ -86,7 +90,63 @@ impl Repository {
             )));
         }
         let lock = fs.lock_shared(&root.join(LOCK)).map_err(|error| busy(root, error))?;
-        Ok(Self { fs, root: root.to_owned(), _lock: lock })
+        Ok(Self { fs, root: root.to_owned(), objects: None, _lock: Some(lock) })
+    }
+
+    /// Opens the repository at a location, which is a directory or `s3://bucket/prefix`, for
+    /// changes; see [`open`](Self::open). `fs` has the directory, and the files of databases.
+    ///
+    /// # Errors
+    /// As for `open`, or if the store cannot be reached.
+    pub fn open_at(fs: Arc<dyn FileSystem>, location: &str) -> Result<Self> {
+        match Self::remote(&fs, location, true)? {
+            Some(remote) => Ok(remote),
+            None => Self::open(fs, Path::new(location)),
+        }
+    }
+
+    /// [`open_at`](Self::open_at) for reading. Objects that are read can be removed meanwhile by a
+    /// command that removes their backup.
+    ///
+    /// # Errors
+    /// As for `open_at`.
+    pub fn open_at_for_reading(fs: Arc<dyn FileSystem>, location: &str) -> Result<Self> {
+        match Self::remote(&fs, location, false)? {
+            Some(remote) => Ok(remote),
+            None => Self::open_for_reading(fs, Path::new(location)),
+        }
+    }
+
+    /// Opens a repository of objects; `None` if the location is a directory.
+    #[cfg(feature = "s3")]
+    fn remote(fs: &Arc<dyn FileSystem>, location: &str, changes: bool) -> Result<Option<Self>> {
+        if !is_remote(location) {
+            return Ok(None);
+        }
+        let objects = Arc::new(crate::objects::RemoteObjects::open(location)?);
+        Self::of_objects(fs, objects, changes).map(Some)
+    }
+
+    #[cfg(not(feature = "s3"))]
+    fn remote(_: &Arc<dyn FileSystem>, location: &str, _: bool) -> Result<Option<Self>> {
+        if !is_remote(location) {
+            return Ok(None);
+        }
+        Err(Error::invalid(format!(
+            "{location}: this program was built without object stores; specify a directory"
+        )))
+    }
+
+    #[cfg(feature = "s3")]
+    pub(crate) fn of_objects(
+        fs: &Arc<dyn FileSystem>,
+        objects: Arc<dyn crate::objects::SharedObjects>,
+        changes: bool,
+    ) -> Result<Self> {
+        let root = objects.describe("");
+        let root = PathBuf::from(root.to_string_lossy().trim_end_matches('/'));
+        let layout = ObjectLayout::open(objects, changes)?;
+        Ok(Self { fs: Arc::clone(fs), root, objects: Some(layout), _lock: None })
     }
 
     /// Returns all complete backups, the oldest first.
@@ -176,7 +236,11 @@ impl Repository {
     }
 
     pub(crate) fn log(&self) -> LogRepository {
-        LogRepository { objects: Arc::new(DirectoryObjects::new(self.fs.clone(), &self.root)) }
+        let objects: Arc<dyn Objects> = match &self.objects {
+            Some(layout) => Arc::clone(&layout.objects),
+            None => Arc::new(DirectoryObjects::new(self.fs.clone(), &self.root)),
+        };
+        LogRepository { objects }
     }
 
     /// Removes archived segments of the commit log that no backup needs.
@@ -217,6 +281,10 @@ impl Repository {
     pub fn remove(&self, name: &str) -> Result<()> {
         if !self.names()?.iter().any(|other| other == name) {
             return Err(Error::invalid(format!("{}: backup {name} does not exist", self.root.display())));
+        }
+        if let Some(layout) = &self.objects {
+            layout.remove(name)?;
+            return self.remove_unneeded_log();
         }
         // The new name records the removal: after a crash, the next command completes it.
         let removed = self.root.join(format!("{name}{REMOVED}"));
@@ -288,6 +356,9 @@ impl Repository {
     }
 
     fn names(&self) -> Result<Vec<String>> {
+        if let Some(layout) = &self.objects {
+            return layout.names();
+        }
         let mut names = self.directories()?;
         names.retain(|name| {
             is_single_name(name)
@@ -303,6 +374,9 @@ impl Repository {
     }
 
     fn backup(&self, name: &str) -> Result<Backup> {
+        if let Some(layout) = &self.objects {
+            return Ok(Backup { name: name.to_owned(), manifest: layout.manifest(name)? });
+        }
         let directory = self.root.join(name);
         let path = directory.join(MANIFEST);
         let length = self.fs.metadata(&path).map_err(|error| Error::damaged(&path, error.to_string()))?.len;
@@ -323,6 +397,11 @@ impl Repository {
         let manifest = Manifest::decode(&content).map_err(|detail| Error::damaged(&path, detail))?;
         Ok(Backup { name: name.to_owned(), manifest })
     }
+}
+
+/// Whether a location is an object store, and not a directory.
+pub fn is_remote(location: &str) -> bool {
+    location.contains("://")
 }
 
 fn busy(root: &Path, error: io::Error) -> Error {

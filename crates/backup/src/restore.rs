@@ -1,9 +1,12 @@
 //! Restoring a backup into an open database.
 
 use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cassette_database::{Database, DatabaseError, ImportOptions, RestoreNames, SnapshotRestore};
+use cassette_vfs::FileSystem;
 use cassette_vfs::encryption::Encryption;
 
 use crate::create::AUTH;
@@ -110,23 +113,77 @@ impl Repository {
             ));
         }
         let tables = self.selected(backup, &options.names, false)?;
-        self.restore_tables(backup, &tables, database, options, false)
+        self.verify_unless_fetched(backup, options)?;
+        let data = &database.engine().options().data_dir;
+        let files = self.fetch(backup, &tables, &scratch_beside(data))?;
+        let restored = self.restore_tables(backup, &tables, &files, database, options, false);
+        files.remove();
+        restored
+    }
+
+    /// Verifies all checksums before anything is changed. What is fetched is verified by that.
+    pub(crate) fn verify_unless_fetched(&self, backup: &Backup, options: &RestoreOptions) -> Result<()> {
+        if options.skip_verification || self.objects.is_some() {
+            return Ok(());
+        }
+        self.verify(backup).map(drop)
+    }
+
+    /// Returns the files of tables and the definitions of their keyspaces: those of the backup, or
+    /// downloads in the directory `scratch`, which is replaced.
+    pub(crate) fn fetch(
+        &self,
+        backup: &Backup,
+        tables: &[&TableRecord],
+        scratch: &Path,
+    ) -> Result<LocalFiles> {
+        let Some(layout) = &self.objects else {
+            return Ok(LocalFiles {
+                fs: Arc::clone(&self.fs),
+                root: self.root.join(&backup.name),
+                is_scratch: false,
+            });
+        };
+        let files = LocalFiles { fs: Arc::clone(&self.fs), root: scratch.to_owned(), is_scratch: true };
+        files.clear()?;
+        let fetched = (|| {
+            let create =
+                |path: &Path| self.fs.create_dir_all(path).map_err(Error::io(path, "create the directory"));
+            create(scratch)?;
+            for keyspace in &backup.manifest.keyspaces {
+                let directory = scratch.join(&keyspace.name);
+                create(&directory)?;
+                layout.fetch(self.fs.as_ref(), keyspace, &directory.join("keyspace.cql"))?;
+            }
+            for table in tables {
+                let directory = files.table(table);
+                create(&directory)?;
+                for file in &table.files {
+                    layout.fetch(self.fs.as_ref(), file, &directory.join(&file.name))?;
+                }
+            }
+            Ok(())
+        })();
+        match fetched {
+            Ok(()) => Ok(files),
+            Err(error) => {
+                files.remove();
+                Err(error)
+            }
+        }
     }
 
     pub(crate) fn restore_tables(
         &self,
         backup: &Backup,
         tables: &[&TableRecord],
+        files: &LocalFiles,
         database: &Database,
         options: &RestoreOptions,
         is_new: bool,
     ) -> Result<Restored> {
-        if !options.skip_verification {
-            self.verify(backup)?;
-        }
         options.check_names(tables)?;
-        let directory_of =
-            |table: &TableRecord| self.table_directory(&backup.name, &table.keyspace, &table.directory);
+        let directory_of = |table: &TableRecord| files.table(table);
         // All tables, before the first one is changed.
         for table in tables.iter().filter(|table| table.keyspace != AUTH) {
             database.check_restore(&directory_of(table), &options.rename).map_err(|error| match error {
@@ -134,7 +191,7 @@ impl Repository {
                 error => Error::in_database(format!("cannot restore {}", table.qualified_name()))(error),
             })?;
         }
-        self.create_keyspaces(backup, tables, database, options)?;
+        self.create_keyspaces(backup, tables, files, database, options)?;
         let mut restored = Restored::default();
         for table in tables {
             let name = table.qualified_name();
@@ -174,6 +231,7 @@ impl Repository {
         &self,
         backup: &Backup,
         tables: &[&TableRecord],
+        files: &LocalFiles,
         database: &Database,
         options: &RestoreOptions,
     ) -> Result<()> {
@@ -184,7 +242,7 @@ impl Repository {
         };
         let session = database.session();
         for keyspace in backup.manifest.keyspaces.iter().filter(|keyspace| is_meant(&keyspace.name)) {
-            let path = self.root.join(&backup.name).join(&keyspace.name).join("keyspace.cql");
+            let path = files.root.join(&keyspace.name).join("keyspace.cql");
             let text = self.fs.read(&path).map_err(Error::io(&path, "read"))?;
             let text = String::from_utf8(text).map_err(|error| Error::damaged(&path, error.to_string()))?;
             let text = options.rename.rename(&text, &keyspace.name, "");
@@ -197,6 +255,45 @@ impl Repository {
         }
         Ok(())
     }
+}
+
+/// The files of a backup on this machine.
+pub(crate) struct LocalFiles {
+    fs: Arc<dyn FileSystem>,
+    /// The directory of the keyspaces' directories.
+    pub root: PathBuf,
+    is_scratch: bool,
+}
+
+impl LocalFiles {
+    /// Returns the directory of a table.
+    pub fn table(&self, table: &TableRecord) -> PathBuf {
+        self.root.join(&table.keyspace).join(&table.directory)
+    }
+
+    /// Removes downloads.
+    pub fn remove(&self) {
+        if self.is_scratch
+            && let Err(error) = self.clear()
+        {
+            tracing::warn!(%error, "downloads of a restore stay until the next one");
+        }
+    }
+
+    fn clear(&self) -> Result<()> {
+        match self.fs.remove_dir_all(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(Error::io(&self.root, "remove")),
+        }
+    }
+}
+
+/// Returns the directory for downloads beside a data directory: within it, they could not be
+/// imported.
+pub(crate) fn scratch_beside(data: &Path) -> PathBuf {
+    let mut name = data.file_name().unwrap_or_default().to_owned();
+    name.push(".downloads");
+    data.with_file_name(name)
 }
 
 impl RestoreOptions {

@@ -1,7 +1,7 @@
 //! Restoring a backup into a new data directory, which appears when it is complete.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cassette_database::{Database, ForeignNode, ImportOptions, Keyspace, Options};
@@ -12,11 +12,11 @@ use cassette_vfs::{StagedDirectory, StagingError};
 use crate::create::AUTH;
 use crate::error::{Error, Result};
 use crate::log::Until;
-use crate::manifest::TableRecord;
+use crate::manifest::{SCHEMA, TableRecord};
 use crate::repository::{Backup, Repository};
-use crate::restore::{RestoreOptions, Restored};
+use crate::restore::{LocalFiles, RestoreOptions, Restored, scratch_beside};
 
-/// The directory for files that are needed during a restore only, in the directory that is built.
+/// The directory for segments that are downloaded, in the directory that is built.
 const SCRATCH: &str = "cassette-restore";
 
 impl Repository {
@@ -49,13 +49,9 @@ impl Repository {
         }
         let staged = StagedDirectory::begin(&self.fs, target, "restoring").map_err(staging_error(target))?;
         let restored = match options.until {
-            None => self.build(backup, &tables, staged.path(), options)?,
-            Some(until) => self.build_until(backup, &tables, staged.path(), options, until)?,
+            None => self.build(backup, &tables, target, staged.path(), options)?,
+            Some(until) => self.build_until(backup, &tables, target, staged.path(), options, until)?,
         };
-        let scratch = staged.path().join(SCRATCH);
-        if self.fs.exists(&scratch).map_err(Error::io(&scratch, "examine"))? {
-            self.fs.remove_dir_all(&scratch).map_err(Error::io(&scratch, "remove"))?;
-        }
         staged.publish().map_err(staging_error(target))?;
         Ok(restored)
     }
@@ -65,11 +61,17 @@ impl Repository {
         &self,
         backup: &Backup,
         tables: &[&TableRecord],
+        target: &Path,
         data: &Path,
         options: &RestoreOptions,
     ) -> Result<Restored> {
-        let database = self.create(data, true)?;
-        close_after(&database, self.restore_tables(backup, tables, &database, options, true))
+        self.verify_unless_fetched(backup, options)?;
+        let files = self.fetch(backup, tables, &scratch_beside(target))?;
+        let restored = self.create(data, true).and_then(|database| {
+            close_after(&database, self.restore_tables(backup, tables, &files, &database, options, true))
+        });
+        files.remove();
+        restored
     }
 
     fn create(&self, data: &Path, background_threads: bool) -> Result<Database> {
@@ -92,6 +94,7 @@ impl Repository {
         &self,
         backup: &Backup,
         tables: &[&TableRecord],
+        target: &Path,
         data: &Path,
         options: &RestoreOptions,
         until: Until,
@@ -108,99 +111,124 @@ impl Repository {
                  backup of that",
             ));
         }
-        if !options.skip_verification {
-            self.verify(backup)?;
-        }
+        self.verify_unless_fetched(backup, options)?;
         let log = self.log();
         let needed = log.needed(position, until)?;
-        let segments = log.fetch(&self.fs, &needed, &data.join(SCRATCH))?;
+        let of_schema = backup.manifest.tables.iter().filter(|table| table.keyspace == SCHEMA);
+        let fetched: Vec<&TableRecord> = of_schema.chain(tables.iter().copied()).collect();
+        let files = self.fetch(backup, &fetched, &scratch_beside(target))?;
+        // Removed before the directory appears.
+        let scratch = data.join(SCRATCH);
+        let restored = log
+            .fetch(&self.fs, &needed, &scratch)
+            .and_then(|segments| self.fill_until(backup, tables, &files, data, &segments, options, until));
+        files.remove();
+        let restored = restored?;
+        if self.fs.exists(&scratch).map_err(Error::io(&scratch, "examine"))? {
+            self.fs.remove_dir_all(&scratch).map_err(Error::io(&scratch, "remove"))?;
+        }
+        Ok(restored)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the files of `build_until`, which has to remove them")]
+    fn fill_until(
+        &self,
+        backup: &Backup,
+        tables: &[&TableRecord],
+        files: &LocalFiles,
+        data: &Path,
+        segments: &[PathBuf],
+        options: &RestoreOptions,
+        until: Until,
+    ) -> Result<Restored> {
+        let Some(position) = &backup.manifest.log else { return Ok(Restored::default()) };
         let encryption = options.commitlog_encryption.clone();
         let micros = match until {
             Until::Time(micros) => Some(micros),
             Until::Latest => None,
         };
-        let archived = ArchivedLog::open(self.fs.clone(), encryption, &segments, position.position(), micros)
+        let archived = ArchivedLog::open(self.fs.clone(), encryption, segments, position.position(), micros)
             .map_err(|error| Error::Segment(Box::new(error)))?;
-        let files = vec![self.root.join(&backup.name)];
-        let node = ForeignNode::read_with(self.fs.clone(), &files, Some(&archived))
+        let schema = vec![files.root.clone()];
+        let node = ForeignNode::read_with(self.fs.clone(), &schema, Some(&archived))
             .map_err(Error::in_database("cannot read the schema of that time"))?;
         if let Some(unsupported) = node.unsupported.first() {
             return Err(Error::invalid(format!("cannot restore the schema of that time: {unsupported}")));
         }
         let keyspaces = selected_keyspaces(node.keyspaces, &options.names);
         let database = self.create(data, false)?;
-        let filled = self.fill(backup, tables, &database, &keyspaces, &archived);
+        let filled = fill(backup, tables, files, &database, &keyspaces, &archived);
         close_after(&database, filled)
     }
+}
 
-    fn fill(
-        &self,
-        backup: &Backup,
-        tables: &[&TableRecord],
-        database: &Database,
-        keyspaces: &[Keyspace],
-        archived: &ArchivedLog,
-    ) -> Result<Restored> {
-        let creating = || Error::in_database("cannot create the schema of that time");
-        let bare: Vec<Keyspace> = keyspaces.iter().map(bare).collect();
-        database.put_keyspaces(&bare).map_err(creating())?;
-        let with_roles = tables.iter().any(|table| table.keyspace == AUTH);
-        let mut meant: Vec<Arc<TableMetadata>> =
-            bare.iter().flat_map(|keyspace| keyspace.tables.values().cloned()).collect();
-        if with_roles {
-            meant.extend(database.tables_of_roles());
-        }
-        let mut restored = Restored::default();
-        for table in &meant {
-            let directory = table.directory_name();
-            let record = tables
-                .iter()
-                .find(|record| record.keyspace == table.keyspace && record.directory == directory);
-            restored.tables += 1;
-            let Some(record) = record.filter(|_| !archived.truncates(table.id)) else { continue };
-            let directory = self.table_directory(&backup.name, &record.keyspace, &record.directory);
-            let import = ImportOptions {
-                keep_level: true,
-                keep_repaired: true,
-                verify: false,
-                copy_data: true,
-                ..ImportOptions::default()
-            };
-            let imported = database.engine().import(table.id, &directory, &import);
-            let imported = imported.map_err(|source| {
-                let context = format!("cannot restore {}", table.qualified_name());
-                Error::Engine { context, source }
-            })?;
-            restored.sstables += imported.len();
-            restored.bytes += imported.iter().map(|sstable| sstable.bytes).sum::<u64>();
-        }
-        let ids: std::collections::HashSet<TableId> = meant.iter().map(|table| table.id).collect();
-        let applied = database.engine().apply_archived(archived, &|table| ids.contains(&table.id));
-        let applied = applied.map_err(|source| Error::Engine {
-            context: "cannot replay the archived commit log".to_owned(),
-            source,
-        })?;
-        restored.mutations = Some(applied.mutations);
-        for table in meant.iter().filter(|table| archived.imported().contains(&table.id)) {
-            restored.warnings.push(format!(
-                "{}: SSTables that were imported after backup {} are missing: the commit log does not contain them; \
-                 import them again, and create a backup after each import",
-                table.qualified_name(),
-                backup.name
-            ));
-        }
-        database.put_keyspaces(keyspaces).map_err(creating())?;
-        let catalog = database.catalog();
-        for keyspace in keyspaces.iter().filter_map(|keyspace| catalog.keyspace(&keyspace.name)) {
-            if let Some(index) = keyspace.indexes.values().find(|index| !database.is_built(index)) {
-                return Err(Error::invalid(format!(
-                    "cannot build index {}.{}: see the log",
-                    keyspace.name, index.name
-                )));
-            }
-        }
-        Ok(restored)
+/// Steps 2 to 4.
+fn fill(
+    backup: &Backup,
+    tables: &[&TableRecord],
+    files: &LocalFiles,
+    database: &Database,
+    keyspaces: &[Keyspace],
+    archived: &ArchivedLog,
+) -> Result<Restored> {
+    let creating = || Error::in_database("cannot create the schema of that time");
+    let bare: Vec<Keyspace> = keyspaces.iter().map(bare).collect();
+    database.put_keyspaces(&bare).map_err(creating())?;
+    let with_roles = tables.iter().any(|table| table.keyspace == AUTH);
+    let mut meant: Vec<Arc<TableMetadata>> =
+        bare.iter().flat_map(|keyspace| keyspace.tables.values().cloned()).collect();
+    if with_roles {
+        meant.extend(database.tables_of_roles());
     }
+    let mut restored = Restored::default();
+    for table in &meant {
+        let directory = table.directory_name();
+        let record =
+            tables.iter().find(|record| record.keyspace == table.keyspace && record.directory == directory);
+        restored.tables += 1;
+        let Some(record) = record.filter(|_| !archived.truncates(table.id)) else { continue };
+        let directory = files.table(record);
+        let import = ImportOptions {
+            keep_level: true,
+            keep_repaired: true,
+            verify: false,
+            copy_data: true,
+            ..ImportOptions::default()
+        };
+        let imported = database.engine().import(table.id, &directory, &import);
+        let imported = imported.map_err(|source| {
+            let context = format!("cannot restore {}", table.qualified_name());
+            Error::Engine { context, source }
+        })?;
+        restored.sstables += imported.len();
+        restored.bytes += imported.iter().map(|sstable| sstable.bytes).sum::<u64>();
+    }
+    let ids: std::collections::HashSet<TableId> = meant.iter().map(|table| table.id).collect();
+    let applied = database.engine().apply_archived(archived, &|table| ids.contains(&table.id));
+    let applied = applied.map_err(|source| Error::Engine {
+        context: "cannot replay the archived commit log".to_owned(),
+        source,
+    })?;
+    restored.mutations = Some(applied.mutations);
+    for table in meant.iter().filter(|table| archived.imported().contains(&table.id)) {
+        restored.warnings.push(format!(
+            "{}: SSTables that were imported after backup {} are missing: the commit log does not contain them; \
+             import them again, and create a backup after each import",
+            table.qualified_name(),
+            backup.name
+        ));
+    }
+    database.put_keyspaces(keyspaces).map_err(creating())?;
+    let catalog = database.catalog();
+    for keyspace in keyspaces.iter().filter_map(|keyspace| catalog.keyspace(&keyspace.name)) {
+        if let Some(index) = keyspace.indexes.values().find(|index| !database.is_built(index)) {
+            return Err(Error::invalid(format!(
+                "cannot build index {}.{}: see the log",
+                keyspace.name, index.name
+            )));
+        }
+    }
+    Ok(restored)
 }
 
 /// Returns the keyspaces and tables that are named; all if no names are specified.

@@ -81,6 +81,8 @@ struct Shared {
     database: Database,
     options: ServiceOptions,
     archiver: Mutex<Option<LogArchiver>>,
+    /// Held while the repository is open for changes, which excludes others.
+    changing: Mutex<()>,
     status: Mutex<ServiceStatus>,
     stopping: Mutex<bool>,
     stopped: Condvar,
@@ -116,6 +118,7 @@ impl BackupService {
             database,
             options,
             archiver: Mutex::default(),
+            changing: Mutex::default(),
             status: Mutex::new(status),
             stopping: Mutex::new(false),
             stopped: Condvar::new(),
@@ -201,7 +204,9 @@ impl Shared {
         let archived = match &mut *archiver {
             Some(archiver) => archiver.archive(&self.database),
             None => {
+                let changing = self.changing.lock();
                 let mut opened = (self.options.open)()?.archiver();
+                drop(changing);
                 let archived = opened.archive(&self.database);
                 *archiver = Some(opened);
                 archived
@@ -251,6 +256,7 @@ impl Shared {
     }
 
     fn back_up(&self) -> Result<String> {
+        let _changing = self.changing.lock();
         let repository = (self.options.open)()?;
         let name = format!("{PREFIX}{}", Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ"));
         let options =

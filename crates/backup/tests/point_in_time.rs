@@ -257,7 +257,7 @@ fn statement(random: &mut Random) -> String {
 /// Executes a random history, and compares restores of it. Returns the number of comparisons.
 fn check_history(seed: u64) -> usize {
     let mut random = Random(seed);
-    let mut world = World::new((seed % 3 == 0).then(|| encryption(7)));
+    let mut world = World::new(seed.is_multiple_of(3).then(|| encryption(7)));
     world.back_up("first");
     let from = world.history.last().unwrap().0;
     for step in 0..120 {

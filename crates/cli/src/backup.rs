@@ -36,6 +36,10 @@ Examples:
     cassette backup restore /backups --data restored
     cassette serve --data restored
 
+  Use an object store, with the credentials of the environment (AWS_ACCESS_KEY_ID, AWS_REGION, and
+  AWS_ENDPOINT_URL for servers beside AWS) or of the instance:
+    cassette backup create --data data s3://bucket/prefix
+
   Restore to a point in time, if the server archives its commit log (--archive-commitlog):
     cassette backup restore /backups --data restored --until '2026-11-24 10:15:30'")]
 pub enum BackupCommand {
@@ -57,8 +61,8 @@ pub enum BackupCommand {
 /// The source and the target.
 #[derive(Debug, Args)]
 pub struct CreateArguments {
-    /// The directory of backups; a missing one is created
-    backups: PathBuf,
+    /// The directory of backups, which is created if it is missing, or s3://BUCKET/PREFIX
+    backups: String,
     /// Keyspaces; all, with roles and permissions, if none is specified
     keyspaces: Vec<String>,
     /// The data directory
@@ -76,8 +80,8 @@ pub struct CreateArguments {
 /// What is listed.
 #[derive(Debug, Args)]
 pub struct ListArguments {
-    /// The directory of backups
-    backups: PathBuf,
+    /// The directory of backups, or s3://BUCKET/PREFIX
+    backups: String,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -86,8 +90,8 @@ pub struct ListArguments {
 /// What is verified.
 #[derive(Debug, Args)]
 pub struct VerifyArguments {
-    /// The directory of backups
-    backups: PathBuf,
+    /// The directory of backups, or s3://BUCKET/PREFIX
+    backups: String,
     /// The backup [default: the latest]
     #[arg(long)]
     name: Option<String>,
@@ -102,8 +106,8 @@ backup are added to those of the tables: newer rows and deletions remain effecti
 the present rows, of each table as a whole or not at all. Roles are restored there if system_auth is \
 specified. Indexes and views are built again.")]
 pub struct RestoreArguments {
-    /// The directory of backups
-    backups: PathBuf,
+    /// The directory of backups, or s3://BUCKET/PREFIX
+    backups: String,
     /// Keyspaces, or tables as KEYSPACE.TABLE; everything if none is specified
     names: Vec<String>,
     /// The data directory: a missing or empty one, or one that no server has open
@@ -140,8 +144,8 @@ pub struct RestoreArguments {
 /// What is archived.
 #[derive(Debug, Args)]
 pub struct ArchiveArguments {
-    /// The directory of backups; a missing one is created
-    backups: PathBuf,
+    /// The directory of backups, which is created if it is missing, or s3://BUCKET/PREFIX
+    backups: String,
     /// The data directory
     #[arg(long, value_name = "DIRECTORY")]
     data: PathBuf,
@@ -153,8 +157,8 @@ pub struct ArchiveArguments {
 /// What is removed.
 #[derive(Debug, Args)]
 pub struct RemoveArguments {
-    /// The directory of backups
-    backups: PathBuf,
+    /// The directory of backups, or s3://BUCKET/PREFIX
+    backups: String,
     /// The backup
     name: String,
 }
@@ -169,7 +173,7 @@ impl BackupCommand {
             Self::Restore(arguments) => restore(arguments)?,
             Self::Archive(arguments) => archive(arguments)?,
             Self::Remove(arguments) => {
-                Repository::open(file_system(), &arguments.backups)?.remove(&arguments.name)?;
+                Repository::open_at(file_system(), &arguments.backups)?.remove(&arguments.name)?;
                 println!("removed backup {}", arguments.name);
             }
         }
@@ -182,7 +186,7 @@ fn file_system() -> Arc<dyn FileSystem> {
 }
 
 fn create(arguments: &CreateArguments) -> anyhow::Result<()> {
-    let repository = Repository::open(file_system(), &arguments.backups)?;
+    let repository = Repository::open_at(file_system(), &arguments.backups)?;
     let database = open(&arguments.data, |_| {})?;
     let options = BackupOptions {
         name: arguments.name.clone(),
@@ -197,7 +201,7 @@ fn create(arguments: &CreateArguments) -> anyhow::Result<()> {
 }
 
 fn archive(arguments: &ArchiveArguments) -> anyhow::Result<()> {
-    let repository = Repository::open(file_system(), &arguments.backups)?;
+    let repository = Repository::open_at(file_system(), &arguments.backups)?;
     let encryption = commitlog_encryption(arguments.config.as_deref())?;
     let database = open(&arguments.data, |options| {
         options.engine.commitlog_archiving = true;
@@ -232,7 +236,7 @@ fn open(data: &Path, set: impl FnOnce(&mut Options)) -> anyhow::Result<Database>
 }
 
 fn list(arguments: &ListArguments) -> anyhow::Result<()> {
-    let repository = Repository::open_for_reading(file_system(), &arguments.backups)?;
+    let repository = Repository::open_at_for_reading(file_system(), &arguments.backups)?;
     let backups = repository.backups()?;
     if arguments.json {
         let backups: Vec<_> = backups.iter().map(as_json).collect();
@@ -240,7 +244,7 @@ fn list(arguments: &ListArguments) -> anyhow::Result<()> {
         return Ok(());
     }
     if backups.is_empty() {
-        println!("{}: no backups", arguments.backups.display());
+        println!("{}: no backups", arguments.backups);
     }
     for backup in &backups {
         let (tables, sstables) = backup.manifest.counts();
@@ -272,7 +276,7 @@ fn time(millis: i64) -> String {
 }
 
 fn verify(arguments: &VerifyArguments) -> anyhow::Result<()> {
-    let repository = Repository::open_for_reading(file_system(), &arguments.backups)?;
+    let repository = Repository::open_at_for_reading(file_system(), &arguments.backups)?;
     let backup = repository.find(arguments.name.as_deref())?;
     let verified = repository.verify(&backup)?;
     println!("backup {}: {} files, {} bytes: no damage", backup.name, verified.files, verified.bytes);
@@ -280,7 +284,7 @@ fn verify(arguments: &VerifyArguments) -> anyhow::Result<()> {
 }
 
 fn restore(arguments: &RestoreArguments) -> anyhow::Result<()> {
-    let repository = Repository::open_for_reading(file_system(), &arguments.backups)?;
+    let repository = Repository::open_at_for_reading(file_system(), &arguments.backups)?;
     let until = arguments.until.as_deref().map(parse_until).transpose()?;
     let name = arguments.name.as_deref();
     let backup = match until {

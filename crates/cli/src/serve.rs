@@ -105,10 +105,11 @@ pub struct ServeArguments {
     #[arg(long)]
     allow_default_password: bool,
 
-    /// Create backups in this directory while serving, with --backup-every, and archive the commit
-    /// log there, with --archive-commitlog; overrides `backup_options` of the configuration file
-    #[arg(long, value_name = "DIR", conflicts_with = "read_only")]
-    backup_to: Option<PathBuf>,
+    /// Create backups in this directory, or in s3://BUCKET/PREFIX, while serving, with
+    /// --backup-every, and archive the commit log there, with --archive-commitlog; overrides
+    /// `backup_options` of the configuration file
+    #[arg(long, value_name = "LOCATION", conflicts_with = "read_only")]
+    backup_to: Option<String>,
 
     /// How often a backup is created, such as 1h
     #[arg(long, value_name = "DURATION", conflicts_with = "read_only")]

@@ -1,6 +1,10 @@
 //! Objects: named contents that are written once, in a directory or a bucket.
 
 mod directory;
+#[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "only object stores need it"))]
+mod lease;
+#[cfg(feature = "s3")]
+mod remote;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,6 +15,9 @@ use serde::de::DeserializeOwned;
 use crate::error::{Error, Result};
 
 pub(crate) use directory::DirectoryObjects;
+pub(crate) use lease::Lease;
+#[cfg(feature = "s3")]
+pub(crate) use remote::RemoteObjects;
 
 /// The maximum length of an object that is read as a whole, bytes.
 pub(crate) const WHOLE_LENGTH_MAX: u64 = 256 << 20;
@@ -39,7 +46,7 @@ pub(crate) trait Objects: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Stores an object whose parts `next` appends to an empty buffer, until it appends nothing.
+    /// Stores an object whose parts `next` appends to a buffer, until it appends nothing.
     fn put_parts(&self, name: &str, next: &mut dyn FnMut(&mut Vec<u8>) -> Result<()>) -> Result<()>;
 
     /// Removes an object; no-op if it does not exist.
@@ -52,12 +59,30 @@ pub(crate) trait Objects: fmt::Debug + Send + Sync {
     fn describe(&self, name: &str) -> PathBuf;
 }
 
+/// Objects that several machines change, with the operations that a [`Lease`] needs. An object that
+/// was created or replaced so exists once: of concurrent attempts, one succeeds.
+pub(crate) trait SharedObjects: Objects {
+    /// Returns the content of a small object, and its version.
+    fn read_version(&self, name: &str) -> Result<Option<(Vec<u8>, Version)>>;
+
+    /// Stores an object, unless it exists. Returns whether it was stored.
+    fn create(&self, name: &str, content: &[u8]) -> Result<bool>;
+
+    /// Stores an object in place of this version. Returns whether it was stored.
+    fn replace(&self, name: &str, content: &[u8], version: &Version) -> Result<bool>;
+}
+
 /// An object in a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub name: String,
     pub bytes: u64,
 }
+
+/// The version of an object's content.
+#[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "only object stores have versions"))]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Version(String);
 
 /// Stores a value as JSON, followed by a line with its checksum.
 pub(crate) fn put_json(objects: &dyn Objects, name: &str, value: &impl Serialize) -> Result<()> {

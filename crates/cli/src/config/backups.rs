@@ -1,11 +1,10 @@
 //! `backup_options`: scheduled backups and the archived commit log. Not in Cassandra.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use cassette_backup::{Repository, ServiceOptions, Transfer};
+use cassette_backup::{Repository, ServiceOptions, Transfer, is_remote};
 use cassette_vfs::RealFileSystem;
 use serde::Deserialize;
 
@@ -22,8 +21,8 @@ const PERIOD_MIN: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BackupSettings {
-    /// The directory of backups.
-    pub repository: Option<PathBuf>,
+    /// The directory of backups, or `s3://bucket/prefix`.
+    pub repository: Option<String>,
     /// Whether the commit log is archived there.
     pub archive_commitlog: Option<bool>,
     /// How often, at least; everything acknowledged until then survives a loss of the machine.
@@ -87,31 +86,36 @@ impl BackupSettings {
         if self.keep.is_some() && backup_period.is_none() {
             bail!("keep: expected backup_period beside it: only scheduled backups are removed");
         }
-        let Some(path) = &self.repository else {
+        let Some(location) = &self.repository else {
             if archives || backup_period.is_some() {
-                bail!("repository: expected a directory of backups, found none");
+                bail!("repository: expected a directory of backups or s3://BUCKET/PREFIX, found none");
             }
             return Ok(None);
         };
         if !archives && backup_period.is_none() {
             bail!("expected backup_period or archive_commitlog: true beside repository, found neither");
         }
-        let path = std::path::absolute(path).with_context(|| path.display().to_string())?;
+        let location = if is_remote(location) {
+            location.clone()
+        } else {
+            let path = std::path::absolute(location).with_context(|| location.clone())?;
+            path.display().to_string()
+        };
         // Mistakes are reported at the start. What happens later is logged.
-        drop(open(&path)?);
+        drop(open(&location)?);
         Ok(Some(ServiceOptions {
-            repository: path.display().to_string(),
+            repository: location.clone(),
             archive_period: archives.then(|| archive_period.unwrap_or(ARCHIVE_PERIOD)),
             backup_period,
             keep: self.keep,
             transfer: if self.link == Some(true) { Transfer::Link } else { Transfer::Copy },
-            open: Box::new(move || open(&path)),
+            open: Box::new(move || open(&location)),
         }))
     }
 }
 
-fn open(path: &Path) -> cassette_backup::Result<Repository> {
-    Repository::open(Arc::new(RealFileSystem), path)
+fn open(location: &str) -> cassette_backup::Result<Repository> {
+    Repository::open_at(Arc::new(RealFileSystem), location)
 }
 
 #[cfg(test)]
@@ -143,7 +147,10 @@ mod tests {
     #[test]
     fn options_without_effect_are_rejected() {
         for (text, expected) in [
-            ("  archive_commitlog: true\n", "repository: expected a directory of backups, found none"),
+            (
+                "  archive_commitlog: true\n",
+                "repository: expected a directory of backups or s3://BUCKET/PREFIX, found none",
+            ),
             ("  repository: /b\n", "expected backup_period or archive_commitlog: true"),
             ("  repository: /b\n  archive_period: 5s\n", "expected archive_commitlog: true"),
             ("  repository: /b\n  keep: 2\n", "expected backup_period"),

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use cassette_admin_api::{BackupReport, BackupTaskReport, Done, Refused};
 use cassette_backup::{
     BackupOptions, BackupService, Error, Repository, RestoreOptions, ServiceStatus, TaskStatus, Transfer,
+    is_remote,
 };
 use cassette_database::Database;
 use cassette_vfs::RealFileSystem;
 
-/// Creates a backup in the repository at the absolute path `repository`.
+/// Creates a backup in the repository at the absolute path or address `repository`.
 pub(super) fn back_up(
     database: &Database,
     repository: &str,
@@ -23,21 +24,21 @@ pub(super) fn back_up(
         keyspaces: keyspaces.to_vec(),
         transfer: if link { Transfer::Link } else { Transfer::Copy },
     };
-    let repository = Repository::open(Arc::new(RealFileSystem), absolute(repository)?).map_err(refused)?;
+    let repository = Repository::open_at(Arc::new(RealFileSystem), absolute(repository)?).map_err(refused)?;
     let created = repository.back_up(database, &options).map_err(refused)?;
     tracing::info!(backup = created.backup.name, bytes = created.backup.manifest.bytes(), "created a backup");
     Ok(Done { messages: vec![created.to_string()] })
 }
 
-/// Restores tables from the repository at the absolute path `repository`.
+/// Restores tables from the repository at the absolute path or address `repository`.
 pub(super) fn restore(
     database: &Database,
     repository: &str,
     backup: Option<&str>,
     options: &RestoreOptions,
 ) -> Result<Done, Refused> {
-    let path = absolute(repository)?;
-    let repository = Repository::open_for_reading(Arc::new(RealFileSystem), path).map_err(refused)?;
+    let location = absolute(repository)?;
+    let repository = Repository::open_at_for_reading(Arc::new(RealFileSystem), location).map_err(refused)?;
     let backup = repository.find(backup).map_err(refused)?;
     let restored = repository.restore(&backup, database, options).map_err(refused)?;
     tracing::info!(backup = backup.name, tables = restored.tables, "restored a backup");
@@ -74,15 +75,11 @@ pub(super) fn report(status: &ServiceStatus) -> BackupReport {
     }
 }
 
-fn absolute(path: &str) -> Result<&Path, Refused> {
-    let path = Path::new(path);
-    if path.is_absolute() {
-        return Ok(path);
+fn absolute(location: &str) -> Result<&str, Refused> {
+    if is_remote(location) || Path::new(location).is_absolute() {
+        return Ok(location);
     }
-    Err(Refused::wrong_use(format!(
-        "expected an absolute path of the node's machine, found {}",
-        path.display()
-    )))
+    Err(Refused::wrong_use(format!("expected an absolute path of the node's machine, found {location}")))
 }
 
 fn refused(error: Error) -> Refused {

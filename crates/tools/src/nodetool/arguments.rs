@@ -120,8 +120,8 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
     command(
         &["backup"],
-        "Back up the given keyspaces, or all with roles, into a directory of backups on the node's machine \
-         (not in Cassandra)",
+        "Back up the given keyspaces, or all with roles, into a directory of backups on the node's machine or an \
+         object store (not in Cassandra)",
         "<directory> [<keyspaces>...]",
         &[value(&["--name"]), flag(&["--link"])],
     ),
@@ -347,8 +347,8 @@ pub(super) const COMMANDS: &[Command] = &[
     command(&["ring"], "Print information about the token ring", "[<keyspace>]", &[RESOLVE]),
     command(
         &["restorebackup"],
-        "Restore the given keyspaces or tables, or all, from a directory of backups on the node's machine \
-         (not in Cassandra)",
+        "Restore the given keyspaces or tables, or all, from a directory of backups on the node's machine or an \
+         object store (not in Cassandra)",
         "<directory> [<keyspace> | <keyspace.table>...]",
         &[value(&["--name"]), flag(&["--truncate"]), value(&["--keyspace-as"]), value(&["--table-as"])],
     ),

@@ -11,10 +11,12 @@ pub(super) fn operation(invocation: &Invocation) -> Result<Operation> {
     let Some((directory, names)) = invocation.arguments.split_first() else {
         return Err(Failure::usage(format!("{} requires a directory of backups", invocation.command)));
     };
-    let repository = std::path::absolute(directory)
-        .map_err(|error| Failure::usage(format!("{directory}: {error}")))?
-        .display()
-        .to_string();
+    let repository = if directory.contains("://") {
+        directory.clone()
+    } else {
+        let path = std::path::absolute(directory);
+        path.map_err(|error| Failure::usage(format!("{directory}: {error}")))?.display().to_string()
+    };
     let name = invocation.option("--name").map(str::to_owned);
     Ok(if invocation.command == "backup" {
         Operation::Backup { repository, name, keyspaces: names.to_vec(), link: invocation.has("--link") }
@@ -93,6 +95,10 @@ mod tests {
             table_as: Some("u".to_owned()),
         };
         assert_eq!(restore, expected);
+        match of(&["backup", "s3://bucket/prefix"]).unwrap() {
+            Operation::Backup { repository, .. } => assert_eq!(repository, "s3://bucket/prefix"),
+            other => panic!("{other:?}"),
+        }
         assert!(of(&["backup"]).is_err());
     }
 }

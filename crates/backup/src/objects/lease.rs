@@ -1,0 +1,149 @@
+//! The lease that excludes other commands from changing a repository of objects.
+//!
+//! The object `lock` contains who holds it and until when. It is created only if it does not exist,
+//! and replaced only in the version that was read, so two commands cannot hold it. A thread renews
+//! it; after a crash it expires.
+
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::{Condvar, Mutex};
+use serde::{Deserialize, Serialize};
+
+use super::SharedObjects;
+use crate::error::{Error, Result};
+
+const NAME: &str = "lock";
+/// How long a lease is valid without being renewed. Clocks may differ by less.
+const VALID: Duration = Duration::from_secs(300);
+const RENEWED: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Content {
+    holder: String,
+    until_millis: i64,
+}
+
+impl Content {
+    fn new(holder: &str) -> Self {
+        let until_millis = Timestamp::now().as_millisecond() + VALID.as_millis() as i64;
+        Self { holder: holder.to_owned(), until_millis }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("strings and numbers can be encoded")
+    }
+}
+
+#[derive(Default)]
+struct State {
+    stopping: bool,
+    /// Why the lease may be held by another.
+    lost: Option<String>,
+}
+
+/// A held lease. Released on drop.
+pub(crate) struct Lease {
+    objects: Arc<dyn SharedObjects>,
+    shared: Arc<(Mutex<State>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Lease {
+    /// Acquires the lease without waiting.
+    ///
+    /// # Errors
+    /// Invalid, if another holds it.
+    pub fn acquire(objects: &Arc<dyn SharedObjects>) -> Result<Self> {
+        let holder = format!("process {} at {}", std::process::id(), Timestamp::now());
+        let content = Content::new(&holder).encode();
+        let is_held = match objects.read_version(NAME)? {
+            None => objects.create(NAME, &content)?,
+            Some((found, version)) => {
+                let found: Content = serde_json::from_slice(&found)
+                    .map_err(|error| Error::damaged(&objects.describe(NAME), error.to_string()))?;
+                if found.until_millis > Timestamp::now().as_millisecond() {
+                    return Err(busy(objects.as_ref(), &found.holder));
+                }
+                objects.replace(NAME, &content, &version)?
+            }
+        };
+        if !is_held {
+            return Err(busy(objects.as_ref(), "another command"));
+        }
+        let shared = Arc::new((Mutex::new(State::default()), Condvar::new()));
+        let thread = {
+            let (objects, shared) = (Arc::clone(objects), Arc::clone(&shared));
+            Builder::new().name("backup-lease".to_owned()).spawn(move || renew(&objects, &shared, &holder))
+        };
+        let thread = thread.map_err(|error| Error::invalid(format!("cannot start a thread: {error}")))?;
+        Ok(Self { objects: Arc::clone(objects), shared, thread: Some(thread) })
+    }
+
+    /// Checks that no other command can have acquired the lease. Called before what cannot be
+    /// undone.
+    ///
+    /// # Errors
+    /// Invalid, if it could not be renewed.
+    pub fn check(&self) -> Result<()> {
+        match &self.shared.0.lock().lost {
+            None => Ok(()),
+            Some(reason) => Err(Error::invalid(format!(
+                "{}: the lock could not be renewed, so another command may change the repository ({reason}); try again",
+                self.objects.describe(NAME).display()
+            ))),
+        }
+    }
+}
+
+fn busy(objects: &dyn SharedObjects, holder: &str) -> Error {
+    Error::invalid(format!(
+        "{}: another command changes the backups ({holder}); try again when it is done, or {} s after it was \
+         interrupted",
+        objects.describe("").display(),
+        VALID.as_secs()
+    ))
+}
+
+fn renew(objects: &Arc<dyn SharedObjects>, shared: &(Mutex<State>, Condvar), holder: &str) {
+    let (mutex, changed) = shared;
+    let mut state = mutex.lock();
+    loop {
+        if !state.stopping {
+            changed.wait_for(&mut state, RENEWED);
+        }
+        if state.stopping {
+            return;
+        }
+        drop(state);
+        let renewed = objects.read_version(NAME).and_then(|found| {
+            let Some((found, version)) = found else { return Ok(false) };
+            let is_own = serde_json::from_slice::<Content>(&found).is_ok_and(|found| found.holder == holder);
+            Ok(is_own && objects.replace(NAME, &Content::new(holder).encode(), &version)?)
+        });
+        state = mutex.lock();
+        match renewed {
+            Ok(true) => {}
+            Ok(false) => state.lost = Some("another command has acquired it".to_owned()),
+            Err(error) => state.lost = Some(error.to_string()),
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.shared.0.lock().stopping = true;
+        self.shared.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        // If it was lost, it is another's.
+        if self.check().is_ok()
+            && let Err(error) = self.objects.remove(NAME)
+        {
+            tracing::warn!(%error, "the lock of a repository stays until it expires");
+        }
+    }
+}
