@@ -86,6 +86,38 @@ fn a_store_is_shown_its_transactions_are_told_and_a_backup_is_restored() {
 }
 
 #[test]
+fn a_store_is_copied_in_passes_and_compared() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (data, new) = (path("data"), path("new"));
+    bank(Path::new(&data));
+    let copy = |option: &[&'static str]| {
+        [&["copy", "--data", &data, "--to-data", &new, "--to-keyspace", "moved"], option].concat()
+    };
+    assert!(shows(&copy(&[])).contains("1 rows, 1 cells"), "the first pass");
+    assert!(shows(&copy(&["--compare"])).contains("0 cells differ, 0 are only at the target"));
+    assert!(refuses(&copy(&[])).contains("not empty"));
+    let change = |data: &str, keyspace: &str, account: &str| {
+        let database = Database::open(Path::new(data)).unwrap();
+        let transactions = Transactions::embedded(database.clone(), keyspace).unwrap();
+        let accounts = transactions.table("accounts", ConflictHandler::WriteWriteByCell).unwrap();
+        let balance = accounts.column::<String, i64>("balance");
+        transactions.run(|tx| balance.put(tx, account, 1)).unwrap();
+        drop(transactions);
+        database.close().unwrap();
+    };
+    change(&data, "bank", "alice");
+    change(&new, "moved", "mallory");
+    let output = run(&copy(&["--compare"]));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("another value of accounts") && text.contains("only the target has accounts"));
+    assert!(shows(&copy(&["--continue"])).contains("1 cells written, 1 removed"));
+    assert!(shows(&copy(&["--compare"])).contains("0 cells differ, 0 are only at the target"));
+    assert!(refuses(&["copy", "--data", &data, "--to-data", &data, "--to-keyspace", "x"]).contains("same"));
+}
+
+#[test]
 fn what_is_no_store_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");

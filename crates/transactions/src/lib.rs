@@ -56,12 +56,14 @@
 //!
 //! Programs use what is listed above. [`store`], [`timelock`] and [`sweep`] have the options of
 //! clusters, servers and sweepers; [`service`] and [`encoding`] are for tools that inspect a store.
-//! [`backup`] adds [`Transactions::backup`] and [`Transactions::restore`].
+//! [`backup`] adds [`Transactions::backup`] and [`Transactions::restore`], [`copy`]
+//! [`Transactions::copy_to`].
 //!
 //! The guide is `docs/transactions-guide.md` in the sources. `docs/transactions.md` describes the
 //! protocol; code that implements a step of it names the step.
 
 pub mod backup;
+pub mod copy;
 pub mod encoding;
 mod error;
 mod index;

@@ -1,6 +1,7 @@
 //! `cassette transactions …`: inspects and backs up a store of transactions.
 
 mod backup;
+mod copy;
 mod map;
 mod open;
 mod show;
@@ -9,6 +10,7 @@ mod sweep;
 
 use cassette_transactions::Error;
 use cassette_transactions::backup::BackupError;
+use cassette_transactions::copy::CopyError;
 use clap::Subcommand;
 
 /// Commands on a store of transactions.
@@ -43,7 +45,11 @@ Examples:
     cassette transactions backup --data data bank.backup
 
   Restore into an empty store:
-    cassette transactions restore --data new --keyspace bank bank.backup")]
+    cassette transactions restore --data new --keyspace bank bank.backup
+
+  Copy a store to a cluster while programs use it:
+    cassette transactions copy --data data --to-contact 10.0.0.1:9042 --to-keyspace bank \\
+        --to-timelock 10.0.0.5:8421")]
 pub enum TransactionsCommand {
     /// Show a store: its timestamps, layouts and tables. Reads only
     Show(show::ShowArguments),
@@ -59,6 +65,8 @@ pub enum TransactionsCommand {
     Backup(backup::BackupArguments),
     /// Restore a backup into an empty store, completely or not at all
     Restore(backup::RestoreArguments),
+    /// Copy a store to another place while it is in use, or compare two stores
+    Copy(Box<copy::CopyArguments>),
 }
 
 /// Returns the advice for an error that transactions caused.
@@ -69,7 +77,11 @@ pub fn advice(error: &anyhow::Error) -> Option<&'static str> {
             BackupError::Transaction(error) => Some(error),
             _ => None,
         });
-        of_backup.or_else(|| cause.downcast_ref::<Error>()).map(Error::advice)
+        let of_copy = cause.downcast_ref::<CopyError>().and_then(|error| match error {
+            CopyError::Transaction(error) => Some(error),
+            _ => None,
+        });
+        of_backup.or(of_copy).or_else(|| cause.downcast_ref::<Error>()).map(Error::advice)
     })
 }
 
@@ -84,6 +96,7 @@ impl TransactionsCommand {
             Self::Sweep(arguments) => sweep::run(arguments),
             Self::Backup(arguments) => backup::back_up(arguments),
             Self::Restore(arguments) => backup::restore(arguments),
+            Self::Copy(arguments) => copy::run(arguments),
         }
     }
 }

@@ -78,17 +78,17 @@ pub struct TimeLockArguments {
     pub timelock: Vec<String>,
     /// A file with the token of the timelock servers; the first one in it is used
     #[arg(long, value_name = "FILE", requires = "timelock")]
-    timelock_token_file: Option<PathBuf>,
+    pub timelock_token_file: Option<PathBuf>,
     /// Connect with TLS to timelock servers whose certificates one in this file has signed
     #[arg(long, value_name = "FILE", requires = "timelock")]
-    timelock_tls_ca: Option<PathBuf>,
+    pub timelock_tls_ca: Option<PathBuf>,
     /// The certificate of this client for timelock servers, and its private key unless
     /// --timelock-tls-key names another file
     #[arg(long, value_name = "FILE", requires = "timelock_tls_ca")]
-    timelock_tls_certificate: Option<PathBuf>,
+    pub timelock_tls_certificate: Option<PathBuf>,
     /// The file with the private key
     #[arg(long, value_name = "FILE", requires = "timelock_tls_certificate")]
-    timelock_tls_key: Option<PathBuf>,
+    pub timelock_tls_key: Option<PathBuf>,
 }
 
 impl TimeLockArguments {

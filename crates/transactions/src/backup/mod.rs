@@ -219,7 +219,7 @@ impl Transactions {
     }
 
     /// Returns a table of applications with versions.
-    fn first_table_in_use(&self) -> Result<Option<String>, StoreError> {
+    pub(crate) fn first_table_in_use(&self) -> Result<Option<String>, StoreError> {
         let store = self.store();
         for table in data_tables(store)? {
             let mut after: Option<Bytes> = None;
@@ -322,7 +322,7 @@ impl Transactions {
 }
 
 /// Returns the tables of applications, in order.
-fn data_tables(store: &dyn Store) -> Result<Vec<String>, StoreError> {
+pub(crate) fn data_tables(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     let mut tables = store.tables()?;
     tables.retain(|table| !table.starts_with('_'));
     tables.sort_unstable();

@@ -42,6 +42,12 @@ impl SweepStrategy {
             Self::Thorough => "thorough",
         }
     }
+
+    /// Returns the strategy with a [name](Self::name).
+    pub(crate) fn of_name(name: impl AsRef<[u8]>) -> Option<Self> {
+        let all = [Self::Nothing, Self::Conservative, Self::Thorough];
+        all.into_iter().find(|strategy| strategy.name().as_bytes() == name.as_ref())
+    }
 }
 
 /// Result of sweeping.

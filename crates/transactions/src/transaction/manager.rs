@@ -330,13 +330,32 @@ impl Transactions {
         Ok(Table::new(name, handler, sweep))
     }
 
+    /// Opens a table for writing, with the conflict handler and the sweep strategy that `other` has
+    /// stored for its table of the same name. Without these, programs can still choose them here.
+    pub(crate) fn table_as_in(&self, other: &Self, name: &str) -> Result<Table> {
+        let handler = other.stored_property(name, HANDLER)?;
+        let sweep = other.stored_property(name, SWEEP)?;
+        match (handler.and_then(ConflictHandler::of_name), sweep.and_then(SweepStrategy::of_name)) {
+            (Some(handler), Some(sweep)) => self.table_swept(name, handler, sweep),
+            _ => {
+                self.0.store.create_table(name, TableKind::Data)?;
+                Ok(Table::new(name, ConflictHandler::WriteWriteByCell, SweepStrategy::Conservative))
+            }
+        }
+    }
+
+    fn stored_property(&self, table: &str, column: &'static [u8]) -> Result<Option<Bytes>> {
+        let row = Bytes::copy_from_slice(table.as_bytes());
+        let mut stored = self.0.store.get_serial(METADATA, &row, &[Bytes::from_static(column)])?;
+        Ok(stored.pop().flatten())
+    }
+
     /// Stores a permanent property of a table unless one is stored. Returns the stored one if it
     /// differs.
     fn agree_on(&self, table: &str, column: &'static [u8], asked: &'static str) -> Result<Option<String>> {
         let cell = Cell::new(Bytes::copy_from_slice(table.as_bytes()), column);
         let store = &self.0.store;
-        let mut stored =
-            store.get_serial(METADATA, &cell.row, std::slice::from_ref(&cell.column))?.pop().flatten();
+        let mut stored = self.stored_property(table, column)?;
         if stored.is_none() {
             let value = Bytes::from_static(asked.as_bytes());
             let row = PutRow { row: cell.row, columns: vec![(cell.column, value)] };

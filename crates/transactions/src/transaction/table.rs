@@ -39,6 +39,18 @@ impl ConflictHandler {
         }
     }
 
+    /// Returns the handler with a [name](Self::name).
+    pub(super) fn of_name(name: impl AsRef<[u8]>) -> Option<Self> {
+        let all = [
+            Self::Ignore,
+            Self::WriteWriteByRow,
+            Self::WriteWriteByCell,
+            Self::SerializableByRow,
+            Self::SerializableByCell,
+        ];
+        all.into_iter().find(|handler| handler.name().as_bytes() == name.as_ref())
+    }
+
     pub(super) fn checks_writes(self) -> bool {
         self != Self::Ignore
     }

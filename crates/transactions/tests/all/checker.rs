@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use cassette_transactions::copy::Pass;
 use cassette_transactions::service::{Layout, Recorded};
 use cassette_transactions::store::{EmbeddedStore, FailingStore, MemoryStore, Store};
 use cassette_transactions::sweep::SweepStrategy;
@@ -332,7 +333,21 @@ fn run(world: &World, seed: u64, one_in: u64, migrates: bool) -> usize {
     let wrong = check(&records, &before, serializable);
     assert!(wrong.is_empty(), "seed {seed}, at the end: {wrong:#?}");
     assert_eq!(standing(world, &records[..records.len() - 1]), before, "once read, it stays");
+    // So does that of a copy with another layout of commit records.
+    records.push(final_reads(&copy_of(world)));
+    let wrong = check(&records, &before, serializable);
+    assert!(wrong.is_empty(), "seed {seed}, at a copy: {wrong:#?}");
     before.values().filter(|status| status.commit().is_some()).count()
+}
+
+/// Copies the store to a new one.
+fn copy_of(source: &World) -> World {
+    let copy = world(Arc::new(MemoryStore::new()), source.handler, source.strategy, 3);
+    let client = |world: &World| world.client(world.store.clone()).unwrap().0;
+    let (from, to) = (client(source), client(&copy));
+    from.copy_to(&to, Pass::First, |_, _| {}).unwrap();
+    assert!(from.copy_to(&to, Pass::Compare, |_, _| {}).unwrap().is_equal());
+    copy
 }
 
 fn world(store: Arc<dyn Store>, handler: ConflictHandler, strategy: SweepStrategy, layout: u32) -> World {

@@ -3,6 +3,7 @@
 mod backup;
 mod checker;
 mod conformance;
+mod copies;
 mod cql_writes;
 mod crashes;
 mod examples;
