@@ -39,7 +39,8 @@ impl Plan {
     /// Compares the schemas of source and target.
     ///
     /// # Errors
-    /// If a keyspace does not exist, or a table or type that the target has is another one.
+    /// If a keyspace does not exist, a table cannot be read, or a table or type that the target has is
+    /// another one.
     pub fn make(source: &mut Session<'_>, target: &mut Session<'_>, options: &SchemaOptions) -> Result<Self> {
         let names = match options.keyspaces.as_slice() {
             [] => schema::keyspaces(source)?,
@@ -56,6 +57,8 @@ impl Plan {
                 return unsuitable(format!("the source has no keyspace {name}; it has: {known}"));
             };
             check_source(&keyspace)?;
+            // Before anything is created: the user may lack SELECT, or a table may be unreadable.
+            keyspace.tables.iter().try_for_each(|table| is_empty(source, table).map(drop))?;
             let existing = schema::keyspace(target, &name)?;
             plan.add(&keyspace, existing.as_ref(), options)?;
             if !keyspace.masked.is_empty() {
@@ -132,7 +135,7 @@ fn check_source(keyspace: &Keyspace) -> Result<()> {
     if keyspace.tables.iter().any(|table| table.name == OF_TRANSACTIONS) {
         return unsuitable(format!(
             "keyspace {} is a store of transactions, whose timestamps a copy by rows does not advance: use \
-             `cassette transactions backup` and `restore`",
+             `cassette transactions copy`",
             keyspace.name
         ));
     }

@@ -60,5 +60,5 @@ fn a_store_of_transactions_is_rejected() {
     source.execute(KEYSPACE);
     source.execute("CREATE TABLE ks.\"_timestamp\" (k int PRIMARY KEY)");
     let error = refused(&job(source.place(), target.settings(), &directory));
-    assert!(error.contains("cassette transactions backup"), "{error}");
+    assert!(error.contains("cassette transactions copy"), "{error}");
 }
