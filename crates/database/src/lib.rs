@@ -27,6 +27,7 @@ pub use api::embedded::{
     Session, SnapshotRestore, Statement, Unset, Value,
 };
 pub use api::foreign::{ForeignNode, ForeignTable, Unflushed};
+pub use api::log_point::LogPoint;
 pub use api::prepared::{Prepared, PreparedDescription, ResolvedStatement, StatementId};
 pub use api::running_builds::RunningBuild;
 pub use api::tracing::TracedRequest;
@@ -45,7 +46,10 @@ pub use basics::slow_queries::SlowQuery;
 pub use basics::timeouts::{RequestTimeouts, Timeout};
 pub use cassette_cql::ast::BatchKind;
 pub use cassette_cql::split_statements;
-pub use cassette_engine::cdc::{Change, ChangeRecord, ChangeStream, ChangeStreamError};
+pub use cassette_engine::cdc::{
+    CapturedSegment, Change, ChangeRecord, ChangeStream, ChangeStreamError, captured_segments,
+    remove_captured,
+};
 pub use cassette_engine::commitlog::Position;
 pub use cassette_engine::without_waiting;
 pub use cassette_engine::{

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cassette_engine::EngineError;
-use cassette_rows::TableMetadata;
+use cassette_engine::commitlog::Position;
+use cassette_rows::{TableId, TableMetadata};
 
 use crate::basics::error::{DatabaseError, Result};
 use crate::basics::response::Outcome;
 use crate::execution::describe;
+use crate::schema::system::local;
 use crate::statements::builds::{build_index, build_view};
 use crate::store::{Store, indexes, views};
 
@@ -35,6 +37,9 @@ pub(crate) fn truncate(
     let views = catalog.views_of(table.id);
     for view in views {
         views::unbuild(store, view)?;
+    }
+    if table.params.cdc {
+        note(store, table.id)?;
     }
     // A write between the truncation of a table and that of its views would remain in only one of
     // them.
@@ -67,4 +72,19 @@ pub(crate) fn truncate(
         views::truncated(store, view)?;
     }
     Ok(Outcome::Void)
+}
+
+/// Durably records in `system.local` that a captured table is about to be truncated: the stream of
+/// changes does not contain it.
+fn note(store: &Store, table: TableId) -> Result<()> {
+    let timestamp = store.next_timestamp(store.clock().now_micros())?;
+    let engine = store.engine();
+    let noted = || {
+        let position = engine.sync_captured()?.unwrap_or(Position::ZERO);
+        let Some(note) = local::truncated_at(&store.catalog(), table, position, timestamp) else {
+            return Ok(());
+        };
+        engine.apply(&[note]).and_then(|()| engine.sync_log())
+    };
+    noted().map_err(|error| DatabaseError::storage_in("cannot note the truncation in system.local", error))
 }

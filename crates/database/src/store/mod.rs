@@ -331,6 +331,11 @@ impl Store {
         self.write_clock.issue(self, now_micros)
     }
 
+    /// Returns the greatest write timestamp that was issued.
+    pub fn last_timestamp(&self) -> i64 {
+        self.write_clock.last()
+    }
+
     /// Issues only timestamps above `upto_micros` from now on.
     ///
     /// # Errors

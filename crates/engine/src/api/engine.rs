@@ -95,6 +95,13 @@ impl Engine {
         }
     }
 
+    /// Makes all acknowledged writes durable, and their captured changes readable. Returns the end
+    /// of the log, before which all acknowledged writes are; `None` if change data capture is
+    /// disabled.
+    pub fn sync_captured(&self) -> Result<Option<Position>> {
+        Ok(self.inner.core.usable_log()?.sync_captured()?)
+    }
+
     /// Returns the stream of captured changes after `position`, which may be that of a record of an
     /// earlier stream, or [`Position::ZERO`]. It stays valid when the engine is closed.
     pub fn change_stream(&self, position: Position) -> ChangeStream {

@@ -100,6 +100,14 @@ impl ChangeStream {
         self.position
     }
 
+    /// The position before which nothing will be returned any more: [`position`](Self::position),
+    /// or the end of the last segment that was read completely.
+    pub fn consumed(&self) -> Position {
+        let last = self.next.checked_sub(1);
+        let end = last.map_or(Position::ZERO, |segment| Position { segment, offset: u32::MAX });
+        self.position.max(end)
+    }
+
     /// Returns the next record; `None` if no more are durable yet. More may be later.
     ///
     /// # Errors

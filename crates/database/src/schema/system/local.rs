@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use cassette_engine::Mutation;
+use cassette_engine::commitlog::Position;
+use cassette_rows::{Cell, Clustering, NO_DELETION_TIME, NO_TTL, RowBuilder, TableId};
 use uuid::Uuid;
 
 use super::SYSTEM;
@@ -84,4 +86,34 @@ pub(crate) fn schema_version(catalog: &Catalog, timestamp: i64) -> Option<Mutati
     let table = catalog.table(SYSTEM, "local")?;
     let values = [("schema_version", catalog.version().into())];
     Some(mutation(table, "local", vec![row_update(table, &[], &values, timestamp)]))
+}
+
+/// Returns the update of `truncated_at` in `system.local`: that a table was truncated at `position`
+/// of the commit log, at `timestamp` (microseconds).
+///
+/// ```text
+/// i64 segment, i32 offset, i64 milliseconds since 1970      for the key: the table's id
+/// ```
+pub(crate) fn truncated_at(
+    catalog: &Catalog,
+    truncated: TableId,
+    position: Position,
+    timestamp: i64,
+) -> Option<Mutation> {
+    let table = catalog.table(SYSTEM, "local")?;
+    let column = table.column("truncated_at")?.id;
+    let mut value = Vec::with_capacity(20);
+    value.extend_from_slice(&position.segment.to_be_bytes());
+    value.extend_from_slice(&position.offset.to_be_bytes());
+    value.extend_from_slice(&timestamp.div_euclid(1000).to_be_bytes());
+    let mut row = RowBuilder::new(Clustering::empty());
+    row.cell(Cell {
+        column,
+        path: Some(truncated.0.as_bytes()),
+        value: &value,
+        timestamp,
+        ttl: NO_TTL,
+        local_deletion_time: NO_DELETION_TIME,
+    });
+    Some(mutation(table, "local", vec![row.finish()]))
 }

@@ -175,6 +175,15 @@ impl CommitLog {
         Some((archive.chain, self.shared.state.lock().archive_position()))
     }
 
+    /// Makes all records so far durable, and captured ones readable. Returns the end of the last
+    /// one; `None` if change data capture is disabled.
+    pub fn sync_captured(&self) -> Result<Option<Position>, AppendError> {
+        if !self.shared.options.captures() {
+            return Ok(None);
+        }
+        self.shared.sync_captured().map(Some)
+    }
+
     /// Requests a sync of all records so far from the background thread, without waiting. No-op
     /// without background threads, and if every append is synced.
     pub fn begin_sync(&self) {

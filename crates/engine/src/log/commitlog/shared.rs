@@ -229,6 +229,32 @@ impl Shared {
         Ok(state)
     }
 
+    /// Makes everything up to the present end durable, and the captured part of it readable.
+    /// Returns the end.
+    pub(super) fn sync_captured(&self) -> Result<Position, AppendError> {
+        let mut state = self.state.lock();
+        let end = state.end();
+        loop {
+            state = self.sync_upto(state, end)?;
+            // Another thread's sync counts before that thread has written the indexes.
+            if state.syncing {
+                self.advanced.wait(&mut state);
+                continue;
+            }
+            if !state.has_unpublished() {
+                return Ok(end);
+            }
+            state.syncing = true;
+            self.publish_captured(&mut state);
+            state.syncing = false;
+            self.advanced.notify_all();
+            if state.has_unpublished() {
+                let source = io::Error::other("an index of change data capture could not be written");
+                return Err(AppendError::Refused { source: Arc::new(source) });
+            }
+        }
+    }
+
     /// Runs `work` without the append lock. A panic ends the log before it is resumed: other
     /// threads wait for the flag that `release` clears, and the effect of `work` is unknown.
     fn unlocked<T>(

@@ -565,6 +565,15 @@ impl State {
         due
     }
 
+    /// Whether [`take_unpublished`](Self::take_unpublished) would return any.
+    pub(super) fn has_unpublished(&self) -> bool {
+        self.segments.iter().any(|(id, tracked)| {
+            let Captured::Some(published) = tracked.captured else { return false };
+            let index = cdc::index_at(*id, tracked.sealed, self.synced);
+            index != published && index.offset > 0
+        })
+    }
+
     /// Whether the captured segments up to this one have indexes.
     pub(super) fn is_published_upto(&self, segment: u64) -> bool {
         let without = |tracked: &Tracked| tracked.captured == Captured::Some(CdcIndex::default());
