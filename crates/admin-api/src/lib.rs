@@ -2,6 +2,7 @@
 
 mod cidr;
 mod compaction;
+mod cut_over;
 mod distribution;
 mod metric;
 mod node;
@@ -15,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 pub use cidr::*;
 pub use compaction::*;
+pub use cut_over::{CutOverAnswer, CutOverRequest};
 pub use distribution::{BUCKET_LIMITS, BUCKETS, DistributionReport};
 pub use metric::{Metric, MetricKind, MetricValue};
 pub use node::*;

@@ -10,6 +10,7 @@ use std::{
 
 use cassette_database::ServerMetrics;
 use cassette_protocol::response::Event;
+use cassette_tls::Socket;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{broadcast, watch},
@@ -21,6 +22,8 @@ use tracing::{debug, info, warn};
 use crate::{
     Backend, ServerConfig,
     connection::Connection,
+    forwarding::{Forwarding, pass_on},
+    gate::{Gate, Phase},
     limits::{ConnectionRefused, Limits},
     logins::{LoginGate, Logins},
     metrics::Metrics,
@@ -72,7 +75,7 @@ impl<B: Backend> Server<B> {
         let limits = Limits::new(&config);
         let metrics = Metrics::new(Arc::clone(&limits.threads));
         let logins = LoginGate::new(Arc::clone(&limits.auth_threads), Arc::clone(&metrics));
-        let shared = Arc::new(Shared { config, backend, limits, metrics, events, logins });
+        let shared = Arc::new(Shared { config, backend, limits, metrics, events, logins, gate: Gate::new() });
         Self { listener, shared, _subscription: subscription }
     }
 
@@ -84,6 +87,11 @@ impl<B: Backend> Server<B> {
     /// Returns the metrics.
     pub fn metrics(&self) -> Arc<dyn ServerMetrics> {
         Arc::clone(&self.shared.metrics) as Arc<dyn ServerMetrics>
+    }
+
+    /// Returns what stalls and forwards requests, for the admin endpoint.
+    pub fn gate(&self) -> Arc<Gate> {
+        Arc::clone(&self.shared.gate)
     }
 
     /// Returns the verification of logins, for other listeners: failures count together.
@@ -193,10 +201,26 @@ fn accept<B: Backend>(
         }
         debug!("connection from {peer}");
         let Some(stream) = shared.encrypt(stream, peer, stopped.clone()).await else { return };
+        let phase = Phase::clone(&shared.gate.phase().borrow());
+        if let Phase::Forwarding(to) = phase {
+            return forward(stream, peer, &to, stopped).await;
+        }
         match Connection::new(shared, stream, peer, permit, stopped).run().await {
             Ok(()) => debug!("connection from {peer} ended"),
             Err(error) => debug!("connection from {peer} broke: {error}"),
         }
     });
     Ok(())
+}
+
+/// Passes on a connection that begins while requests are forwarded.
+async fn forward(stream: Socket, peer: SocketAddr, to: &Forwarding, mut stopped: watch::Receiver<bool>) {
+    match to.connect().await {
+        Err(error) => warn!("cannot forward the connection from {peer} to {}: {error}", to.target()),
+        Ok(upstream) => {
+            if let Err(error) = pass_on(stream, upstream, &mut stopped).await {
+                debug!("connection from {peer} broke: {error}");
+            }
+        }
+    }
 }

@@ -15,7 +15,7 @@ use tokio::{
 };
 use tracing::debug;
 
-use crate::{Backend, ServerConfig, limits::Limits, logins::LoginGate, metrics::Metrics};
+use crate::{Backend, ServerConfig, gate::Gate, limits::Limits, logins::LoginGate, metrics::Metrics};
 
 /// Settings, backend, limits and metrics of a server, and the events for its connections.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ pub(crate) struct Shared<B: Backend> {
     pub metrics: Arc<Metrics>,
     pub events: broadcast::Sender<Arc<Event>>,
     pub logins: Arc<LoginGate>,
+    pub gate: Arc<Gate>,
 }
 
 impl<B: Backend> Shared<B> {

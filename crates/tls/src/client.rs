@@ -78,6 +78,20 @@ impl ClientTls {
         &self.config
     }
 
+    /// Encrypts a connection to the server named `host`, whose certificate must have that name.
+    ///
+    /// # Errors
+    /// If the handshake fails. No time limit applies.
+    pub async fn connect(
+        &self,
+        host: &str,
+        stream: tokio::net::TcpStream,
+    ) -> std::io::Result<tokio_rustls::client::TlsStream<tokio::net::TcpStream>> {
+        let name = rustls::pki_types::ServerName::try_from(host.to_owned());
+        let name = name.map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidInput, error))?;
+        tokio_rustls::TlsConnector::from(Arc::clone(&self.config)).connect(name, stream).await
+    }
+
     /// Returns the configuration for `ureq`.
     #[cfg(feature = "ureq")]
     pub fn ureq(&self) -> &ureq::tls::TlsConfig {

@@ -10,13 +10,13 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use cassette_admin_api::{Operation, Refused};
+use cassette_admin_api::{CutOverRequest, Operation, Refused};
 use cassette_http::{BodyError, buffered, host};
 
 use super::access::{self, OfConnection, Requester};
 use super::guard::{self, Head};
 use super::top_partitions::{self, Asked};
-use super::{Admin, cidr, operations, prometheus, query_logs, report};
+use super::{Admin, cidr, cut_over, operations, prometheus, query_logs, report};
 
 /// The maximum length of an operation, in bytes.
 const OPERATION_LENGTH_MAX: usize = 1 << 20;
@@ -85,6 +85,7 @@ fn operations() -> Router<Arc<Admin>> {
         )
         .route("/v1/slow_queries", get(|admin| blocking(admin, |admin| Ok(query_logs::slow(admin)))))
         .route("/v1/operations", post(operate))
+        .route("/v1/cut_over", post(step_of_cut_over))
         .route_layer(middleware::from_fn(access::operators_only))
 }
 
@@ -169,6 +170,18 @@ async fn operate(
     let address = connection.peer.address.map(|address| format!(" at {address}")).unwrap_or_default();
     tracing::info!("operation of {requester}{address}: {operation:?}");
     blocking(state, move |admin| operations::perform(admin, &operation)).await
+}
+
+/// Executes a step of a cut-over. Points are requested often, and change nothing.
+async fn step_of_cut_over(
+    state: State<Arc<Admin>>,
+    Extension(requester): Extension<Requester>,
+    Json(request): Json<CutOverRequest>,
+) -> Response {
+    if request != CutOverRequest::Point {
+        tracing::info!("cut-over of {requester}: {request:?}");
+    }
+    blocking(state, move |admin| cut_over::perform(admin, &request)).await
 }
 
 /// Answers with the result of `work`, which accesses files or takes long.

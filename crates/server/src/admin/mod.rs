@@ -7,6 +7,7 @@
 //! | `GET /metrics` | the metrics for Prometheus |
 //! | `GET /v1/node`, `/v1/tables`, `/v1/compactions`, … | reports as JSON ([`cassette_admin_api`]) |
 //! | `POST /v1/operations` | an [`Operation`](cassette_admin_api::Operation) as JSON |
+//! | `POST /v1/cut_over` | a step of a move that takes over the clients, as JSON |
 //!
 //! [`Access`] authenticates clients; without an authenticator and tokens, every client has full
 //! access, so it listens on loopback by default. [`guard`] keeps foreign web pages out. [`Limits`]
@@ -15,6 +16,7 @@
 mod access;
 mod backups;
 mod cidr;
+mod cut_over;
 mod guard;
 mod http;
 mod operations;
@@ -35,6 +37,7 @@ use cassette_backup::BackupService;
 use cassette_database::{Database, ServerMetrics};
 pub use cassette_http::{Limits, Listener};
 use cassette_tls::Tls;
+pub use cut_over::Switch;
 
 use crate::query_logs::QueryLogs;
 
@@ -55,6 +58,7 @@ pub struct Admin {
     started: Instant,
     query_logs: OnceLock<Arc<QueryLogs>>,
     backups: OnceLock<Arc<BackupService>>,
+    switch: OnceLock<Switch>,
 }
 
 /// Access to the log levels.
@@ -92,6 +96,7 @@ impl Admin {
             started: Instant::now(),
             query_logs: OnceLock::new(),
             backups: OnceLock::new(),
+            switch: OnceLock::new(),
         })
     }
 
@@ -105,6 +110,12 @@ impl Admin {
     pub fn set_backups(&self, backups: Arc<BackupService>) {
         // A second call is a mistake without consequences.
         let _ = self.backups.set(backups);
+    }
+
+    /// Lets moves stall and forward the clients of the server. Effective once.
+    pub fn set_switch(&self, switch: Switch) {
+        // A second value has no effect.
+        let _ = self.switch.set(switch);
     }
 
     /// Lets `nodetool reloadssl` reload the certificates of the server for CQL. Effective once.

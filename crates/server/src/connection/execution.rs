@@ -24,6 +24,7 @@ use crate::{
     Backend, Body,
     backend::{Answer, Effort},
     body::Meter,
+    gate::Pass,
     limits::Charge,
     running::Entered,
     shared::Shared,
@@ -60,6 +61,7 @@ pub(super) struct Job {
     version: Version,
     trace: Option<Trace>,
     entered: Entered,
+    pass: Pass,
 }
 
 impl Jobs {
@@ -119,6 +121,7 @@ impl<B: Backend> Connection<B> {
         decoded: DecodedRequest,
         length: usize,
         charge: Option<Charge>,
+        pass: Pass,
     ) {
         let DecodedRequest { request, tracing, .. } = decoded;
         self.registered.count_request();
@@ -128,7 +131,7 @@ impl<B: Backend> Connection<B> {
         }
         if tracing || self.shared.backend.traces_by_chance() {
             let trace = Trace { id: self.shared.backend.new_trace(), is_told: tracing };
-            return self.start_job(stream, request, version, length, Some(trace), charge);
+            return self.start_job(stream, request, version, length, Some(trace), charge, pass);
         }
         let begun = self.encoder.begin();
         let body = Body::direct(self.encoder.body());
@@ -141,7 +144,7 @@ impl<B: Backend> Connection<B> {
             }
             Ok(Answer::WouldBlock) => {
                 self.encoder.abandon(begun);
-                self.start_job(stream, request, version, length, None, charge);
+                self.start_job(stream, request, version, length, None, charge, pass);
             }
             Err(error) => {
                 self.encoder.abandon(begun);
@@ -158,6 +161,7 @@ impl<B: Backend> Connection<B> {
 
     /// Executes a request on a blocking thread, or makes the connection wait for one. Its memory is
     /// charged before.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request")]
     fn start_job(
         &mut self,
         stream: i16,
@@ -166,6 +170,7 @@ impl<B: Backend> Connection<B> {
         length: usize,
         trace: Option<Trace>,
         charge: Option<Charge>,
+        pass: Pass,
     ) {
         let accounts = self.permit.requests();
         let charge = match charge {
@@ -183,7 +188,7 @@ impl<B: Backend> Connection<B> {
             let (backend, request) = (Arc::clone(&self.shared.backend), Arc::clone(&request));
             move || backend.describe(&request)
         });
-        let job = Box::new(Job { stream, request, version, trace, entered });
+        let job = Box::new(Job { stream, request, version, trace, entered, pass });
         let (threads, client) = (Arc::clone(&self.shared.limits.threads), self.permit.thread_client());
         let charge = match charge {
             Some(charge) => match threads.try_acquire(client) {
@@ -210,11 +215,12 @@ impl<B: Backend> Connection<B> {
             Granted::Memory(charge, input) => self.receive_message(charge, input),
             Granted::Thread(charge, thread, job) => self.run_job(charge, thread, *job),
             Granted::Authentication(judged) => self.authenticated(judged),
+            Granted::Gate(phase, request, charge) => self.resume(phase, request, charge),
         }
     }
 
     fn run_job(&mut self, charge: Charge, thread: ThreadPermit, job: Job) {
-        let Job { stream, request, version, trace, entered } = job;
+        let Job { stream, request, version, trace, entered, pass } = job;
         let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&self.session));
         let (done, cancellation) = (self.jobs.sender.clone(), self.jobs.cancellation.clone());
         let mut meter = Meter::new(self.permit.responses().clone(), self.shared.config.max_response_size);
@@ -244,7 +250,7 @@ impl<B: Backend> Connection<B> {
                     Err(Error::new(ErrorDetail::ServerError, "The request could not be scheduled"))
                 }
             });
-            drop((entered, request, charge, thread));
+            drop((entered, request, charge, thread, pass));
             // An error means that the connection is closed and no client waits for the answer.
             let trace = trace.filter(|trace| trace.is_told).map(|trace| trace.id);
             let _ = done.send(Done { stream, trace, outcome });

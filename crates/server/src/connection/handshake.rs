@@ -85,6 +85,7 @@ impl<B: Backend> Connection<B> {
         startup.check_cql_version()?;
         self.agreed_compression = startup.compression(version)?;
         self.throw_on_overload = startup.option(Startup::THROW_ON_OVERLOAD) == Some("1");
+        self.startup = Some(startup.clone());
         self.registered.started(version as u8, startup.options.iter().cloned().collect());
         debug!(
             "{} speaks {version}, driver {} {}",

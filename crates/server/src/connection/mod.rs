@@ -14,6 +14,7 @@
 
 mod authenticating;
 mod execution;
+mod forwarding;
 mod handshake;
 mod sending;
 mod waiting;
@@ -24,7 +25,7 @@ use bytes::{BufMut, BytesMut};
 use cassette_database::Encryption;
 use cassette_protocol::{
     Compression, Decoded, Decoder, Direction, Encoder, Envelope, FrameFormat, Prelude, ProtocolError,
-    Rejected, Request, Response, Version, response::Event,
+    Rejected, Request, Response, Version, request::Startup, response::Event,
 };
 use cassette_tls::Socket;
 use tokio::{
@@ -35,6 +36,8 @@ use tracing::{debug, warn};
 
 use crate::{
     Backend,
+    forwarding::Forwarding,
+    gate::Phase,
     limits::{Charge, ConnectionPermit},
     metrics::Registered,
     shared::Shared,
@@ -80,6 +83,8 @@ pub(crate) struct Connection<B: Backend> {
     stage: Stage,
     /// The compression of STARTUP.
     agreed_compression: Option<Compression>,
+    /// The client's STARTUP.
+    startup: Option<Startup>,
     /// Whether the client prefers an Overloaded error to waiting.
     throw_on_overload: bool,
 
@@ -96,6 +101,8 @@ pub(crate) struct Connection<B: Backend> {
     jobs: Jobs,
     /// The resource that the next request waits for.
     waiting: Option<Waiting>,
+    /// Where all requests are forwarded to, from this one on.
+    forward: Option<(Arc<Forwarding>, Envelope)>,
     watchdog: Watchdog,
     events: Events,
     stopped: watch::Receiver<bool>,
@@ -172,6 +179,7 @@ impl<B: Backend> Connection<B> {
             session,
             stage: Stage::Established,
             agreed_compression: None,
+            startup: None,
             throw_on_overload: false,
             stream,
             input: BytesMut::with_capacity(INPUT_LENGTH),
@@ -182,6 +190,7 @@ impl<B: Backend> Connection<B> {
             consecutive_errors: 0,
             jobs: Jobs::new(),
             waiting: None,
+            forward: None,
             watchdog: Watchdog::new(&shared.config),
             events: Events::default(),
             stopped,
@@ -196,6 +205,9 @@ impl<B: Backend> Connection<B> {
     /// Serves the connection until one side ends it.
     pub async fn run(mut self) -> io::Result<()> {
         loop {
+            if let Some((to, first)) = self.forward.take() {
+                return self.forward(to, first).await;
+            }
             let progress = self.work_off_input().await?;
             while let Some(done) = self.jobs.next_ready() {
                 self.answer(done).await?;
@@ -330,6 +342,7 @@ impl<B: Backend> Connection<B> {
     fn may_take_on(&self) -> bool {
         !self.closing
             && self.waiting.is_none()
+            && self.forward.is_none()
             && self.jobs.in_flight() < self.shared.config.max_threads_per_connection
     }
 
@@ -397,17 +410,44 @@ impl<B: Backend> Connection<B> {
             Request::Query(_) | Request::Prepare(_) | Request::Execute(_) | Request::Batch(_)
                 if matches!(self.stage, Stage::Ready) =>
             {
+                let Some(pass) = self.shared.gate.enter() else { return self.hold(envelope, charge) };
                 // The request shares the part of the body that it needs; a second reference would
                 // keep the rest.
                 let length = envelope.body.len();
                 drop(envelope);
-                self.execute(stream, decoded, length, charge);
+                self.execute(stream, decoded, length, charge, pass);
             }
             _ => {
                 let Some(request) = self.authenticate(stream, version, decoded.request) else { return };
                 let response = self.handshake(request, version);
                 self.respond(stream, &response);
                 self.after_handshake(&response, version);
+            }
+        }
+    }
+
+    /// Waits with a request until requests are executed again, or forwarded.
+    fn hold(&mut self, request: Envelope, charge: Option<Charge>) {
+        let mut phase = self.shared.gate.phase();
+        let decided = async move {
+            let decided = phase.wait_for(|phase| !matches!(phase, Phase::Stalled)).await;
+            let decided = decided.ok().map(|phase| Phase::clone(&phase));
+            match decided {
+                Some(phase) => phase,
+                // The server was dropped, and ends the connection.
+                None => std::future::pending().await,
+            }
+        };
+        self.waiting = Some(Waiting::gate(decided, request, charge));
+    }
+
+    /// Continues with a request that was held.
+    fn resume(&mut self, phase: Phase, request: Envelope, charge: Option<Charge>) {
+        match phase {
+            Phase::Forwarding(to) => self.forward = Some((to, request)),
+            Phase::Open | Phase::Stalled => {
+                self.message_charge = charge;
+                self.work_off(request);
             }
         }
     }

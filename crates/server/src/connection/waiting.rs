@@ -2,6 +2,7 @@
 
 use std::{future::Future, pin::Pin, time::Duration};
 
+use cassette_protocol::Envelope;
 use tokio::{
     io::Interest,
     net::TcpStream,
@@ -10,7 +11,7 @@ use tokio::{
 use tracing::trace;
 
 use super::{authenticating::Judged, execution::Job};
-use crate::{ServerConfig, limits::Charge, threads::ThreadPermit};
+use crate::{ServerConfig, gate::Phase, limits::Charge, threads::ThreadPermit};
 
 /// How often a connection that is not read from checks whether its client has disconnected.
 const GONE_INTERVAL: Duration = Duration::from_millis(500);
@@ -26,6 +27,8 @@ pub(super) enum Waiting {
     Thread(BoxFuture<(Charge, ThreadPermit)>, Option<Box<Job>>),
     /// The evaluation of a token.
     Authentication(BoxFuture<Judged>),
+    /// The end of a stall; with the request that was held, and the charge of its memory.
+    Gate(BoxFuture<Phase>, Option<(Envelope, Option<Charge>)>),
 }
 
 /// A granted resource.
@@ -33,6 +36,7 @@ pub(super) enum Granted {
     Memory(Charge, usize),
     Thread(Charge, ThreadPermit, Box<Job>),
     Authentication(Judged),
+    Gate(Phase, Envelope, Option<Charge>),
 }
 
 impl Waiting {
@@ -45,6 +49,14 @@ impl Waiting {
         job: Box<Job>,
     ) -> Self {
         Self::Thread(Box::pin(granted), Some(job))
+    }
+
+    pub fn gate(
+        decided: impl Future<Output = Phase> + Send + 'static,
+        request: Envelope,
+        charge: Option<Charge>,
+    ) -> Self {
+        Self::Gate(Box::pin(decided), Some((request, charge)))
     }
 
     pub fn authentication(judged: impl Future<Output = Judged> + Send + 'static) -> Self {
@@ -64,6 +76,12 @@ pub(super) async fn granted(waiting: &mut Option<Waiting>) -> Granted {
             Granted::Thread(charge, thread, job)
         }
         Some(Waiting::Authentication(judged)) => Granted::Authentication(judged.await),
+        Some(Waiting::Gate(decided, held)) => {
+            let phase = decided.await;
+            // Present until this completes, once.
+            let Some((request, charge)) = held.take() else { return std::future::pending().await };
+            Granted::Gate(phase, request, charge)
+        }
     };
     *waiting = None;
     granted

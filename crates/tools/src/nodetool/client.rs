@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use cassette_admin_api::{Done, Operation};
+use cassette_admin_api::{CutOverAnswer, CutOverRequest, Done, Operation};
 use cassette_admin_api::{RefusalKind, Refused};
 use serde::de::DeserializeOwned;
 use ureq::unversioned::resolver::DefaultResolver;
@@ -64,6 +64,14 @@ impl Client {
     pub fn operate(&self, operation: &Operation) -> Result<Done> {
         let body = serde_json::to_vec(operation).map_err(|error| Failure::Error(error.to_string()))?;
         let request = self.agent.post(format!("{}://{}/v1/operations", self.scheme, self.authority));
+        let answer = self.authorized(request).header("Content-Type", "application/json").send(&body[..]);
+        self.read(answer)
+    }
+
+    /// Executes a step of a cut-over, and waits until it is complete.
+    pub fn cut_over(&self, request: &CutOverRequest) -> Result<CutOverAnswer> {
+        let body = serde_json::to_vec(request).map_err(|error| Failure::Error(error.to_string()))?;
+        let request = self.agent.post(format!("{}://{}/v1/cut_over", self.scheme, self.authority));
         let answer = self.authorized(request).header("Content-Type", "application/json").send(&body[..]);
         self.read(answer)
     }

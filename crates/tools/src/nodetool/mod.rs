@@ -14,6 +14,7 @@ mod cluster;
 mod commands;
 mod compactions;
 mod connection;
+mod cut_over;
 mod guardrails;
 mod info;
 mod missing;
@@ -33,6 +34,8 @@ mod unknown_tables;
 
 use std::io::Write;
 use std::process::ExitCode;
+
+pub use cut_over::{CutOverClient, StepFailure};
 
 use arguments::{Invocation, Parsed};
 use client::Client;
