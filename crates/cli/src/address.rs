@@ -1,4 +1,4 @@
-//! Addresses to listen on, as users write them.
+//! Addresses to listen on and to connect to, as users write them.
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
@@ -27,6 +27,14 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     preferred.copied().ok_or_else(|| "the host has no address".to_owned())
 }
 
+/// Returns the address of a server to connect to, with CQL's default port unless it has one.
+pub fn with_cql_port(contact: &str) -> String {
+    match contact.rsplit_once(':') {
+        Some((_, port)) if port.parse::<u16>().is_ok() => contact.to_owned(),
+        _ => format!("{contact}:9042"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,6 +54,12 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn contacts_have_the_default_port() {
+        let contacts = ["db", "db:1", "10.0.0.1:9042", "[::1]:9042"].map(with_cql_port);
+        assert_eq!(contacts, ["db:9042", "db:1", "10.0.0.1:9042", "[::1]:9042"]);
     }
 
     #[test]

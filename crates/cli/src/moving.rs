@@ -12,7 +12,9 @@ use cassette_rows::Consistency;
 use cassette_server::tls::secret;
 use clap::Args;
 
+use crate::address::with_cql_port;
 use crate::credentials::client_tls;
+use crate::live::LiveArguments;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -118,6 +120,9 @@ pub struct MoveArguments {
 
     #[command(flatten)]
     files: FileArguments,
+
+    #[command(flatten)]
+    live: LiveArguments,
 
     #[command(flatten)]
     source: SourceSecurity,
@@ -262,33 +267,28 @@ fn credentials(
     Ok(Some((user.clone(), password)))
 }
 
-/// Returns the address with CQL's default port unless it has one.
-fn with_port(contact: &String) -> String {
-    match contact.rsplit_once(':') {
-        Some((_, port)) if port.parse::<u16>().is_ok() => contact.clone(),
-        _ => format!("{contact}:9042"),
-    }
-}
-
 impl MoveArguments {
+    /// Returns the login at the source.
+    fn source_credentials(&self) -> anyhow::Result<Option<(String, String)>> {
+        let source = &self.source;
+        credentials(source.from_user.as_ref(), source.from_password_file.as_ref(), "CASSETTE_FROM_PASSWORD")
+    }
+
     fn job(&self) -> anyhow::Result<Move> {
         let cluster = |contacts: &[String], credentials, tls| ClusterSettings {
-            contacts: contacts.iter().map(with_port).collect(),
+            contacts: contacts.iter().map(|contact| with_cql_port(contact)).collect(),
             credentials,
             tls,
             consistency: self.consistency,
             patience: Duration::from_secs(self.patience),
         };
         let (source, target) = (&self.source, &self.target);
+        let first = self.to.first().map(|contact| with_cql_port(contact)).unwrap_or_default();
         let from = match &self.data {
             Some(data) => Place::Directory(data.clone()),
             None => Place::Cluster(cluster(
                 &self.from,
-                credentials(
-                    source.from_user.as_ref(),
-                    source.from_password_file.as_ref(),
-                    "CASSETTE_FROM_PASSWORD",
-                )?,
+                self.source_credentials()?,
                 client_tls(
                     source.from_tls_ca.as_ref(),
                     source.from_tls_certificate.as_ref(),
@@ -318,6 +318,7 @@ impl MoveArguments {
             ranges: self.ranges,
             workers: usize::from(self.workers),
             rate: self.rate.map(f64::from),
+            follow: self.live.follow(first, self.source_credentials()?)?,
             ..Move::new(from, to)
         })
     }
@@ -344,6 +345,10 @@ pub fn run(arguments: &MoveArguments) -> anyhow::Result<bool> {
         return Ok(done.differences == done.repaired);
     }
     let done = job.run(&console)?;
+    if arguments.live.cuts_over() {
+        console.line("the source forwards its clients to the target, also after a restart");
+        return Ok(true);
+    }
     let copied = match job.by {
         By::Rows => format!("copied {} rows", done.rows),
         By::Files(_) => format!("sent {}", size(done.bytes)),
@@ -480,6 +485,12 @@ impl Observer for Console {
                     left.unwrap_or_default()
                 ));
             }
+            Event::Following { changes, bytes_behind, seconds_behind } => self.show_progress(&format!(
+                "{changes} changes applied, {bytes_behind} bytes and {seconds_behind:.1} s behind"
+            )),
+            Event::CutOver { pause_seconds } => {
+                self.line(&format!("cut over: requests were stalled for {:.0} ms", pause_seconds * 1000.0));
+            }
             Event::Table { keyspace, table, rows } => self.line(&format!("{keyspace}.{table}: {rows} rows")),
             Event::Different(row) => {
                 let found = match row.found.as_str() {
@@ -501,12 +512,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_have_two_units_and_contacts_the_default_port() {
+    fn durations_have_two_units() {
         let texts = [0.4, 59.0, 61.0, 3599.6, 7300.0].map(duration);
         assert_eq!(texts, ["0 s", "59 s", "1 min 1 s", "1 h 0 min", "2 h 1 min"]);
         assert_eq!([999, 1_500_000, 2_340_000_000].map(size), ["1.0 kB", "1.5 MB", "2.34 GB"]);
-        let contacts = ["db", "db:1", "10.0.0.1:9042", "[::1]:9042"].map(|text| with_port(&text.to_owned()));
-        assert_eq!(contacts, ["db:9042", "db:1", "10.0.0.1:9042", "[::1]:9042"]);
         assert_eq!(consistency("local_one"), Ok(Consistency::LocalOne));
         assert!(consistency("SERIAL").is_err());
     }

@@ -22,7 +22,7 @@ use cassette_server::admin::{Admin, LogLevels};
 use cassette_server::authentication::{Authenticator, CertificateAuthenticator, PasswordAuthenticator};
 use cassette_server::query_logs::{LoggedDatabase, QueryLogs};
 use cassette_server::tls::Tls;
-use cassette_server::{Server, ServerConfig, descriptors};
+use cassette_server::{Forwarding, Proxy, Server, ServerConfig, descriptors};
 use cassette_vfs::{RealFileSystem, SystemClock};
 use clap::Args;
 use tokio::net::TcpListener;
@@ -32,6 +32,7 @@ use tokio::sync::watch;
 use crate::address::listen_address;
 use crate::admin::{AdminArguments, Prepared, reload};
 use crate::config::{BackupSettings, Config, duration};
+use crate::forwarding::ForwardingArguments;
 use crate::listening::{cannot_listen, warn_of_exposure, warn_of_plain_text};
 use crate::{logging, memory, parent, superuser};
 
@@ -46,6 +47,9 @@ Examples:
 
   Queries on a snapshot, or on the directories of a stopped Cassandra, which stay unchanged:
     cassette serve --read-only /var/lib/cassandra/data
+
+  Pass all connections on to another server or cluster:
+    cassette serve --forward 10.0.0.1:9042
 
 Then connect with cqlsh or any Cassandra driver (data center: datacenter1).
 SIGTERM and Ctrl-C let requests finish, flush and stop; a second one does not wait for requests. \
@@ -132,6 +136,9 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
+    #[command(flatten)]
+    forwarding: ForwardingArguments,
+
     /// Stop when the parent process, which must be PID, ends for any reason (Linux); for test runs
     /// and scripts
     #[arg(long, value_name = "PID")]
@@ -178,6 +185,9 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
         .enable_all()
         .max_blocking_threads(server.blocking_threads())
         .build()?;
+    if let Some(forwarding) = arguments.forwarding.target(&arguments.data, !arguments.read_only.is_empty())? {
+        return runtime.block_on(forward(server, forwarding));
+    }
     let Served { database, deadline } = runtime.block_on(serve(arguments, &config, server, logging))?;
     // A request that ignores its interruption must not keep the process running: its thread ends
     // with the process.
@@ -209,6 +219,32 @@ fn close(database: Database, deadline: Instant) -> anyhow::Result<()> {
     }
 }
 
+/// Forwards all connections until SIGTERM or SIGINT.
+async fn forward(server: ServerConfig, forwarding: Arc<Forwarding>) -> anyhow::Result<()> {
+    let listener = bind(server.listen_address).await?;
+    let encrypted = encryption(server.tls.as_ref());
+    if let Some(tls) = server.tls.clone() {
+        tokio::spawn(reload(tls, "certificates", Tls::reload_if_changed));
+    }
+    let mut signalled = count_signals()?;
+    let target = forwarding.target().to_owned();
+    let proxy = Proxy::new(listener, server, forwarding);
+    let (version, address) = (env!("CARGO_PKG_VERSION"), proxy.local_address()?);
+    report_ready(&format!(
+        "cassette {version} listens for CQL on {address}{encrypted}\nforwards all requests to {target}\n"
+    ));
+    proxy.serve(async { drop(signalled.wait_for(|count| *count > 0).await) }).await;
+    Ok(())
+}
+
+async fn bind(wanted: SocketAddr) -> anyhow::Result<TcpListener> {
+    let listener = TcpListener::bind(wanted).await;
+    listener.map_err(|error| {
+        let context = cannot_listen(wanted, "--listen", &error);
+        anyhow::Error::from(error).context(context)
+    })
+}
+
 async fn serve(
     arguments: &ServeArguments,
     config: &Config,
@@ -216,12 +252,10 @@ async fn serve(
     logging: Arc<dyn LogLevels>,
 ) -> anyhow::Result<Served> {
     let (wanted, stop_timeout) = (server.listen_address, server.stop_timeout);
-    let connections_max = server.max_concurrent_connections;
-    let listener = TcpListener::bind(wanted).await;
-    let listener = listener.map_err(|error| {
-        let context = cannot_listen(wanted, "--listen", &error);
-        anyhow::Error::from(error).context(context)
-    })?;
+    if let Some(max) = server.max_concurrent_connections {
+        tracing::info!("at most {max} connections: the other file descriptors are for storage");
+    }
+    let listener = bind(wanted).await?;
     let address = listener.local_addr()?;
     let prepared_admin = arguments.admin.prepare(config).await?;
     config.file_access()?.set();
@@ -236,9 +270,7 @@ async fn serve(
     let logs = query_logs(config, &arguments.data)?;
     let backend = LoggedDatabase::new(database.clone(), Arc::clone(&logs));
     let server = Server::with_listener(listener, server, Arc::new(backend));
-    if let Some(max) = connections_max {
-        tracing::info!("at most {max} connections: the other file descriptors are for storage");
-    }
+    let gate = server.gate();
     let mut signalled = count_signals()?;
     let mut cut = signalled.clone();
     let metrics = server.metrics();
@@ -260,6 +292,9 @@ async fn serve(
         let access = prepared.access(server.logins());
         let admin = Admin::new(database.clone(), metrics, logging, access, drain);
         set_up_admin(&admin, &logs, backups.as_ref(), server_tls);
+        if arguments.read_only.is_empty() {
+            admin.set_switch(arguments.forwarding.switch(gate, &arguments.data)?);
+        }
         prepared
             .serve(admin, async move { admin_stopped.wait_for(|stopped| *stopped).await.map_or((), drop) });
     }

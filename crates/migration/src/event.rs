@@ -48,6 +48,20 @@ pub enum Event {
         /// Estimated remaining time. `None` until a range is complete.
         seconds_left: Option<f64>,
     },
+    /// The copy is followed by captured changes; once a second.
+    Following {
+        /// Changes of partitions that this run has applied.
+        changes: u64,
+        /// Captured bytes that have not been applied.
+        bytes_behind: u64,
+        /// Time since the target had all captured changes.
+        seconds_behind: f64,
+    },
+    /// The source's server forwards its clients to the target.
+    CutOver {
+        /// How long requests were stalled, as measured here.
+        pause_seconds: f64,
+    },
     /// All token ranges of a table are complete.
     Table {
         /// Its keyspace.

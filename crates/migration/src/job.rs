@@ -1,16 +1,21 @@
 //! A move from end to end.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use cassette_database::Position;
 
 use crate::client::Client;
 use crate::copy::{Task, Tasks, now};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Place, Session};
 use crate::error::{Result, unsuitable};
 use crate::event::{Event, Observer};
 use crate::files;
+use crate::follow;
+use crate::following::{Follow, Following, Until};
 use crate::plan::{Plan, execute, is_empty};
-use crate::progress::{Header, Progress, TableEntry};
+use crate::progress::{FollowStart, Header, Progress, TableEntry};
+use crate::schema::{self, Table};
 use crate::settings::{By, Move, Summary, VerifyOptions, VerifySummary};
 use crate::statements::Statements;
 use crate::throttle::Throttle;
@@ -56,17 +61,15 @@ impl Move {
     /// too long. A repeated run resumes.
     pub fn run(&self, observer: &dyn Observer) -> Result<Summary> {
         if let By::Files(options) = &self.by {
+            if self.follow.is_some() {
+                return unsuitable("a move by files cannot follow changes: move by rows");
+            }
             return files::run(self, options, observer);
         }
         let start = Instant::now();
         let (source, target) = self.open()?;
         let mut session = target.session();
-        let plan = Plan::make(&mut source.session(), &mut session, &self.schema())?;
-        plan.warnings.iter().for_each(|text| observer.event(&Event::Warning { text: text.clone() }));
-        let earlier = Progress::read_header(&self.progress)?;
-        execute(&mut session, &plan.before, observer)?;
-        let header = self.header(&plan, &mut session, earlier.as_ref())?;
-        let progress = Progress::open(&self.progress, &header)?;
+        let (plan, progress) = self.prepare(&mut source.session(), &mut session, observer)?;
         let tables: Vec<Statements> = plan.tables().cloned().map(Statements::new).collect();
         observer.event(&self.started(tables.len(), progress.done_count()));
         let is_left = |task: &Task| !progress.is_done(task.table, task.range);
@@ -79,31 +82,74 @@ impl Move {
         };
         let (throttle, marker) = (Throttle::new(self.rate), progress.header.started_micros);
         let Endpoint::Cluster(cluster) = &target else { return unsuitable("the target is not a cluster") };
-        let rows = tasks.run(
-            &source,
-            || Writer { client: Client::new(cluster) },
-            |session, writer, task, shared| {
-                let statements = &tables[task.table];
-                let was_started = progress.was_started(task.table, task.range);
-                let is_careful = was_started || !progress.header.tables[task.table].was_empty;
-                if (statements.table.is_counter || statements.table.has_lists()) && !was_started {
-                    progress.start(task.table, task.range)?;
-                }
-                let mut scan =
-                    crate::copy::Scan::new(statements, TokenRange::part(task.range, self.ranges), now());
-                while let Some(rows) = scan.next_page(session)? {
-                    let count = rows.len();
-                    throttle.wait(count);
-                    writer.write(statements, rows, scan.now, marker, is_careful)?;
-                    shared.count(task.table, count);
-                }
-                progress.finish(task.table, task.range)
-            },
-        )?;
-        execute(&mut session, &plan.after, observer)?;
+        let failed = AtomicBool::new(false);
+        let copy = || {
+            tasks.run(
+                &source,
+                || Writer { client: Client::new(cluster) },
+                |session, writer, task, shared| {
+                    let statements = &tables[task.table];
+                    if failed.load(Ordering::Relaxed) {
+                        return unsuitable("the changes cannot be followed");
+                    }
+                    let was_started = progress.was_started(task.table, task.range);
+                    let is_careful = was_started || !progress.header.tables[task.table].was_empty;
+                    if (statements.table.is_counter || statements.table.has_lists()) && !was_started {
+                        progress.start(task.table, task.range)?;
+                    }
+                    let mut scan =
+                        crate::copy::Scan::new(statements, TokenRange::part(task.range, self.ranges), now());
+                    while let Some(rows) = scan.next_page(session)? {
+                        let count = rows.len();
+                        throttle.wait(count);
+                        writer.write(statements, rows, scan.now, marker, is_careful)?;
+                        shared.count(task.table, count);
+                    }
+                    progress.finish(task.table, task.range)
+                },
+            )
+        };
+        let index = |session: &mut Session<'_>| execute(session, &plan.after, observer);
+        let rows = match &self.follow {
+            None => {
+                let rows = copy()?;
+                index(&mut session)?;
+                rows
+            }
+            Some(follow) => {
+                let following = Following { follow, progress: &progress, observer, failed: &failed };
+                let mut follower = following.follower(&plan.keyspaces, cluster, self.workers)?;
+                let rows = following.beside(&mut follower, copy)?;
+                index(&mut session)?;
+                following.finish(&mut follower, cluster)?;
+                rows
+            }
+        };
         let seconds = start.elapsed().as_secs_f64();
         observer.event(&Event::Finished { rows, bytes: 0, seconds });
         Ok(Summary { rows, bytes: 0, tables: tables.len(), seconds })
+    }
+
+    /// Creates what the target lacks, and opens the progress file.
+    fn prepare(
+        &self,
+        source: &mut Session<'_>,
+        target: &mut Session<'_>,
+        observer: &dyn Observer,
+    ) -> Result<(Plan, Progress)> {
+        let plan = Plan::make(source, target, &self.schema())?;
+        plan.warnings.iter().for_each(|text| observer.event(&Event::Warning { text: text.clone() }));
+        if self.follow.is_some() {
+            self.check_follow(&plan, source)?;
+        }
+        let earlier = Progress::read_header(&self.progress)?;
+        execute(target, &plan.before, observer)?;
+        if self.follow.is_some() {
+            self.prepare_target(&plan, target, observer)?;
+        }
+        let header = self.header(&plan, target, earlier.as_ref())?;
+        let progress = Progress::open(&self.progress, &header)?;
+        Ok((plan, progress))
     }
 
     /// Compares the rows of source and target, and repairs the target if requested. Rows that are
@@ -168,12 +214,7 @@ impl Move {
     }
 
     /// Returns the header of a first run. Counters need empty tables.
-    fn header(
-        &self,
-        plan: &Plan,
-        target: &mut crate::endpoint::Session<'_>,
-        earlier: Option<&Header>,
-    ) -> Result<Header> {
+    fn header(&self, plan: &Plan, target: &mut Session<'_>, earlier: Option<&Header>) -> Result<Header> {
         let mut tables = Vec::new();
         for table in plan.tables() {
             let was_empty = earlier.is_none() && is_empty(target, table)?;
@@ -188,7 +229,59 @@ impl Move {
             tables.push(TableEntry { keyspace, name, id: table.id.clone(), was_empty });
         }
         let (from, to) = (self.from.name(), self.to.address());
-        Ok(Header { version: VERSION, from, to, ranges: self.ranges, started_micros: micros(), tables })
+        let started_micros = micros();
+        // Before the copy reads anything: writes before this point are visible to it, later ones
+        // are captured.
+        let follows = match &self.follow {
+            Some(_) if earlier.is_some_and(|header| header.follows.is_some()) => {
+                earlier.and_then(|header| header.follows.clone())
+            }
+            Some(follow) => {
+                let point = follow.control.point();
+                let point = point.or_else(|reason| unsuitable(format!("the source: {reason}")))?;
+                let Position { segment, offset } = point.position;
+                Some(FollowStart { segment, offset, state: point.state })
+            }
+            None => None,
+        };
+        Ok(Header { version: VERSION, from, to, ranges: self.ranges, started_micros, tables, follows })
+    }
+
+    /// Checks that the changes of the source can be followed, and that a cut-over leaves nothing
+    /// behind.
+    fn check_follow(&self, plan: &Plan, source: &mut Session<'_>) -> Result<()> {
+        let Place::Cluster(_) = &self.from else {
+            return unsuitable("the changes of a data directory cannot be followed: move from its server");
+        };
+        follow::check(&plan.keyspaces)?;
+        follow::check_grace(&plan.keyspaces, self.to.patience)?;
+        if let Some(Follow { until: Until::CutOver(_), .. }) = &self.follow {
+            let is_left = |name: &String| !plan.keyspaces.iter().any(|keyspace| keyspace.name == *name);
+            if let Some(name) = schema::keyspaces(source)?.into_iter().find(is_left) {
+                return unsuitable(format!(
+                    "keyspace {name} is not moved, but its clients would be forwarded, too: move all \
+                     keyspaces, or drop it"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Disables the capture of changes in created tables, whose segments no consumer removes, and
+    /// checks those that existed.
+    fn prepare_target(&self, plan: &Plan, target: &mut Session<'_>, observer: &dyn Observer) -> Result<()> {
+        let is_created = |table: &Table| {
+            let prefix = format!("CREATE TABLE {} ", table.quoted());
+            plan.before.iter().any(|statement| statement.starts_with(&prefix))
+        };
+        let created = plan.tables().filter(|table| table.cdc && is_created(table));
+        let disable = |table: &Table| format!("ALTER TABLE {} WITH cdc = false", table.quoted());
+        execute(target, &created.map(disable).collect::<Vec<_>>(), observer)?;
+        let mut keyspaces = Vec::new();
+        for keyspace in &plan.keyspaces {
+            keyspaces.extend(schema::keyspace(target, &keyspace.name)?);
+        }
+        follow::check_grace(&keyspaces, self.to.patience)
     }
 }
 

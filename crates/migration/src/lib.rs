@@ -13,15 +13,21 @@
 //! cells are written again. Requests bear the time at which remaining lifetimes were read
 //! (`now_in_seconds` of protocol version 5), so expirations are exact to the second.
 //!
-//! [`Move::run`] copies, [`Move::verify`] compares and repairs.
+//! [`Move::run`] copies, [`Move::verify`] compares and repairs. With [`Follow`], a move also
+//! applies the changes that are captured meanwhile, and can cut over: the source's server then
+//! forwards its clients to the target.
 
 mod cell;
 mod client;
+mod control;
 mod copy;
+mod cut_over;
 mod endpoint;
 mod error;
 mod event;
 mod files;
+mod follow;
+mod following;
 mod job;
 mod journal;
 mod page;
@@ -38,7 +44,10 @@ mod verify;
 mod writer;
 
 pub use client::ClusterSettings;
+pub use control::{ForwardError, LogPoint, SourceControl};
 pub use endpoint::Place;
 pub use error::MoveError;
 pub use event::{Difference, Event, Observer};
+pub use follow::{Captured, Lag};
+pub use following::{CutOver, Follow, Until};
 pub use settings::{By, FileOptions, Move, Summary, VerifyOptions, VerifySummary};

@@ -1,9 +1,11 @@
 //! The progress file: which token ranges have been copied.
 //!
 //! ```text
-//! {"move":1,"from":…,"to":…,"ranges":…,"started_micros":…,"tables":[[keyspace, table, id, was empty],…]}
+//! {"move":1,"from":…,"to":…,"ranges":…,"started_micros":…,"tables":[[keyspace, table, id, was empty],…],
+//!  "follows":{"segment":…,"offset":…,"state":…}}       only of moves that follow changes
 //! {"started":[table, range]}      only of tables whose writes must not be repeated blindly
 //! {"done":[table, range]}
+//! {"followed":[segment, offset]}  the target has all captured changes up to this position
 //! ```
 //!
 //! A line of [`Journal`] each.
@@ -11,6 +13,7 @@
 use std::collections::HashSet;
 use std::path::Path;
 
+use cassette_database::Position;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
@@ -32,6 +35,18 @@ pub struct Header {
     /// Start of the first run, in microseconds since 1970.
     pub started_micros: i64,
     pub tables: Vec<TableEntry>,
+    /// Where the changes begin that follow the copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<FollowStart>,
+}
+
+/// The point of the source's log before the copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FollowStart {
+    pub segment: u64,
+    pub offset: u32,
+    /// Of the schema and of truncations.
+    pub state: String,
 }
 
 /// A table of the source.
@@ -51,8 +66,8 @@ impl Header {
             let table = |entry: &TableEntry| (entry.keyspace.clone(), entry.name.clone(), entry.id.clone());
             header.tables.iter().map(table).collect::<Vec<_>>()
         };
-        (self.version, &self.from, &self.to, self.ranges)
-            == (other.version, &other.from, &other.to, other.ranges)
+        (self.version, &self.from, &self.to, self.ranges, self.follows.is_some())
+            == (other.version, &other.from, &other.to, other.ranges, other.follows.is_some())
             && tables(self) == tables(other)
     }
 }
@@ -62,6 +77,7 @@ impl Header {
 enum Line {
     Started(usize, u32),
     Done(usize, u32),
+    Followed(u64, u32),
 }
 
 /// The progress of a move, in memory and on disk.
@@ -71,6 +87,7 @@ pub struct Progress {
     pub header: Header,
     started: HashSet<(usize, u32)>,
     done: HashSet<(usize, u32)>,
+    followed: Option<Position>,
 }
 
 impl Progress {
@@ -86,31 +103,32 @@ impl Progress {
     /// # Errors
     /// If it belongs to another move, is in use, or cannot be written.
     pub fn open(path: &Path, task: &Header) -> Result<Self> {
-        let (mut started, mut done) = (HashSet::new(), HashSet::new());
+        let (mut started, mut done, mut followed) = (HashSet::new(), HashSet::new(), None);
         let (journal, found) = Journal::open(path, |text| {
             let found = header(path, text)?;
             if let Some(other) = found.as_ref().filter(|found| !found.is_same(task)) {
                 return Err(fail(
                     path,
                     &format!(
-                        "it belongs to another move, from {} to {}, or the tables have changed: specify \
-                         another file with --progress, or remove it to copy all rows again",
+                        "it belongs to another move, from {} to {}, or with other options, or the tables have \
+                         changed: specify another file with --progress, or remove it to copy all rows again",
                         other.from, other.to
                     ),
                 ));
             }
             for line in text.lines().skip(1) {
                 match serde_json::from_str(line).map_err(|error| fail(path, &error))? {
-                    Line::Started(table, range) => started.insert((table, range)),
-                    Line::Done(table, range) => done.insert((table, range)),
-                };
+                    Line::Started(table, range) => _ = started.insert((table, range)),
+                    Line::Done(table, range) => _ = done.insert((table, range)),
+                    Line::Followed(segment, offset) => followed = Some(Position { segment, offset }),
+                }
             }
             Ok(found)
         })?;
         if found.is_none() {
             journal.append(task)?;
         }
-        Ok(Self { journal, header: found.unwrap_or_else(|| task.clone()), started, done })
+        Ok(Self { journal, header: found.unwrap_or_else(|| task.clone()), started, done, followed })
     }
 
     /// Returns whether a range is complete.
@@ -136,6 +154,18 @@ impl Progress {
     /// Records durably that a range is complete.
     pub fn finish(&self, table: usize, range: u32) -> Result<()> {
         self.journal.append(&Line::Done(table, range))
+    }
+
+    /// Returns the position up to which earlier runs applied changes, or where they begin; `None`
+    /// of a move that does not follow them.
+    pub fn followed(&self) -> Option<Position> {
+        let start = self.header.follows.as_ref()?;
+        Some(self.followed.unwrap_or(Position { segment: start.segment, offset: start.offset }))
+    }
+
+    /// Records durably that the target has all changes up to a position.
+    pub fn follow(&self, position: Position) -> Result<()> {
+        self.journal.append(&Line::Followed(position.segment, position.offset))
     }
 }
 
@@ -169,7 +199,25 @@ mod tests {
             ranges: 4,
             started_micros: 7,
             tables: vec![table("t"), table("u")],
+            follows: None,
         }
+    }
+
+    #[test]
+    fn the_position_of_followed_changes_survives_and_begins_where_the_copy_did() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("progress");
+        let follows = Some(FollowStart { segment: 5, offset: 6, state: "s".into() });
+        let following = Header { follows, ..task("b") };
+        let at = |segment, offset| Some(Position { segment, offset });
+        {
+            let progress = Progress::open(&path, &following).unwrap();
+            assert_eq!(progress.followed(), at(5, 6));
+            progress.follow(Position { segment: 5, offset: 70 }).unwrap();
+            progress.follow(Position { segment: 7, offset: 8 }).unwrap();
+        }
+        assert_eq!(Progress::open(&path, &following).unwrap().followed(), at(7, 8));
+        assert!(Progress::open(&path, &task("b")).is_err(), "a move without --follow must not continue it");
     }
 
     #[test]

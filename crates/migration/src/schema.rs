@@ -55,6 +55,9 @@ pub struct Table {
     /// The key columns in order, then the others by name.
     pub columns: Vec<Column>,
     pub is_counter: bool,
+    /// Whether its changes are captured.
+    pub cdc: bool,
+    pub gc_grace_seconds: u32,
 }
 
 impl Table {
@@ -128,7 +131,7 @@ pub fn keyspace(session: &mut Session<'_>, name: &str) -> Result<Option<Keyspace
     let replication = row.first().cloned().flatten().unwrap_or_default();
     let durable_writes = row.get(1).cloned().flatten().is_none_or(|value| value.first() != Some(&0));
     let types = types(&read("type_name, field_names, field_types", "types")?);
-    let of_tables = read("table_name, id, flags", "tables")?;
+    let of_tables = read("table_name, id, flags, cdc, gc_grace_seconds", "tables")?;
     let of_columns = read("table_name, column_name, kind, position, type, clustering_order", "columns")?;
     // Cassandra has it since 5.0.
     let masks = read("table_name, column_name", "column_masks").unwrap_or_default();
@@ -229,6 +232,7 @@ fn table(
     }
     let rank = |column: &Column| (column.kind as u8, column.position);
     of_table.sort_by(|a, b| rank(a).cmp(&rank(b)).then_with(|| a.name.cmp(&b.name)));
+    let grace = tables.get(row, "gc_grace_seconds").and_then(|value| value.as_ref().try_into().ok());
     let id = tables.get(row, "id").map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect());
     Ok(Table {
         keyspace: keyspace.to_owned(),
@@ -236,6 +240,8 @@ fn table(
         id: id.unwrap_or_default(),
         columns: of_table,
         is_counter: flags.iter().any(|flag| flag == "counter"),
+        cdc: tables.get(row, "cdc").is_some_and(|value| value.first() == Some(&1)),
+        gc_grace_seconds: grace.map_or(0, u32::from_be_bytes),
     })
 }
 

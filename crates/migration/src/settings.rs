@@ -8,6 +8,7 @@ use crate::client::ClusterSettings;
 use crate::endpoint::{Endpoint, Place};
 use crate::error::{Result, unsuitable};
 use crate::event::Event;
+use crate::following::Follow;
 use crate::plan::SchemaOptions;
 
 /// A move of keyspaces.
@@ -33,6 +34,8 @@ pub struct Move {
     pub rate: Option<f64>,
     /// What is transferred.
     pub by: By,
+    /// Also applies the changes that the source captures meanwhile; by rows.
+    pub follow: Option<Follow>,
 }
 
 /// What a move transfers.
@@ -104,6 +107,7 @@ impl Move {
             workers: 8,
             rate: None,
             by: By::Rows,
+            follow: None,
         }
     }
 

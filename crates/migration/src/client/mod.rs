@@ -107,6 +107,11 @@ impl Cluster {
         }
         Err(MoveError::Unreachable { address: settings.address(), reason: last })
     }
+
+    /// Number of nodes in the data center.
+    pub fn nodes(&self) -> usize {
+        self.ring.nodes.len()
+    }
 }
 
 /// A prepared statement on one connection.
@@ -156,6 +161,15 @@ impl<'c> Client<'c> {
             let node = client.node(index)?;
             let answer = node.connection.call(&request)?;
             page(answer)
+        })
+    }
+
+    /// Executes a statement without values on one of the nodes, by its number.
+    pub fn query_node(&mut self, index: usize, text: &str) -> Result<Page> {
+        self.repeat(text, |client, _| {
+            let parameters = QueryParameters { consistency: Consistency::One, ..QueryParameters::default() };
+            let request = Request::Query(Query { query: text.into(), parameters });
+            page(client.node(index)?.connection.call(&request)?)
         })
     }
 

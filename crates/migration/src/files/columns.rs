@@ -182,6 +182,8 @@ mod tests {
             id: "1".into(),
             columns: columns.iter().map(column).collect(),
             is_counter: false,
+            cdc: false,
+            gc_grace_seconds: 864_000,
         }
     }
 

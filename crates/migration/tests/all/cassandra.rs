@@ -9,11 +9,12 @@ use std::path::Path;
 use std::process::Command;
 
 use cassette_lab::cassandra::{Cluster, ClusterSettings as Nodes};
-use cassette_migration::{ClusterSettings, Place, VerifyOptions};
+use cassette_migration::{ClusterSettings, Move, Place, Until, VerifyOptions};
+use parking_lot::Mutex;
 use tempfile::TempDir;
 
-use super::random;
-use super::support::{Events, Served, job, rows};
+use super::support::{Events, Served, follow, job, rows};
+use super::{followed, random};
 
 /// Nodes on dedicated loopback addresses, stopped at the end.
 pub struct Running(pub Cluster);
@@ -67,9 +68,13 @@ pub fn start(directory: &Path, nodes: usize, network: u8, yaml: &[(&str, &str)])
     Some(Running(Cluster::start(settings).unwrap()))
 }
 
+/// Held by the tests of this file, so that few nodes run at the same time.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn random_tables_survive_the_way_to_cassandra_and_back() {
     let directories = [TempDir::new().unwrap(), TempDir::new().unwrap(), TempDir::new().unwrap()];
+    let _alone = ALONE.lock();
     let Some(node) = start(directories[0].path(), 1, 201, &[]) else { return };
     let (first, last) = (Served::start(), Served::start());
     let tables = random::fill(&first.database, 2026, 16, 150);
@@ -94,4 +99,28 @@ fn random_tables_survive_the_way_to_cassandra_and_back() {
     }
     let counters = "SELECT * FROM ks.n";
     assert_eq!(rows(&last.database, counters), rows(&first.database, counters));
+}
+
+#[test]
+fn followed_changes_and_deletions_of_all_kinds_reach_cassandra_cell_by_cell() {
+    let directories = [TempDir::new().unwrap(), TempDir::new().unwrap()];
+    let _alone = ALONE.lock();
+    let Some(node) = start(directories[0].path(), 1, 207, &[]) else { return };
+    let data = directories[1].path().join("data");
+    let source = Served::capturing(&data);
+    let tables = random::captured(&source.database, 2027, 16);
+    let contact = node.0.settings().contacts().into_iter().next().unwrap();
+    let job = Move {
+        follow: follow(&source, &data, Until::CaughtUp),
+        ..job(source.place(), ClusterSettings::new(contact), &directories[1])
+    };
+    job.run(&Events::default()).unwrap();
+    for round in 0..3 {
+        followed::change(&source, &tables, round, 800);
+        job.run(&Events::default()).unwrap();
+        let events = Events::default();
+        let verified = job.verify(VerifyOptions::default(), &events).unwrap();
+        assert_eq!((verified.differences, events.differences()), (0, Vec::new()), "round {round}");
+        assert!(verified.rows > 0);
+    }
 }

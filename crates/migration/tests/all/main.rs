@@ -4,6 +4,7 @@ mod cassandra;
 mod copies;
 mod errors;
 mod files;
+mod followed;
 mod random;
 mod support;
 mod verification;

@@ -56,27 +56,44 @@ pub struct RandomTable {
     clusterings: Vec<Column>,
     statics: Vec<Column>,
     regulars: Vec<Column>,
+    /// Whether each inserted row has a cell, if there are columns.
+    has_cells: bool,
 }
 
 /// Creates keyspace `ks` with a type, and tables with rows, from a seed.
 pub fn fill(database: &Database, seed: u64, tables: usize, writes: usize) -> Vec<RandomTable> {
     let mut rng = StdRng::seed_from_u64(seed);
+    let tables = create(database, tables, &mut rng, OTHERS, "");
+    for table in &tables {
+        (0..writes).for_each(|_| table.write(database, &mut rng));
+    }
+    tables
+}
+
+/// Creates keyspace `ks` with a type, and captured tables of types that can be followed.
+pub fn captured(database: &Database, seed: u64, tables: usize) -> Vec<RandomTable> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let others: Vec<&str> = OTHERS.iter().copied().filter(|name| !name.starts_with("list<")).collect();
+    create(database, tables, &mut rng, &others, "cdc = true")
+}
+
+fn create(
+    database: &Database,
+    tables: usize,
+    rng: &mut StdRng,
+    others: &[&str],
+    option: &str,
+) -> Vec<RandomTable> {
     execute(
         database,
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
     );
     execute(database, "CREATE TYPE ks.u (\"F\" text, g int, h frozen<set<int>>)");
-    (0..tables)
-        .map(|number| {
-            let table = RandomTable::create(database, number, &mut rng);
-            (0..writes).for_each(|_| table.write(database, &mut rng));
-            table
-        })
-        .collect()
+    (0..tables).map(|number| RandomTable::create(database, number, rng, others, option)).collect()
 }
 
 impl RandomTable {
-    fn create(database: &Database, number: usize, rng: &mut StdRng) -> Self {
+    fn create(database: &Database, number: usize, rng: &mut StdRng, others: &[&str], option: &str) -> Self {
         let mut columns = |prefix: &str, count: usize, types: &[&str]| -> Vec<Column> {
             (0..count)
                 .map(|index| (format!("{prefix}{index}"), types[rng.random_range(0..types.len())].to_owned()))
@@ -87,8 +104,9 @@ impl RandomTable {
             name: format!("t{number}"),
             keys: columns("k", 1 + number % 2, SCALARS),
             clusterings: columns("c", if has_clustering { 1 + number % 3 } else { 0 }, SCALARS),
-            statics: columns("s", if has_clustering { number % 3 } else { 0 }, &[SCALARS, OTHERS].concat()),
-            regulars: columns("V", number % 7, &[SCALARS, OTHERS, OTHERS].concat()),
+            statics: columns("s", if has_clustering { number % 3 } else { 0 }, &[SCALARS, others].concat()),
+            has_cells: !option.is_empty(),
+            regulars: columns("V", number % 7, &[SCALARS, others, others].concat()),
         };
         let mut text = format!("CREATE TABLE ks.{} (", table.name);
         for (name, cql_type) in table.keys.iter().chain(&table.clusterings).chain(&table.regulars) {
@@ -113,6 +131,9 @@ impl RandomTable {
         if number.is_multiple_of(3) {
             options.push("default_time_to_live = 300000000".to_owned());
         }
+        if !option.is_empty() {
+            options.push(option.to_owned());
+        }
         text.push_str("))");
         if !options.is_empty() {
             write!(text, " WITH {}", options.join(" AND ")).unwrap();
@@ -133,37 +154,15 @@ impl RandomTable {
         }
     }
 
-    fn delete(&self, database: &Database, rng: &mut StdRng) {
-        let mut key_rng = StdRng::seed_from_u64(rng.random_range(0..12));
-        let keys: Vec<String> =
-            self.keys.iter().map(|(name, t)| format!("\"{name}\" = {}", literal(t, &mut key_rng))).collect();
-        let (keys, timestamp) = (keys.join(" AND "), rng.random_range(1_000_000..1_000_100));
-        let mut row_rng = StdRng::seed_from_u64(rng.random_range(0..6));
-        let row: Vec<(String, String)> =
-            self.clusterings.iter().map(|(name, t)| (name.clone(), literal(t, &mut row_rng))).collect();
-        let equal = row.iter().map(|(name, value)| format!(" AND {name} = {value}")).collect::<String>();
-        let (what, more) = match (rng.random_range(0..5), row.first()) {
-            (0, _) => (String::new(), String::new()),
-            (1, Some((name, value))) => (String::new(), format!(" AND {name} > {value}")),
-            (2, Some((name, value))) => (String::new(), format!(" AND {name} <= {value}")),
-            (3, _) if !self.statics.is_empty() => (format!("\"{}\"", self.statics[0].0), String::new()),
-            _ if self.regulars.is_empty() => (String::new(), equal),
-            _ => {
-                let column = &self.regulars[rng.random_range(0..self.regulars.len())].0;
-                (format!("\"{column}\""), equal)
-            }
-        };
-        let name = &self.name;
-        execute(
-            database,
-            &format!("DELETE {what} FROM ks.{name} USING TIMESTAMP {timestamp} WHERE {keys}{more}"),
-        );
+    /// Executes a random statement: an insert, an update, or a deletion.
+    pub fn write(&self, database: &Database, rng: &mut StdRng) {
+        self.write_at(1_000_000, database, rng);
     }
 
-    /// Executes a random statement: an insert, an update, or a deletion.
-    fn write(&self, database: &Database, rng: &mut StdRng) {
+    /// Does [`write`](Self::write) with timestamps from `base` on.
+    pub fn write_at(&self, base: i64, database: &Database, rng: &mut StdRng) {
         let using = |rng: &mut StdRng| {
-            let timestamp = rng.random_range(1_000_000..1_000_200);
+            let timestamp = base + rng.random_range(0..200);
             match rng.random_range(0..3) {
                 0 => format!(
                     "USING TIMESTAMP {timestamp} AND TTL {}",
@@ -198,15 +197,16 @@ impl RandomTable {
                 database,
                 &format!(
                     "DELETE FROM ks.{name} USING TIMESTAMP {} WHERE {of_row}",
-                    rng.random_range(1_000_000..1_000_100)
+                    base + rng.random_range(0..100)
                 ),
             ),
             1..4 => {
                 let split = of_row.split(" AND ").map(|part| part.split_once(" = ").unwrap());
                 let (mut names, mut values): (Vec<_>, Vec<_>) =
                     split.map(|(name, value)| (name.to_owned(), value.to_owned())).unzip();
-                for (name, cql_type) in &self.regulars {
-                    if rng.random() {
+                let always = rng.random_range(0..self.regulars.len().max(1));
+                for (at, (name, cql_type)) in self.regulars.iter().enumerate() {
+                    if rng.random() || self.has_cells && at == always {
                         names.push(format!("\"{name}\""));
                         values.push(literal(cql_type, rng));
                     }
@@ -218,6 +218,74 @@ impl RandomTable {
             _ => {
                 let set = self.assignments(&self.regulars, rng);
                 execute(database, &format!("UPDATE ks.{name} {} SET {set} WHERE {of_row}", using(rng)));
+            }
+        }
+    }
+
+    /// Returns the restrictions of a random row: those of the partition key, and those of the
+    /// clustering.
+    fn restrictions(&self, rng: &mut StdRng) -> (Vec<String>, Vec<String>) {
+        let mut of = |columns: &[Column], count: u64| {
+            let mut rng = StdRng::seed_from_u64(rng.random_range(0..count));
+            let equal = |(name, t): &Column| format!("\"{name}\" = {}", literal(t, &mut rng));
+            columns.iter().map(equal).collect::<Vec<_>>()
+        };
+        (of(&self.keys, 12), of(&self.clusterings, 6))
+    }
+
+    /// Executes a random deletion: of a partition, a range, a row, columns or elements, or a batch
+    /// of two of them.
+    pub fn delete(&self, database: &Database, rng: &mut StdRng) {
+        let (partition, row) = self.restrictions(rng);
+        let statements: Vec<String> =
+            (0..rng.random_range(1..3)).map(|_| self.deletion(&partition, &row, rng)).collect();
+        match statements.as_slice() {
+            [one] => execute(database, one),
+            many => execute(database, &format!("BEGIN BATCH {}; APPLY BATCH", many.join("; "))),
+        }
+    }
+
+    fn deletion(&self, partition: &[String], row: &[String], rng: &mut StdRng) -> String {
+        let timestamp = rng.random_range(1_000_000..1_000_200);
+        let delete = |what: &str, of: &[String]| {
+            format!(
+                "DELETE {what} FROM ks.{} USING TIMESTAMP {timestamp} WHERE {}",
+                self.name,
+                of.join(" AND ")
+            )
+        };
+        let whole = [partition, row].concat();
+        let is_static = !self.statics.is_empty() && rng.random();
+        let (columns, of) = if is_static { (&self.statics, partition) } else { (&self.regulars, &whole[..]) };
+        match rng.random_range(0..8) {
+            0 => delete("", partition),
+            1..4 if !row.is_empty() => {
+                // A slice of a column after equal ones, with one end or two.
+                let equal = rng.random_range(0..row.len());
+                let mut parts = [partition, &row[..equal]].concat();
+                let operators = [" > ", " >= ", " < ", " <= "];
+                let first = rng.random_range(0..4);
+                parts.push(row[equal].replacen(" = ", operators[first], 1));
+                if rng.random() {
+                    let (_, other) = self.restrictions(rng);
+                    let second = (first / 2 * 2 + 2) % 4 + rng.random_range(0..2);
+                    parts.push(other[equal].replacen(" = ", operators[second], 1));
+                }
+                delete("", &parts)
+            }
+            4 if !row.is_empty() => delete("", &[partition, &row[..rng.random_range(0..row.len())]].concat()),
+            _ if columns.is_empty() => delete("", &whole),
+            _ => {
+                let (name, cql_type) = &columns[rng.random_range(0..columns.len())];
+                let name = format!("\"{name}\"");
+                let arguments =
+                    |prefix: &str| cql_type.strip_prefix(prefix).map(|rest| &rest[..rest.len() - 1]);
+                let key = arguments("set<").or(arguments("map<").and_then(|types| types.split(", ").next()));
+                match (cql_type.as_str(), key) {
+                    ("u", _) if rng.random() => delete(&format!("{name}.g"), of),
+                    (_, Some(key)) if rng.random() => delete(&format!("{name}[{}]", literal(key, rng)), of),
+                    _ => delete(&name, of),
+                }
             }
         }
     }

@@ -1,14 +1,20 @@
 //! Servers in this process, and the content of their tables.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cassette_database::{
     BoundValue, Database, DatabaseError, Options, ResultMetadata, RowSink, StatementOptions, Values,
 };
-use cassette_migration::{ClusterSettings, Event, Move, Observer, Place};
+use cassette_migration::{
+    Captured, ClusterSettings, Event, Follow, ForwardError, LogPoint, Move, Observer, Place, SourceControl,
+    Until,
+};
 use cassette_server::{Server, ServerConfig};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tempfile::TempDir;
 
 /// A served database in memory.
@@ -26,7 +32,17 @@ pub fn in_memory() -> Database {
 
 impl Served {
     pub fn start() -> Self {
-        let database = in_memory();
+        Self::of(in_memory())
+    }
+
+    /// Serves a database in `data`, whose changes are captured.
+    pub fn capturing(data: &Path) -> Self {
+        let mut options = Options::new(data);
+        options.engine.cdc.enabled = true;
+        Self::of(Database::open(options).unwrap())
+    }
+
+    fn of(database: Database) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let config = ServerConfig { listen_address: ([127, 0, 0, 1], 0).into(), ..ServerConfig::default() };
         let server = runtime.block_on(Server::bind(config, Arc::new(database.clone()))).unwrap();
@@ -139,4 +155,43 @@ impl Events {
 /// Returns a move of a few ranges with a progress file in `directory`.
 pub fn job(from: Place, to: ClusterSettings, directory: &TempDir) -> Move {
     Move { progress: directory.path().join("progress"), ranges: 8, workers: 2, ..Move::new(from, to) }
+}
+
+/// Held by writes in execution, beside a move.
+pub static WRITES: RwLock<()> = RwLock::new(());
+
+/// The server of a database in this process.
+struct InProcess(Database);
+
+impl SourceControl for InProcess {
+    fn point(&self) -> Result<LogPoint, String> {
+        let point = self.0.log_point().map_err(|error| error.to_string())?;
+        // Waits for those that the point may not cover.
+        drop(WRITES.write());
+        let cassette_database::LogPoint { position, state, last_timestamp } = point;
+        Ok(LogPoint { position, state, last_timestamp })
+    }
+
+    fn stall(&self, _: Duration) -> Result<LogPoint, String> {
+        self.point()
+    }
+
+    fn release(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn forward(&self, _: &str) -> Result<(), ForwardError> {
+        Err(ForwardError::Refused("it is a database in this process".to_owned()))
+    }
+}
+
+/// Returns how a move follows the changes of a database in `data`.
+pub fn follow(source: &Served, data: &Path, until: Until) -> Option<Follow> {
+    let captured = Captured { directory: data.join("cdc_raw"), encryption: None, removes: false };
+    Some(Follow { captured, control: Arc::new(InProcess(source.database.clone())), until })
+}
+
+/// Returns the end of a move that is stopped at the first opportunity after the copy.
+pub fn stopped() -> Until {
+    Until::Stopped(Arc::new(AtomicBool::new(true)))
 }

@@ -1,0 +1,75 @@
+//! Forwarding of `cassette serve`: to a specified target, or after a cut-over.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context;
+use cassette_server::admin::Switch;
+use cassette_server::tls::ClientTls;
+use cassette_server::{Forwarding, Gate, Marker};
+use cassette_vfs::RealFileSystem;
+use clap::Args;
+
+use crate::address::with_cql_port;
+use crate::credentials::client_tls;
+
+/// Arguments of `cassette serve` about forwarding.
+#[derive(Debug, Args)]
+pub struct ForwardingArguments {
+    /// Pass all connections on to this server or cluster, instead of serving a data directory
+    #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["data", "read_only", "undo_cut_over"])]
+    forward: Option<String>,
+
+    /// Connect with TLS to the target of --forward, or of a cut-over, whose certificate one in this
+    /// file has signed
+    #[arg(long, value_name = "FILE")]
+    forward_tls_ca: Option<PathBuf>,
+
+    /// Serve the data directory again after a cut-over: it lacks what the target has received since
+    #[arg(long)]
+    undo_cut_over: bool,
+}
+
+impl ForwardingArguments {
+    /// Returns where to forward: as specified, or recorded in the data directory by a cut-over.
+    pub fn target(&self, data: &Path, is_read_only: bool) -> anyhow::Result<Option<Arc<Forwarding>>> {
+        let target = match &self.forward {
+            Some(target) => Some(with_cql_port(target)),
+            None if is_read_only => None,
+            None => {
+                let marker = marker(data);
+                if self.undo_cut_over {
+                    let context = || format!("cannot remove {}", marker.path().display());
+                    if data.exists() {
+                        marker.remove().with_context(context)?;
+                    }
+                }
+                let recorded = marker.read().with_context(|| marker.path().display().to_string())?;
+                if let Some(target) = &recorded {
+                    tracing::warn!(
+                        "{} was cut over to {target}, which has all later writes; --undo-cut-over serves the \
+                         directory again, without these",
+                        data.display()
+                    );
+                }
+                recorded
+            }
+        };
+        target.map(|target| Ok(Forwarding::new(target, self.tls()?))).transpose()
+    }
+
+    /// Returns what a cut-over of the server of `data` changes.
+    pub fn switch(&self, gate: Arc<Gate>, data: &Path) -> anyhow::Result<Switch> {
+        Ok(Switch { gate, marker: marker(data), tls: self.tls()? })
+    }
+
+    /// Returns how connections to the target are encrypted.
+    fn tls(&self) -> anyhow::Result<Option<ClientTls>> {
+        client_tls(self.forward_tls_ca.as_ref(), None, None).context("--forward-tls-ca")
+    }
+}
+
+/// Returns the record of a cut-over in a data directory.
+fn marker(data: &Path) -> Marker {
+    Marker::new(Arc::new(RealFileSystem), data)
+}

@@ -1,0 +1,133 @@
+//! The part of `cassette move` that follows changes and cuts over.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::bail;
+use cassette_admin_api::{CutOverAnswer, CutOverRequest};
+use cassette_database::Position;
+use cassette_migration::{Captured, CutOver, Follow, ForwardError, LogPoint, SourceControl, Until};
+use cassette_tools::nodetool::{CutOverClient, StepFailure};
+use clap::Args;
+
+use crate::config::{Config, duration};
+use crate::credentials::client_tls;
+
+/// Arguments about changes during the copy.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Changes during the copy")]
+pub struct LiveArguments {
+    /// Also apply the changes that the source captures in this directory (cdc_raw), until the
+    /// command is interrupted; the same command resumes
+    #[arg(long, value_name = "DIR", requires = "from", conflicts_with_all = ["verify", "dry_run"])]
+    follow: Option<PathBuf>,
+
+    /// End when the target has everything that was acknowledged until the end of the copy
+    #[arg(long, requires = "follow", conflicts_with = "cutover")]
+    until_caught_up: bool,
+
+    /// Then let the source forward its clients to the target, permanently
+    #[arg(long, requires = "follow")]
+    cutover: bool,
+
+    /// The longest time for which the cut-over may stall requests; the source continues afterwards
+    #[arg(long, value_name = "DURATION", default_value = "900ms", value_parser = duration)]
+    pause_max: Duration,
+
+    /// Remove captured segments when the target has their changes; no other consumer may need them
+    #[arg(long, requires = "follow")]
+    remove_captured: bool,
+
+    /// The source's admin endpoint: HOST:PORT, or unix:PATH [default: 127.0.0.1:7199]
+    #[arg(long, value_name = "ADDRESS", requires = "follow", default_value = "127.0.0.1:7199")]
+    from_admin: String,
+
+    /// Connect with TLS to the source's admin endpoint, whose certificate one in this file has
+    /// signed
+    #[arg(long, value_name = "FILE", requires = "follow")]
+    from_admin_tls_ca: Option<PathBuf>,
+
+    /// The source's configuration file, whose keys decrypt captured segments
+    #[arg(long, value_name = "FILE", requires = "follow")]
+    from_config: Option<PathBuf>,
+}
+
+impl LiveArguments {
+    /// Returns whether the source forwards its clients when the move has ended.
+    pub fn cuts_over(&self) -> bool {
+        self.cutover
+    }
+
+    /// Returns how a move to `target` follows changes, if it does. `credentials` are those at the
+    /// source.
+    pub fn follow(
+        &self,
+        target: String,
+        credentials: Option<(String, String)>,
+    ) -> anyhow::Result<Option<Follow>> {
+        let Some(directory) = &self.follow else { return Ok(None) };
+        if !directory.is_dir() {
+            bail!(
+                "{}: expected the server's cdc_raw_directory, which it creates with cdc_enabled: true",
+                directory.display()
+            );
+        }
+        let encryption = match &self.from_config {
+            Some(path) => Config::read(path)?.commitlog_encryption()?,
+            None => None,
+        };
+        let credentials = credentials.as_ref().map(|(user, password)| (user.as_str(), password.as_str()));
+        let tls = client_tls(self.from_admin_tls_ca.as_ref(), None, None)?;
+        let client = CutOverClient::new(&self.from_admin, credentials, tls).map_err(anyhow::Error::msg)?;
+        let until = if self.cutover {
+            Until::CutOver(CutOver { target, pause_max: self.pause_max })
+        } else if self.until_caught_up {
+            Until::CaughtUp
+        } else {
+            Until::Stopped(Arc::default())
+        };
+        let captured = Captured { directory: directory.clone(), encryption, removes: self.remove_captured };
+        Ok(Some(Follow { captured, control: Arc::new(Control(client)), until }))
+    }
+}
+
+/// The source's server, by its admin endpoint.
+struct Control(CutOverClient);
+
+impl Control {
+    fn perform(&self, request: &CutOverRequest) -> Result<CutOverAnswer, String> {
+        self.0.perform(request).map_err(|failure| match failure {
+            StepFailure::Refused(reason) | StepFailure::Unknown(reason) => reason,
+        })
+    }
+}
+
+fn point(answer: CutOverAnswer) -> LogPoint {
+    let CutOverAnswer { segment, offset, state, last_timestamp } = answer;
+    LogPoint { position: Position { segment, offset }, state, last_timestamp }
+}
+
+impl SourceControl for Control {
+    fn point(&self) -> Result<LogPoint, String> {
+        self.perform(&CutOverRequest::Point).map(point)
+    }
+
+    fn stall(&self, at_most: Duration) -> Result<LogPoint, String> {
+        let milliseconds = u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX);
+        self.perform(&CutOverRequest::Stall { milliseconds }).map(point)
+    }
+
+    fn release(&self) -> Result<(), String> {
+        self.perform(&CutOverRequest::Release).map(drop)
+    }
+
+    fn forward(&self, target: &str) -> Result<(), ForwardError> {
+        let request = CutOverRequest::Forward { target: target.to_owned() };
+        match self.0.perform(&request) {
+            Ok(_) => Ok(()),
+            Err(StepFailure::Refused(reason)) => Err(ForwardError::Refused(reason)),
+            Err(StepFailure::Unknown(reason)) => Err(ForwardError::Undecided(reason)),
+        }
+    }
+}

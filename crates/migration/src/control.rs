@@ -1,0 +1,57 @@
+//! What a move needs of the source's server beyond CQL.
+
+use std::time::Duration;
+
+use cassette_database::Position;
+
+/// A point in the commit log of the source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogPoint {
+    /// Later writes have later positions. Everything up to here is readable, and durable.
+    pub position: Position,
+    /// Changes when the schema is changed or a table is truncated, neither of which captured
+    /// changes contain.
+    pub state: String,
+    /// The greatest write timestamp that the server has issued, in microseconds.
+    pub last_timestamp: i64,
+}
+
+/// Controls the server of the source. Errors are texts for the user.
+pub trait SourceControl: Send + Sync {
+    /// Waits for the requests that are being executed, and syncs the commit log. Others continue.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    fn point(&self) -> Result<LogPoint, String>;
+
+    /// Stalls the requests of all clients until [`forward`](Self::forward) or
+    /// [`release`](Self::release), but for `at_most`; then the server resumes by itself. Waits for
+    /// the requests that are being executed, and returns the end of the log: no later write exists
+    /// while requests are stalled.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, refuses, or requests do not end in time; it has resumed, or
+    /// does so after `at_most`.
+    fn stall(&self, at_most: Duration) -> Result<LogPoint, String>;
+
+    /// Resumes local service. No-op if requests are not stalled.
+    ///
+    /// # Errors
+    /// If the server cannot be reached. It resumes when the time of the stall is over.
+    fn release(&self) -> Result<(), String>;
+
+    /// Forwards stalled requests, and all later ones, to the target, permanently.
+    ///
+    /// # Errors
+    /// `Undecided` if the server may or may not have switched.
+    fn forward(&self, target: &str) -> Result<(), ForwardError>;
+}
+
+/// Why a server does not forward.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ForwardError {
+    /// It serves requests itself.
+    Refused(String),
+    /// It did not answer.
+    Undecided(String),
+}
