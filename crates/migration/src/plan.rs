@@ -39,8 +39,8 @@ impl Plan {
     /// Compares the schemas of source and target.
     ///
     /// # Errors
-    /// If a keyspace does not exist, a table cannot be read, or a table or type that the target has is
-    /// another one.
+    /// If a keyspace does not exist, a table cannot be read, or a table or type that the target has
+    /// is another one.
     pub fn make(source: &mut Session<'_>, target: &mut Session<'_>, options: &SchemaOptions) -> Result<Self> {
         let names = match options.keyspaces.as_slice() {
             [] => schema::keyspaces(source)?,

@@ -115,8 +115,8 @@ impl From<TimeLockError> for CopyError {
 
 impl Transactions {
     /// Makes `target` equal to what is committed in this store when the pass begins, or compares
-    /// both. Other transactions may run in this store. `report` gets every difference that is found,
-    /// before it is written.
+    /// both. Other transactions may run in this store. `report` gets every difference that is
+    /// found, before it is written.
     ///
     /// Conflict handlers and sweep strategies are copied, too. Indexes are not: declare them at the
     /// target and build them.
