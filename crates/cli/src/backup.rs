@@ -36,8 +36,7 @@ Examples:
     cassette backup restore /backups --data restored
     cassette serve --data restored
 
-  Use an object store, with the credentials of the environment (AWS_ACCESS_KEY_ID, AWS_REGION, and
-  AWS_ENDPOINT_URL for servers beside AWS) or of the instance:
+  Use an object store, with AWS_ACCESS_KEY_ID and the others of the environment:
     cassette backup create --data data s3://bucket/prefix
 
   Restore to a point in time, if the server archives its commit log (--archive-commitlog):
