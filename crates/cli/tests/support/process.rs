@@ -7,6 +7,11 @@ pub fn resident_bytes(id: u32) -> u64 {
     status(id, "VmRSS:") * 1024
 }
 
+/// Resident memory without mapped files, such as the program's code, bytes.
+pub fn anonymous_bytes(id: u32) -> u64 {
+    status(id, "RssAnon:") * 1024
+}
+
 /// Peak resident memory, bytes.
 pub fn peak_resident_bytes(id: u32) -> u64 {
     status(id, "VmHWM:") * 1024
