@@ -1,71 +1,14 @@
 //! A backup is restored into Apache Cassandra, by its own nodetool.
-//!
-//! Cassandra 5.0.8 comes from Maven, once, into the target directory (or from `CASSANDRA_LIB`, a
-//! folder of its jars), and runs on JDK 17. Without Maven or a JDK the test prints a warning and
-//! checks nothing.
 
-use std::io::Write;
-use std::path::Path;
-use std::process::Command;
+#[path = "support/cassandra.rs"]
+mod nodes;
+
 use std::sync::Arc;
 
 use cassette_backup::{BackupOptions, Repository};
 use cassette_database::Database;
-use cassette_lab::cassandra::{Cluster, ClusterSettings};
 use cassette_vfs::RealFileSystem;
 use scylla::client::session_builder::SessionBuilder;
-
-/// A node on a dedicated loopback address, stopped at the end.
-struct Node(Cluster);
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        self.0.stop();
-    }
-}
-
-fn skipped(why: &str) {
-    // Not by a macro, whose output the test harness captures if a test passes.
-    let _ =
-        writeln!(std::io::stderr(), "\n######## SKIPPED: no restore into Cassandra here: {why} ########\n");
-    // Where it must not be skipped (continuous integration), that is a failure.
-    assert!(std::env::var_os("CASSETTE_REQUIRE_ORACLE").is_none(), "{why}");
-}
-
-fn works(command: &str) -> bool {
-    Command::new(command).arg("-version").output().is_ok_and(|output| output.status.success())
-}
-
-/// Starts a node; `None` if this machine has no Cassandra.
-fn start(directory: &Path) -> Option<Node> {
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cassandra");
-    let defaults = ClusterSettings::default();
-    let library = cache.join(format!("lib-{}", defaults.version));
-    if !works("java") {
-        skipped("no JDK 17 (java)");
-        return None;
-    }
-    match std::env::var_os("CASSANDRA_LIB") {
-        Some(lib) if !library.exists() => {
-            std::fs::create_dir_all(&cache).unwrap();
-            std::os::unix::fs::symlink(lib, &library).unwrap();
-        }
-        None if !library.exists() && !works("mvn") => {
-            skipped("no Maven (mvn) to fetch Cassandra with, and no CASSANDRA_LIB");
-            return None;
-        }
-        _ => {}
-    }
-    let settings = ClusterSettings {
-        nodes: 1,
-        heap: "512M".to_owned(),
-        directory: directory.to_path_buf(),
-        cache,
-        network: [127, 0, 203],
-        ..defaults
-    };
-    Some(Node(Cluster::start(settings).unwrap()))
-}
 
 const TABLES: [&str; 2] = ["people", "counts"];
 
@@ -101,7 +44,7 @@ fn query(table: &str) -> String {
 #[tokio::test]
 async fn cassandra_imports_a_backup_with_every_row_and_counter() {
     let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let Some(node) = start(directories[0].path()) else { return };
+    let Some(node) = nodes::start(directories[0].path(), 1, 203, &[]) else { return };
     let database = Database::open(directories[1].path().join("data")).unwrap();
     fill(&database);
     let root = directories[1].path().join("backups");

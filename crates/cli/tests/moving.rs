@@ -3,11 +3,11 @@
 mod support;
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::Instant;
+use std::process::{Command, Stdio};
 
 use support::cql::{connect_to_keyspace, execute, rows};
-use support::{Launch, PATIENCE, Server};
+use support::moves::{text_of, wait_for_parts};
+use support::{Launch, Server};
 
 const ROWS: i64 = 3_000;
 
@@ -18,24 +18,6 @@ fn move_command(directory: &Path, from: &Server, to: &Server, more: &[&str]) -> 
     command.args(["--from", &from.address().to_string(), "--to", &to.address().to_string()]);
     command.args(["--keyspace", "ks", "--ranges", "64", "--workers", "2"]).args(more);
     command
-}
-
-fn text_of(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
-/// Waits until the progress file has this many complete ranges.
-fn wait_for_ranges(directory: &Path, child: &mut Child, count: usize) {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let text = std::fs::read_to_string(directory.join("cassette-move.progress")).unwrap_or_default();
-        if text.matches("\"done\"").count() >= count {
-            return;
-        }
-        assert!(child.try_wait().unwrap().is_none(), "the move has ended before {count} ranges");
-        assert!(Instant::now() < deadline, "{text}");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
 }
 
 async fn fill(server: &Server) {
@@ -68,12 +50,12 @@ fn a_move_survives_kills_of_itself_and_of_the_target() {
     // 6,000 rows in three seconds.
     let slow = ["--rate", "2000", "--log-json", "events"];
     let mut first = move_command(path, &source, &target, &slow).stderr(Stdio::null()).spawn().unwrap();
-    wait_for_ranges(path, &mut first, 20);
+    wait_for_parts(path, &mut first, 20);
     first.kill().unwrap();
     first.wait().unwrap();
 
     let mut second = move_command(path, &source, &target, &slow).stderr(Stdio::null()).spawn().unwrap();
-    wait_for_ranges(path, &mut second, 60);
+    wait_for_parts(path, &mut second, 60);
     let address = target.address();
     target.kill();
     let target = Launch::new(&path.join("target")).listen(address).start();

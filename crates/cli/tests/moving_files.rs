@@ -9,12 +9,11 @@ mod nodes;
 mod support;
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use cassette_database::{Database, Options};
 use serde_json::Value;
-use support::PATIENCE;
+use support::moves::{text_of, wait_for_parts};
 
 /// Bytes of a row.
 const ROW: usize = 1000;
@@ -67,24 +66,6 @@ fn move_command(directory: &Path, to: &str, more: &[&str]) -> Command {
     command
 }
 
-fn text_of(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
-/// Waits until the progress file has this many completed transfers.
-fn wait_for_transfers(directory: &Path, child: &mut Child, count: usize) {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let text = std::fs::read_to_string(directory.join("cassette-move.progress")).unwrap_or_default();
-        if text.matches("\"done\"").count() >= count {
-            return;
-        }
-        assert!(child.try_wait().unwrap().is_none(), "the move has ended before {count} transfers");
-        assert!(Instant::now() < deadline, "{text}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 fn events(directory: &Path, kind: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(directory.join("events")).unwrap();
     let all = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -131,12 +112,12 @@ fn a_move_by_files_survives_kills_of_itself_and_of_a_node() {
     }
 
     let mut first = move_command(path, &contacts, &slow).stderr(Stdio::null()).spawn().unwrap();
-    wait_for_transfers(path, &mut first, 2);
+    wait_for_parts(path, &mut first, 2);
     first.kill().unwrap();
     first.wait().unwrap();
 
     let mut second = move_command(path, &contacts, &slow).stderr(Stdio::null()).spawn().unwrap();
-    wait_for_transfers(path, &mut second, 4 * replicas);
+    wait_for_parts(path, &mut second, 4 * replicas);
     cassandra.0.kill_node(count);
     cassandra.0.start_again(count).unwrap();
     assert!(second.wait().unwrap().success());

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 pub mod cql;
+pub mod moves;
 pub mod process;
 
 use std::fs::File;

@@ -8,11 +8,9 @@ use cassette_migration::{By, ClusterSettings, Event, FileOptions, Move, Place, V
 use cassette_protocol::{Consistency, Version};
 use tempfile::TempDir;
 
-use super::cassandra::{self, Running};
+use super::nodes::{self, Nodes};
 use super::random::{self, RandomTable};
 use super::support::{Events, Served, execute, job, rows};
-
-const YAML: &[(&str, &str)] = &[("materialized_views_enabled", "true")];
 
 /// Opens a data directory, on which nothing is flushed or compacted by itself.
 fn open(path: &Path) -> Database {
@@ -46,7 +44,7 @@ fn no_differences(job: &Move) {
     assert!(verified.rows > 0);
 }
 
-fn cql(nodes: &Running) -> CqlTarget {
+fn cql(nodes: &Nodes) -> CqlTarget {
     let contacts = nodes.0.settings().contacts();
     CqlTarget::new(CqlSettings {
         contacts,
@@ -232,7 +230,8 @@ fn sstables_of_a_directory_arrive_exactly_at_cassandra() {
     database.engine().sync_log().unwrap();
     copy(data.path(), killed.path());
     database.close().unwrap();
-    let Some(nodes) = cassandra::start(nodes.path(), 2, 202, YAML) else { return };
+    let views = [("materialized_views_enabled", "true".to_owned())];
+    let Some(nodes) = nodes::start(nodes.path(), 2, 202, &views) else { return };
     let contact = nodes.0.settings().contacts().into_iter().next().unwrap();
     let cassandra = ClusterSettings::new(contact);
 

@@ -5,6 +5,8 @@ mod copies;
 mod errors;
 mod files;
 mod followed;
+#[path = "../../../cli/tests/support/cassandra.rs"]
+mod nodes;
 mod random;
 mod support;
 mod verification;
