@@ -160,7 +160,7 @@ impl Engine {
         let core = &self.inner.core;
         let table = core.table(id)?;
         let snapshot = |sstables: &[Descriptor]| {
-            keep.map(|schema| core.snapshot_before_split(&table, sstables, schema)).transpose()
+            keep.map(|schema| core.snapshot_before_rewrite(&table, sstables, schema, "pre-split")).transpose()
         };
         let split = core.split(&table, sstables, size, snapshot)?;
         core.compaction_wanted.raise();
@@ -180,7 +180,7 @@ impl Engine {
         let core = &self.inner.core;
         let table = core.table(id)?;
         let snapshot = |sstables: &[Descriptor]| {
-            keep.map(|schema| core.snapshot_before_scrub(&table, sstables, schema)).transpose()
+            keep.map(|schema| core.snapshot_before_rewrite(&table, sstables, schema, "pre-scrub")).transpose()
         };
         let scrubbed = core.scrub(&table, options, snapshot)?;
         core.compaction_wanted.raise();

@@ -143,29 +143,17 @@ impl Core {
         Ok(taken)
     }
 
-    /// Takes the snapshot of SSTables that are about to be scrubbed, including damaged ones, and
-    /// returns its name. No compaction may run.
-    pub fn snapshot_before_scrub(
+    /// Takes a snapshot `<prefix>-<milliseconds>` of SSTables that are about to be rewritten,
+    /// including damaged ones, and returns its name. No compaction may run.
+    pub fn snapshot_before_rewrite(
         &self,
         table: &Table,
         sstables: &[Descriptor],
         schema: &str,
+        prefix: &str,
     ) -> Result<String> {
         let _one_at_a_time = self.snapshots.lock();
-        let name = |created: i64| format!("pre-scrub-{created}");
-        Ok(self.snapshot_named(table, sstables, schema, None, name)?)
-    }
-
-    /// Takes the snapshot of SSTables that are about to be split, and returns its name. No
-    /// compaction may run.
-    pub fn snapshot_before_split(
-        &self,
-        table: &Table,
-        sstables: &[Descriptor],
-        schema: &str,
-    ) -> Result<String> {
-        let _one_at_a_time = self.snapshots.lock();
-        let name = |created: i64| format!("pre-split-{created}");
+        let name = |created: i64| format!("{prefix}-{created}");
         Ok(self.snapshot_named(table, sstables, schema, None, name)?)
     }
 
