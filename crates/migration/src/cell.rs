@@ -44,6 +44,15 @@ pub fn text(bytes: &Bytes) -> Option<String> {
     String::from_utf8(bytes.to_vec()).ok()
 }
 
+/// Returns the address of an `inet` value.
+pub fn address(bytes: &[u8]) -> Option<std::net::IpAddr> {
+    match bytes.len() {
+        4 => Some(<[u8; 4]>::try_from(bytes).ok()?.into()),
+        16 => Some(<[u8; 16]>::try_from(bytes).ok()?.into()),
+        _ => None,
+    }
+}
+
 fn int(input: &mut Bytes) -> Option<i32> {
     input.try_get_i32().ok()
 }

@@ -4,7 +4,7 @@ use cassette_protocol::{QueryParameters, Request, request::Query};
 
 use super::connection::Connection;
 use super::{ClusterSettings, Failure, page};
-use crate::cell::{list, text};
+use crate::cell::{address, list, text};
 use crate::error::{MoveError, Result};
 use crate::page::Page;
 
@@ -84,14 +84,6 @@ fn tokens(page: &Page, row: usize, node: usize) -> Vec<(i64, usize)> {
     let cell = page.rows.get(row).and_then(|row| row.get(1)).cloned().flatten().unwrap_or_default();
     let texts = list(&cell).unwrap_or_default();
     texts.iter().flatten().filter_map(|token| Some((text(token)?.parse().ok()?, node))).collect()
-}
-
-fn address(bytes: &[u8]) -> Option<std::net::IpAddr> {
-    match bytes.len() {
-        4 => Some(<[u8; 4]>::try_from(bytes).ok()?.into()),
-        16 => Some(<[u8; 16]>::try_from(bytes).ok()?.into()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! The nodes of the target, as `system.local` and `system.peers_v2` show them.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use uuid::Uuid;
 
-use crate::cell::{list, text};
+use crate::cell::{address, list, text};
 use crate::endpoint::Session;
 use crate::error::{Result, unsuitable};
 use crate::page::Page;
@@ -97,14 +97,6 @@ fn node(page: &Page, row: usize, port: Option<u16>) -> Option<Node> {
         release: page.text(row, 4)?,
         address: SocketAddr::new(address(&cell(5)?)?, port.or(u16::try_from(stored_port).ok())?),
     })
-}
-
-fn address(bytes: &[u8]) -> Option<IpAddr> {
-    match bytes.len() {
-        4 => Some(<[u8; 4]>::try_from(bytes).ok()?.into()),
-        16 => Some(<[u8; 16]>::try_from(bytes).ok()?.into()),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
