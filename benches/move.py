@@ -1,23 +1,27 @@
 #!/usr/bin/env python3
-"""Moves from a data directory of Cassette to Apache Cassandra: by files, by rows, and by Cassandra's sstableloader.
+"""Moves from a data directory of Cassette to Apache Cassandra, beside the tools of Cassandra's users.
 
 Writes GB gigabytes of rows of 1 KB (YCSB's) into a data directory, starts NODES nodes of Cassandra on this machine, and moves the
-same directory by each method into an empty keyspace with as many replicas as nodes. Prints for each the seconds, rows and
-megabytes of SSTables per second, and processor time of the client's process; then the seconds of `--verify`, which compares all
-rows. Client and nodes share the machine: a network and a disk between them would add their own limits.
+same directory by each method into an empty keyspace with as many replicas as nodes: `cassette move` by files and by rows, and
+Cassandra's sstableloader. The methods `copy` (cqlsh's COPY FROM) and `dsbulk` load CSV files of CSV_GB gigabytes of such rows,
+which are written before and not counted. Prints for each the seconds, rows and megabytes per second, and processor time of the
+client's processes; then the seconds of `--verify`, which compares all rows. Client and nodes share the machine: a network and
+a disk between them would add their own limits.
 
-    GB=1 NODES=1 ROUNDS=1 METHODS=files,rows,sstableloader benches/move.py
+    GB=1 CSV_GB=1 NODES=1 ROUNDS=1 METHODS=files,rows,sstableloader,copy,dsbulk benches/move.py
 
-CASSETTE_BINARY is the program, target/release/cassette otherwise. Needs cassandra-driver (`make bench-move` has it), JDK 17 and
-Maven. Prints Markdown and leaves JSON in bench-results/.
+CASSETTE_BINARY is the program, target/release/cassette otherwise. Needs cassandra-driver and cqlsh (`make bench-move` has them),
+JDK 17 and Maven. Prints Markdown and leaves JSON in bench-results/.
 """
 
 import glob
 import json
 import os
 import platform
+import random
 import shutil
 import statistics
+import string
 import subprocess
 import sys
 import time
@@ -30,13 +34,19 @@ BINARY = os.environ.get("CASSETTE_BINARY", str(ROOT / "target/release/cassette")
 WORK = Path(os.environ.get("WORK", ROOT / ".cache/bench-move"))
 RESULTS = Path(os.environ.get("RESULTS", ROOT / "bench-results"))
 GIGABYTES = float(os.environ.get("GB", "1"))
+CSV_GIGABYTES = float(os.environ.get("CSV_GB", "1"))
 NODES = int(os.environ.get("NODES", "1"))
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
-METHODS = os.environ.get("METHODS", "files,rows,sstableloader").split(",")
+METHODS = os.environ.get("METHODS", "files,rows,sstableloader,copy,dsbulk").split(",")
 HEAP = os.environ.get("HEAP", "2G")
 LIBRARY = os.environ.get("CASSANDRA_LIB")
 NETWORK, PORT, STORAGE_PORT = "127.0.79", 9279, 17000
 ROW_BYTES = 1000
+COLUMNS = ["y_id", *(f"field{number}" for number in range(10))]
+DSBULK = [("com.datastax.oss", "dsbulk-runner", "1.10.0"), ("com.datastax.oss", "dsbulk-workflow-load", "1.10.0"),
+          ("com.datastax.oss", "dsbulk-connectors-csv", "1.10.0"), ("com.datastax.oss", "dsbulk-batcher-reactor", "1.10.0"),
+          ("com.datastax.oss", "dsbulk-executor-reactor", "1.10.0"), ("ch.qos.logback", "logback-classic", "1.2.13")]
+CSV = ("copy", "dsbulk")
 READY_SECONDS_MAX = 300
 QUIET = '<configuration><root level="OFF"/></configuration>'
 # Packages that Cassandra's tools open on JDK 17.
@@ -62,6 +72,10 @@ def run(command, name="output"):
         return {"seconds": seconds, "cpu": usage.ru_utime + usage.ru_stime}
 
 
+def csv_rows():
+    return int(min(GIGABYTES, CSV_GIGABYTES) * 1e9 / ROW_BYTES)
+
+
 def contacts():
     return ",".join(f"{NETWORK}.{node}:{PORT}" for node in range(1, NODES + 1))
 
@@ -71,10 +85,13 @@ def jars():
     return f"{found}/*"
 
 
+def replication():
+    return f"{{'class': 'SimpleStrategy', 'replication_factor': {NODES}}}"
+
+
 def move(*more):
-    replication = f"{{'class': 'SimpleStrategy', 'replication_factor': {NODES}}}"
-    return [BINARY, "move", "--data", str(WORK / "data"), "--to", contacts(), "--keyspace", "ycsb", "--replication", replication,
-            "--consistency", "ALL", "--progress", str(WORK / "progress"), *more]
+    return [BINARY, "move", "--data", str(WORK / "data"), "--to", contacts(), "--keyspace", "ycsb",
+            "--replication", replication(), "--consistency", "ALL", "--progress", str(WORK / "progress"), *more]
 
 
 def flush():
@@ -93,39 +110,77 @@ def flush():
 
 def loader():
     """Cassandra's sstableloader on the table's directory."""
-    opened = [text for package in OPENED for text in ("--add-exports", f"{package}=ALL-UNNAMED", "--add-opens", f"{package}=ALL-UNNAMED")]
+    options = ("--add-exports", "--add-opens")
+    opened = [text for package in OPENED for option in options for text in (option, f"{package}=ALL-UNNAMED")]
     directory = glob.glob(str(WORK / "data/data/ycsb/usertable-*"))[0]
-    return ["java", *opened, "-Xmx1G", f"-Dlogback.configurationFile={WORK / 'logback.xml'}", "-Djava.net.preferIPv4Stack=true", "-Djdk.attach.allowAttachSelf=true", "-cp", jars(),
-            "org.apache.cassandra.tools.BulkLoader", "-d", contacts().replace(f":{PORT}", ""), "-p", str(PORT), "-sp", str(STORAGE_PORT),
-            "--no-progress", directory]
+    options = ["-Xmx1G", f"-Dlogback.configurationFile={WORK / 'logback.xml'}", "-Djava.net.preferIPv4Stack=true",
+               "-Djdk.attach.allowAttachSelf=true", "-cp", jars()]
+    return ["java", *opened, *options, "org.apache.cassandra.tools.BulkLoader", "-d", contacts().replace(f":{PORT}", ""),
+            "-p", str(PORT), "-sp", str(STORAGE_PORT), "--no-progress", directory]
+
+
+def copy():
+    """cqlsh's COPY FROM, with its own number of processes."""
+    command = f"COPY ycsb.usertable ({', '.join(COLUMNS)}) FROM '{WORK / 'rows.csv'}'"
+    return [str(Path(sys.executable).with_name("cqlsh")), f"{NETWORK}.1", str(PORT), "-e", command]
+
+
+def dsbulk():
+    """DSBulk, from its packages, which `fetch_dsbulk` gets."""
+    return ["java", "-Xmx1G", "-cp", f"{WORK / 'dsbulk'}/*", "com.datastax.oss.dsbulk.runner.DataStaxBulkLoader", "load",
+            "-url", str(WORK / "rows.csv"), "-header", "false", "-k", "ycsb", "-t", "usertable", "-m", ",".join(COLUMNS),
+            "-h", f"{NETWORK}.1", "-port", str(PORT), "-logDir", str(WORK / "dsbulk-logs"), "-maxErrors", "0"]
+
+
+def fetch_dsbulk():
+    packages = "".join(f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+                       for group, name, version in DSBULK)
+    (WORK / "pom.xml").write_text(
+        "<project><modelVersion>4.0.0</modelVersion><groupId>cassette</groupId><artifactId>dsbulk</artifactId>"
+        f"<version>1</version><dependencies>{packages}</dependencies></project>")
+    run(["mvn", "-q", "-B", "-f", str(WORK / "pom.xml"), "dependency:copy-dependencies", f"-DoutputDirectory={WORK / 'dsbulk'}"])
+
+
+def write_csv(rows):
+    """Rows like YCSB's: ten fields of 100 random letters and digits."""
+    source = random.Random(1)
+    alphabet = string.ascii_letters + string.digits
+    with open(WORK / "rows.csv", "w") as file:
+        for number in range(rows):
+            text = "".join(source.choices(alphabet, k=1000))
+            file.write(f"user{number}," + ",".join(text[at:at + 100] for at in range(0, 1000, 100)) + "\n")
 
 
 def empty(session, schema):
-    """Drops the keyspace; the schema alone comes back if `schema`."""
-    statements = [row.create_statement for row in session.execute("DESCRIBE KEYSPACE ycsb")] if schema else []
+    """Drops the keyspace, and creates it again with an empty table if `schema`."""
     session.execute("DROP KEYSPACE IF EXISTS ycsb")
-    for statement in statements:
-        session.execute(statement)
+    if schema:
+        session.execute(f"CREATE KEYSPACE ycsb WITH replication = {replication()}")
+        columns = ", ".join(f"{name} varchar" for name in COLUMNS[1:])
+        session.execute(f"CREATE TABLE ycsb.usertable ({COLUMNS[0]} varchar PRIMARY KEY, {columns})")
     (WORK / "progress").unlink(missing_ok=True)
 
 
 def measured(method, session):
-    empty(session, method == "sstableloader")
-    command = {"files": move("--by", "files"), "rows": move(), "sstableloader": loader()}[method]
-    found = run(command, method)
-    found["verify_seconds"] = run(move("--verify"))["seconds"]
+    empty(session, method not in ("files", "rows"))
+    commands = {"files": move("--by", "files"), "rows": move(), "sstableloader": loader(), "copy": copy(), "dsbulk": dsbulk()}
+    found = run(commands[method], f"{method}.output")
+    if method not in CSV:
+        found["verify_seconds"] = run(move("--verify"))["seconds"]
     return found
 
 
 def table(rows, megabytes, figures):
-    print(f"{rows:,} rows of 1 KB, {megabytes:.0f} MB of SSTables, {NODES} nodes of Cassandra 5.0.8 with {NODES} replicas, median of {ROUNDS}\n")
+    print(f"{rows:,} rows of 1 KB ({csv_rows():,} for {' and '.join(CSV)}), {megabytes:.0f} MB of SSTables, "
+          f"{NODES} nodes of Cassandra 5.0.8 with {NODES} replicas, median of {ROUNDS}\n")
     print("| method | seconds | rows/s | MB/s | client CPU s | CPU s per GB | verify s |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for method, rounds in figures.items():
         middle = {name: statistics.median(round[name] for round in rounds) for name in rounds[0]}
-        seconds = middle["seconds"]
-        print(f"| {method} | {seconds:.1f} | {rows / seconds:,.0f} | {megabytes / seconds:.1f} | {middle['cpu']:.1f} "
-              f"| {middle['cpu'] / megabytes * 1000:.1f} | {middle['verify_seconds']:.1f} |")
+        seconds, part = middle["seconds"], csv_rows() / rows if method in CSV else 1
+        verified = f"{middle['verify_seconds']:.1f}" if method not in CSV else ""
+        print(f"| {method} | {seconds:.1f} | {rows * part / seconds:,.0f} | {megabytes * part / seconds:.1f} "
+              f"| {middle['cpu']:.1f} | {middle['cpu'] / (megabytes * part) * 1000:.1f} | {verified} |")
 
 
 def main():
@@ -137,6 +192,10 @@ def main():
     run([*load, "--threads", "4", "--no-json"])
     flush()
     (WORK / "logback.xml").write_text(QUIET)
+    if set(CSV) & set(METHODS):
+        write_csv(csv_rows())
+    if "dsbulk" in METHODS:
+        fetch_dsbulk()
     files = [path for path in (WORK / "data/data/ycsb").rglob("*") if path.is_file()]
     megabytes = sum(path.stat().st_size for path in files) / 1e6
     cluster = ["--directory", str(WORK / "cluster")]
