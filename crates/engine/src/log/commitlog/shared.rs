@@ -1,10 +1,10 @@
-//! Writing records to files: encoding, writing, syncing, and reserving segments.
+//! Writing records to files: encoding, writing and syncing.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use cassette_rows::interrupt::{self, Interrupted};
@@ -13,9 +13,9 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::archive::Archive;
 use super::cdc::{Captured, CdcDirectory, CdcIndex, Linking};
-use super::format::{self, DetachedEntry, Encoder, Event, Header};
+use super::format::{DetachedEntry, Event};
 use super::progress::{Progress, Seen};
-use super::state::{Chunk, Clean, Place, SegmentFile, State};
+use super::state::{Chunk, Place, SegmentFile, State};
 use super::{AppendError, CommitLogOptions, Position, Record, SyncMode};
 use crate::metrics::Histogram;
 
@@ -44,11 +44,7 @@ pub(super) struct Shared {
     pub(super) populated: std::sync::atomic::AtomicU64,
 }
 
-/// Bytes of a segment that are populated before the background thread checks whether an appender
-/// waits.
-const POPULATED_TOGETHER: u32 = 1 << 20;
-
-type Locked<'a> = MutexGuard<'a, State>;
+pub(super) type Locked<'a> = MutexGuard<'a, State>;
 
 /// A record with its position.
 pub(super) struct Enqueued {
@@ -199,7 +195,7 @@ impl Shared {
         self.clock.monotonic().saturating_sub(since) > period + period / 2
     }
 
-    fn waited<'a>(&self, mut state: Locked<'a>) -> Locked<'a> {
+    pub(super) fn waited<'a>(&self, mut state: Locked<'a>) -> Locked<'a> {
         self.advanced.wait(&mut state);
         state
     }
@@ -257,7 +253,7 @@ impl Shared {
 
     /// Runs `work` without the append lock. A panic ends the log before it is resumed: other
     /// threads wait for the flag that `release` clears, and the effect of `work` is unknown.
-    fn unlocked<T>(
+    pub(super) fn unlocked<T>(
         &self,
         state: &mut Locked<'_>,
         doing: &str,
@@ -421,132 +417,6 @@ impl Shared {
         }
     }
 
-    /// Replaces the active segment by one of at least `size` bytes, unless another thread does so
-    /// meanwhile.
-    fn next_segment<'a>(&self, mut state: Locked<'a>, size: u32) -> Result<Locked<'a>, AppendError> {
-        let full = state.active_id();
-        loop {
-            if let Some(spare) = state.spare.take() {
-                if spare.size >= size {
-                    state.activate(Arc::new(spare));
-                    return Ok(state);
-                }
-                let (locked, enlarged) = self.enlarge_spare(state, spare, size);
-                state = locked;
-                enlarged.map_err(|error| AppendError::Refused { source: Arc::new(error) })?;
-            } else if state.creating {
-                self.segment_awaited.store(true, Ordering::Relaxed);
-                state = self.waited(state);
-            } else {
-                let (locked, created) = self.create_spare(state, size, false);
-                state = locked;
-                created.map_err(|error| AppendError::Refused { source: Arc::new(error) })?;
-            }
-            state.check_usable()?;
-            if state.active_id() != full {
-                return Ok(state);
-            }
-        }
-    }
-
-    /// Reserves a segment of `size` bytes for later use. No other thread is doing so. With `ahead`,
-    /// no appender waits for it yet.
-    pub(super) fn create_spare<'a>(
-        &self,
-        mut state: Locked<'a>,
-        size: u32,
-        ahead: bool,
-    ) -> (Locked<'a>, io::Result<()>) {
-        state.spare_wanted = false;
-        // In the other modes the next sync would write the zeros to the disk, and appenders wait
-        // for it.
-        let is_periodic = matches!(self.options.sync, SyncMode::Periodic { .. });
-        let populates = std::mem::take(&mut state.has_large_records) && ahead && is_periodic;
-        self.segment_awaited.store(false, Ordering::Relaxed);
-        let id = state.next_id;
-        state.next_id += 1;
-        let path = self.directory.join(format::file_name(self.version(), id));
-        self.reserve(state, "creating a segment", &path, || {
-            let file = self.create_segment(id, &path, size)?;
-            if populates {
-                self.populate(&file);
-            }
-            Ok(file)
-        })
-    }
-
-    /// Makes the operating system allocate memory for a new segment, until an appender waits for
-    /// it. If that memory has not been used before, as in a virtual machine, this takes many times
-    /// as long as copying a record: a large record, and all later ones, would wait for it.
-    fn populate(&self, file: &SegmentFile) {
-        let mut start = file.first;
-        while start < file.size && !self.segment_awaited.load(Ordering::Relaxed) {
-            let end = start.saturating_add(POPULATED_TOGETHER).min(file.size);
-            if let Err(error) = file.writer.lock().populate(u64::from(start), u64::from(end)) {
-                tracing::debug!(%error, "a commit log segment is not populated");
-                return;
-            }
-            #[cfg(test)]
-            self.populated.fetch_add(u64::from(end - start), Ordering::Relaxed);
-            start = end;
-        }
-    }
-
-    /// Enlarges a reserved segment without records to `size` bytes. No other thread is reserving.
-    /// An additional segment would have a higher id, and its records would be replayed after those
-    /// of this one.
-    fn enlarge_spare<'a>(
-        &self,
-        state: Locked<'a>,
-        spare: SegmentFile,
-        size: u32,
-    ) -> (Locked<'a>, io::Result<()>) {
-        let path = spare.path.clone();
-        self.reserve(state, "enlarging a segment", &path, || {
-            let mut writer = spare.writer.lock();
-            writer.allocate(u64::from(size))?;
-            writer.sync()?;
-            drop(writer);
-            Ok(SegmentFile { size, ..spare })
-        })
-    }
-
-    /// Runs `work`, which reserves the segment at `path`, without the append lock, and stores the
-    /// segment as the spare one.
-    fn reserve<'a>(
-        &self,
-        mut state: Locked<'a>,
-        doing: &str,
-        path: &Path,
-        work: impl FnOnce() -> io::Result<SegmentFile>,
-    ) -> (Locked<'a>, io::Result<()>) {
-        state.creating = true;
-        let not_creating = |state: &mut State| state.creating = false;
-        let reserved = self.unlocked(&mut state, doing, not_creating, || {
-            // An incomplete segment must be removed: with later segments, it would look damaged.
-            work().map_err(|error| (error, self.discard(path)))
-        });
-        state.creating = false;
-        self.advanced.notify_all();
-        let reserved = match reserved {
-            Ok(file) => {
-                state.spare = Some(file);
-                Ok(())
-            }
-            Err((error, Ok(()))) => Err(error),
-            Err((error, Err(left_behind))) => {
-                state.fail(left_behind);
-                Err(error)
-            }
-        };
-        (state, reserved)
-    }
-
-    /// Returns the version of new segments.
-    fn version(&self) -> u32 {
-        format::version(self.options.encrypts(), self.archive.is_some())
-    }
-
     /// Logs an event durably. No-op if the log is not archived.
     pub(super) fn append_event(&self, event: &Event) -> Result<(), AppendError> {
         if self.archive.is_none() {
@@ -564,164 +434,6 @@ impl Shared {
         let state = self.sync_upto(state, end)?;
         // It has been refused if there was no space to write it.
         state.refusal(end).map_or(Ok(()), Err)
-    }
-
-    /// Makes all records so far durable and finishes the active segment if it has any, and links
-    /// all finished segments in the archive. No-op if the log is not archived.
-    pub(super) fn finish_and_archive(&self) -> Result<(), AppendError> {
-        let Some(archive) = &self.archive else { return Ok(()) };
-        let mut state = self.state.lock();
-        state.check_usable()?;
-        state.seal_used();
-        let end = state.end();
-        let state = self.sync_upto(state, end)?;
-        let due = state.unarchived();
-        drop(state);
-        let linked = archive.link(due.iter().map(|(_, path)| path.as_path()));
-        linked.map_err(|error| AppendError::Archive {
-            directory: archive.directory.clone(),
-            source: Arc::new(error),
-        })?;
-        let mut state = self.state.lock();
-        due.iter().for_each(|(id, _)| state.set_archived(*id));
-        Ok(())
-    }
-
-    /// Makes finished segments durable and links them in the archive, before they are removed from
-    /// the log. Returns those that can be removed.
-    fn archive_clean(&self, clean: &[Clean]) -> Vec<u64> {
-        let all = || clean.iter().map(|clean| clean.id).collect();
-        let Some(archive) = &self.archive else { return all() };
-        let Some(last) = clean.last() else { return Vec::new() };
-        let end = Position { segment: last.id, offset: last.end };
-        // In the order of segments, also those that stay: a consumer takes a lower id that it has
-        // not seen for one that does not exist.
-        let due = self.sync_upto(self.state.lock(), end).map(|state| state.unarchived());
-        let linked = due
-            .map_err(io::Error::other)
-            .and_then(|due| archive.link(due.iter().map(|(_, path)| path.as_path())).map(|()| due));
-        let linked = linked.map(|due| {
-            let mut state = self.state.lock();
-            due.iter().for_each(|(id, _)| state.set_archived(*id));
-        });
-        match linked {
-            Ok(()) => all(),
-            Err(error) => {
-                tracing::warn!(%error, "commit log segments that cannot be archived stay behind for now");
-                Vec::new()
-            }
-        }
-    }
-
-    /// Creates a segment whose name and header are durable and whose space is reserved.
-    fn create_segment(&self, id: u64, path: &Path, size: u32) -> io::Result<SegmentFile> {
-        let encrypts = self.options.encrypts();
-        let mut start = Header::new(self.version(), id, self.fs.boot_id()).encode();
-        let mut cipher = None;
-        if let Some(encryption) = self.options.encryption.as_ref().filter(|_| encrypts) {
-            let new = encryption.begin().map_err(io::Error::other)?;
-            let base = start.len() as u32;
-            let mut record = Vec::new();
-            Encoder { segment: id, base, encrypted: false, out: &mut record }.encryption(&new.parameters);
-            start.extend(record);
-            cipher = Some(new.cipher);
-        }
-        let first = start.len() as u32;
-        let mut writer = self.fs.create(path)?;
-        writer.allocate(u64::from(size))?;
-        writer.write_all(&start)?;
-        writer.sync()?;
-        self.fs.sync_dir(&self.directory)?;
-        let mut linked = false;
-        if let Some(cdc) = self.cdc.as_ref().filter(|_| self.options.captures()) {
-            linked = cdc.link(path, size)? == Linking::Done;
-        }
-        let syncer = writer.sync_handle()?;
-        let (path, writer) = (path.to_owned(), Mutex::new(writer));
-        Ok(SegmentFile { id, path, size, first, linked, cipher, writer, syncer })
-    }
-
-    /// Removes a segment that has no records.
-    pub(super) fn discard(&self, path: &Path) -> io::Result<()> {
-        if let Some(cdc) = &self.cdc {
-            cdc.unlink(std::iter::once(path))?;
-        }
-        match self.fs.remove_file(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed,
-        }
-    }
-
-    /// Requests the removal of finished segments that no table needs: removing a segment of 32 MiB
-    /// takes about 10 ms, which a flushing thread need not wait for.
-    pub(super) fn let_clean_segments_go(&self) {
-        if self.options.threads {
-            self.state.lock().removal_wanted = true;
-            self.work.notify_all();
-        } else {
-            self.remove_clean_segments();
-        }
-    }
-
-    /// Removes finished segments that no table needs. Each counts as existing until its removal is
-    /// durable, so that no sync mark covers it while a crash can restore it unsynced.
-    pub(super) fn remove_clean_segments(&self) {
-        let clean = self.state.lock().take_clean();
-        if clean.is_empty() {
-            return;
-        }
-        let mut removed = Vec::new();
-        let unlinked = self.release_captured(&clean);
-        let archived = self.archive_clean(&clean);
-        let released = |clean: &&Clean| unlinked.contains(&clean.id) && archived.contains(&clean.id);
-        for Clean { id, path, .. } in clean.iter().filter(released) {
-            match self.fs.remove_file(path) {
-                Ok(()) => removed.push(*id),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => removed.push(*id),
-                Err(error) => tracing::warn!(%error, "a clean commit log segment stays behind for now"),
-            }
-        }
-        if let Err(error) = self.fs.sync_dir(&self.directory) {
-            tracing::warn!(%error, "removed commit log segments may come back after a crash");
-            removed.clear();
-        }
-        let mut state = self.state.lock();
-        for Clean { id, .. } in clean {
-            if removed.contains(&id) {
-                state.segments.remove(&id);
-            } else if let Some(tracked) = state.segments.get_mut(&id) {
-                tracked.going = false;
-            }
-        }
-    }
-
-    /// Makes captured segments durable and complete in the directory of change data capture before
-    /// they are removed from the log, and removes the links of the others. Returns those that can
-    /// be removed.
-    fn release_captured(&self, clean: &[Clean]) -> Vec<u64> {
-        let Some(cdc) = &self.cdc else { return clean.iter().map(|clean| clean.id).collect() };
-        let release = |clean: &Clean| match clean.captured {
-            Captured::Unlinked => Ok(()),
-            Captured::None => cdc.unlink(std::iter::once(clean.path.as_path())),
-            Captured::Some(_) => {
-                // Readers skip segments without an index before one that has it.
-                let end = Position { segment: clean.id, offset: clean.end };
-                let state = self.sync_upto(self.state.lock(), end).map_err(io::Error::other)?;
-                if !state.is_published_upto(clean.id) {
-                    return Err(io::Error::other("an earlier index of change data capture is missing"));
-                }
-                drop(state);
-                cdc.publish(&clean.path, CdcIndex { offset: clean.end, completed: true }, true)
-            }
-        };
-        let mut released = Vec::new();
-        for clean in clean {
-            match release(clean) {
-                Ok(()) => released.push(clean.id),
-                Err(error) => tracing::warn!(%error, "a captured commit log segment stays behind for now"),
-            }
-        }
-        released
     }
 
     /// Returns the interval between background syncs; `None` if the background thread does not
