@@ -24,13 +24,24 @@ pub enum CutOverRequest {
     },
 }
 
-/// The answer.
+/// The answer. A server that does not state what its captured changes are has none that can be
+/// followed.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(default)]
 pub struct CutOverAnswer {
     /// The position in the commit log: its segment.
     pub segment: u64,
     /// And the offset in that.
     pub offset: u32,
+    /// The end of the last captured change, or of the segment that it is in: its segment.
+    pub captured_segment: u64,
+    /// And the offset in that.
+    pub captured_offset: u32,
+    /// The number of the chain of captured segments, 32 hexadecimal digits: another one if changes
+    /// have not been captured for a time.
+    pub chain: String,
+    /// `cdc_block_writes`.
+    pub blocks_writes: bool,
     /// Changes with the schema, and with truncations of captured tables.
     pub state: String,
     /// The greatest write timestamp that the server has issued, in microseconds.

@@ -104,8 +104,14 @@ impl Control {
 }
 
 fn point(answer: CutOverAnswer) -> LogPoint {
-    let CutOverAnswer { segment, offset, state, last_timestamp } = answer;
-    LogPoint { position: Position { segment, offset }, state, last_timestamp }
+    LogPoint {
+        position: Position { segment: answer.segment, offset: answer.offset },
+        captured: Position { segment: answer.captured_segment, offset: answer.captured_offset },
+        chain: answer.chain,
+        blocks_writes: answer.blocks_writes,
+        state: answer.state,
+        last_timestamp: answer.last_timestamp,
+    }
 }
 
 impl SourceControl for Control {

@@ -47,8 +47,8 @@ pub use basics::timeouts::{RequestTimeouts, Timeout};
 pub use cassette_cql::ast::BatchKind;
 pub use cassette_cql::split_statements;
 pub use cassette_engine::cdc::{
-    CapturedSegment, Change, ChangeRecord, ChangeStream, ChangeStreamError, captured_segments,
-    remove_captured,
+    CapturedSegment, Change, ChangeRecord, ChangeStream, ChangeStreamError, captured_chain,
+    captured_segments, remove_captured,
 };
 pub use cassette_engine::commitlog::Position;
 pub use cassette_engine::without_waiting;

@@ -1,6 +1,6 @@
 //! Points in the commit log, for programs that follow captured changes.
 
-use cassette_engine::commitlog::Position;
+use cassette_engine::commitlog::{CapturePoint, Position};
 use cassette_rows::{Selection, Unfiltered};
 
 use crate::api::database::Database;
@@ -14,6 +14,14 @@ pub struct LogPoint {
     /// All acknowledged writes lie before it, later ones after it. Captured changes up to here can
     /// be read from the stream of changes.
     pub position: Position,
+    /// The end of the last captured change, or of the segment that it is in: a consumer that has
+    /// not read up to here lacks changes.
+    pub captured: Position,
+    /// The number of the chain of captured segments, which their directory has, too: another one
+    /// if changes have not been captured for a time.
+    pub chain: u128,
+    /// `cdc_block_writes`: otherwise captured changes may be removed before they are read.
+    pub blocks_writes: bool,
     /// Changes whenever the schema is changed, or a captured table is truncated: the stream of
     /// changes contains neither. The same after a restart.
     pub state: String,
@@ -30,13 +38,14 @@ impl Database {
     pub fn log_point(&self) -> Result<LogPoint> {
         let engine = self.engine();
         let synced = engine.sync_captured();
-        let position =
-            synced.map_err(|error| DatabaseError::storage_in("cannot sync the commit log", error))?;
-        let Some(position) = position else {
+        let point = synced.map_err(|error| DatabaseError::storage_in("cannot sync the commit log", error))?;
+        let Some(CapturePoint { end, captured, chain }) = point else {
             return Err(DatabaseError::Invalid("change data capture is disabled (cdc_enabled)".to_owned()));
         };
         let state = format!("{}/{}", self.catalog().version(), self.last_truncation()?);
-        Ok(LogPoint { position, state, last_timestamp: self.store().last_timestamp() })
+        let blocks_writes = engine.options().cdc.block_writes;
+        let last_timestamp = self.store().last_timestamp();
+        Ok(LogPoint { position: end, captured, chain, blocks_writes, state, last_timestamp })
     }
 
     /// Returns the time of the last truncation in `system.local`, microseconds since 1970; 0 if

@@ -80,7 +80,7 @@ fn note(store: &Store, table: TableId) -> Result<()> {
     let timestamp = store.next_timestamp(store.clock().now_micros())?;
     let engine = store.engine();
     let noted = || {
-        let position = engine.sync_captured()?.unwrap_or(Position::ZERO);
+        let position = engine.sync_captured()?.map_or(Position::ZERO, |point| point.end);
         let Some(note) = local::truncated_at(&store.catalog(), table, position, timestamp) else {
             return Ok(());
         };

@@ -172,6 +172,7 @@ impl Core {
             block_writes: settings.block_writes,
             check_interval: settings.check_interval,
             is_captured: mutation_codec::is_captured,
+            chain: self.time_uuid().as_u128(),
         })
     }
 

@@ -11,7 +11,7 @@ use crate::admin::recovery::ReplaySummary;
 use crate::basics::error::{EngineError, Result};
 use crate::basics::options::Options;
 use crate::log::change_stream::ChangeStream;
-use crate::log::commitlog::Position;
+use crate::log::commitlog::{CapturePoint, Position};
 use crate::store::core::{Core, Phase};
 
 /// An LSM tree for each of many tables, behind one commit log. Cheap to clone; synchronous; any
@@ -95,10 +95,9 @@ impl Engine {
         }
     }
 
-    /// Makes all acknowledged writes durable, and their captured changes readable. Returns the end
-    /// of the log, before which all acknowledged writes are; `None` if change data capture is
-    /// disabled.
-    pub fn sync_captured(&self) -> Result<Option<Position>> {
+    /// Makes all acknowledged writes durable, and their captured changes readable. All acknowledged
+    /// writes are before the end that is returned. `None` if change data capture is disabled.
+    pub fn sync_captured(&self) -> Result<Option<CapturePoint>> {
         Ok(self.inner.core.usable_log()?.sync_captured()?)
     }
 

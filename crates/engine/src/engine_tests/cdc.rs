@@ -1,10 +1,14 @@
 //! Change data capture.
 
+use std::collections::BTreeSet;
+
 use cassette_rows::TableParams;
 
 use super::*;
 use crate::EngineError;
-use crate::cdc::{captured_segments, remove_captured};
+use crate::cdc::{
+    CapturedSegment, ChangeStream, ChangeStreamError, captured_chain, captured_segments, remove_captured,
+};
 use crate::engine_tests::testing::{insert, simple_table};
 use crate::log::commitlog::{Position, encryption};
 
@@ -42,8 +46,29 @@ fn keys(engine: &Engine) -> Vec<i32> {
     changes(engine, Position::ZERO).into_iter().map(|(_, key)| key).collect()
 }
 
+/// The names of segments and indexes.
 fn raw(world: &World) -> Vec<String> {
-    world.fs.read_dir(Path::new(RAW)).unwrap().into_iter().map(|entry| entry.name).collect()
+    let names = world.fs.read_dir(Path::new(RAW)).unwrap().into_iter().map(|entry| entry.name);
+    names.filter(|name| name.starts_with("CommitLog-")).collect()
+}
+
+/// Removes the segment at `path` and its index, as consumers of Cassandra do.
+fn remove(world: &World, segment: &CapturedSegment) {
+    world.fs.remove_file(&segment.path).unwrap();
+    let index = segment.path.to_string_lossy().replace(".log", "_cdc.idx");
+    world.fs.remove_file(Path::new(&index)).unwrap();
+}
+
+/// Reads to the end, and checks that this is what a consumer must have read.
+fn drain(engine: &Engine, stream: &mut ChangeStream) -> usize {
+    let point = engine.sync_captured().unwrap().unwrap();
+    let mut count = 0;
+    while stream.next_record().unwrap().is_some() {
+        count += 1;
+    }
+    assert!(stream.consumed() >= point.captured, "{} {point:?}", stream.consumed());
+    assert!(point.end >= point.captured);
+    count
 }
 
 #[test]
@@ -229,4 +254,102 @@ fn a_segment_with_damage_is_an_error_that_names_file_and_offset() {
     assert!(stream.next_record().unwrap().is_some());
     let error = stream.next_record().unwrap_err().to_string();
     assert!(error.contains("cdc_raw/CommitLog-101-") && error.contains("fails its checksum"), "{error}");
+}
+
+#[test]
+fn segments_that_are_removed_before_they_are_read_are_an_error_until_they_are_skipped() {
+    let table = captured("a");
+    let world = world(vec![table.clone()]);
+    let engine = world.open().unwrap();
+    (0..200).for_each(|k| write(&engine, &table, k, 400).unwrap());
+    let mut stream = engine.change_stream(Position::ZERO);
+    let first = stream.next_record().unwrap().unwrap().position;
+    let segments = captured_segments(&world.fs, Path::new(RAW)).unwrap();
+    assert!(segments.len() > 4 && segments[0].id == first.segment);
+    segments[1..3].iter().for_each(|segment| remove(&world, segment));
+    // From the beginning, and at a position of an earlier stream.
+    for mut stream in [stream, engine.change_stream(first)] {
+        let error = loop {
+            match stream.next_record() {
+                Ok(record) => assert_eq!(record.unwrap().position.segment, first.segment),
+                Err(error) => break error,
+            }
+        };
+        let ChangeStreamError::Missing { after, first, last } = error else { panic!("{error}") };
+        assert_eq!((after, first, last), (stream.consumed(), segments[1].id, segments[2].id));
+        assert!(stream.next_record().is_err(), "the stream stays before them");
+        stream.skip_missing();
+        assert_eq!(stream.next_record().unwrap().unwrap().position.segment, segments[3].id);
+        while stream.next_record().unwrap().is_some() {}
+    }
+    // Removed entirely, also what was being read, with a restart in between.
+    let mut stream = engine.change_stream(first);
+    stream.next_record().unwrap().unwrap();
+    engine.close().unwrap();
+    let engine = world.open().unwrap();
+    captured_segments(&world.fs, Path::new(RAW)).unwrap().iter().for_each(|segment| remove(&world, segment));
+    while let Ok(record) = stream.next_record() {
+        assert!(record.is_some(), "the rest is missing");
+    }
+    let mut other = engine.change_stream(first);
+    assert!(other.next_record().is_err());
+    assert!(engine.change_stream(Position::ZERO).next_record().unwrap().is_none());
+}
+
+#[test]
+fn a_consumer_at_the_end_has_read_what_it_must_whatever_happens_to_log_and_segments() {
+    let (a, b) = (captured("a"), simple_table("b", TableParams::default()));
+    let mut world = world(vec![a.clone(), b.clone()]);
+    let mut engine = world.open().unwrap();
+    let mut consumed = engine.sync_captured().unwrap().unwrap().end;
+    for round in 0..12 {
+        let mut stream = engine.change_stream(consumed);
+        (0..40).for_each(|k| write(&engine, if (k + round) % 5 == 0 { &a } else { &b }, k, 500).unwrap());
+        assert_eq!(drain(&engine, &mut stream), 8, "round {round}");
+        consumed = stream.consumed();
+        if round % 3 == 0 {
+            remove_captured(&world.fs, Path::new(RAW), consumed).unwrap();
+        }
+        if round % 2 == 0 {
+            engine.flush(None).unwrap();
+        }
+        match round % 4 {
+            1 => engine.close().unwrap(),
+            3 => world.fs = world.fs.kill(),
+            _ => continue,
+        }
+        drop(engine);
+        engine = world.open().unwrap();
+        assert_eq!(drain(&engine, &mut engine.change_stream(consumed)), 0);
+    }
+}
+
+#[test]
+fn a_chain_continues_across_restarts_and_ends_when_changes_are_not_captured_or_elsewhere() {
+    let table = captured("a");
+    let mut world = world(vec![table.clone()]);
+    let chain = |world: &World, directory: &str| {
+        world.pass(1);
+        let engine = world.open().unwrap();
+        write(&engine, &table, 1, 10).unwrap();
+        let point = engine.sync_captured().unwrap();
+        engine.close().unwrap();
+        let found = captured_chain(&world.fs, Path::new(directory)).unwrap();
+        point.inspect(|point| assert_eq!(Some(point.chain), found)).map(|point| point.chain)
+    };
+    let first = chain(&world, RAW);
+    assert!(first.is_some());
+    assert_eq!(chain(&world, RAW), first);
+    world.fs = world.fs.kill();
+    assert_eq!(chain(&world, RAW), first);
+    world.options.cdc.enabled = false;
+    assert_eq!(chain(&world, RAW), None);
+    world.options.cdc.enabled = true;
+    let second = chain(&world, RAW);
+    assert_ne!(second, first);
+    world.options.cdc.directory = Some("db/elsewhere".into());
+    let third = chain(&world, "db/elsewhere");
+    world.options.cdc.directory = None;
+    let fourth = chain(&world, RAW);
+    assert_eq!(BTreeSet::from([first, second, third, fourth]).len(), 4);
 }

@@ -21,6 +21,7 @@ struct Run {
     captures: bool,
     /// Changes that a consumer has processed, and those that were attempted, as text.
     processed: BTreeSet<String>,
+    processed_upto: Position,
     attempted: BTreeSet<String>,
     random: SmallRng,
 }
@@ -47,6 +48,7 @@ impl Run {
             written: vec![Vec::new(), Vec::new()],
             captures,
             processed: BTreeSet::new(),
+            processed_upto: Position::ZERO,
             attempted: BTreeSet::new(),
             world,
             random: SmallRng::seed_from_u64(seed),
@@ -127,8 +129,8 @@ impl Run {
         if !self.captures {
             return;
         }
-        let mut stream = engine.change_stream(Position::ZERO);
-        let (mut found, mut last) = (self.processed.clone(), Position::ZERO);
+        let mut stream = engine.change_stream(self.processed_upto);
+        let (mut found, mut last) = (self.processed.clone(), self.processed_upto);
         let processes = self.random.random_range(0..3) == 0;
         while let Some(record) = stream.next_record().unwrap_or_else(|error| panic!("{what}: {error}")) {
             assert!(record.position > last, "{what}: {} is out of order", record.position);
@@ -143,8 +145,13 @@ impl Run {
             remove_captured(&self.world.fs, directory, last)
                 .unwrap_or_else(|error| panic!("{what}: {error}"));
             self.processed = found;
+            self.processed_upto = last;
             return;
         }
+        let point = engine.sync_captured().unwrap_or_else(|error| panic!("{what}: {error}"));
+        while stream.next_record().unwrap_or_else(|error| panic!("{what}: {error}")).is_some() {}
+        let (consumed, captured) = (stream.consumed(), point.map_or(Position::ZERO, |point| point.captured));
+        assert!(consumed >= captured, "{what}: read up to {consumed}, and {captured} is captured");
         assert!(found.is_subset(&self.attempted), "{what}: a change that was never made");
         for update in &self.written[0] {
             assert!(found.contains(&format!("{update:?}")), "{what}: a change is missing: {update:?}");

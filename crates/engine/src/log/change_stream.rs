@@ -4,6 +4,7 @@
 //! Dictionaries of captured tables contain the table, so segments are read without a schema, also
 //! those of tables that have been altered or dropped since.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use cassette_vfs::encryption::{Encryption, PieceCipher};
 use hashbrown::HashMap;
 
 use crate::log::commitlog::cdc::{CdcIndex, index_name};
+use crate::log::commitlog::chain::Chain;
 use crate::log::commitlog::{
     CommitLogOptions, OpenError, Position, SegmentBody, SegmentRecord, TableVersion, cipher_of, first_record,
     read_record, segment_id,
@@ -48,6 +50,17 @@ pub enum ChangeStreamError {
     /// A segment is encrypted and its key is not available, or it is damaged.
     #[error(transparent)]
     Segment(#[from] OpenError),
+    /// Segments with captured changes were removed before the stream has read them. Not returned
+    /// by a stream that was opened at [`Position::ZERO`] before its first record.
+    #[error("captured segments {first} to {last} were removed before everything after {after} was read")]
+    Missing {
+        /// Everything up to here was read.
+        after: Position,
+        /// The first of them.
+        first: u64,
+        /// The last of them.
+        last: u64,
+    },
 }
 
 type Result<T> = std::result::Result<T, ChangeStreamError>;
@@ -57,7 +70,8 @@ type Result<T> = std::result::Result<T, ChangeStreamError>;
 /// before it.
 ///
 /// The directory may belong to a running engine: only what is durable is read, so no change is
-/// returned that a crash could undo.
+/// returned that a crash could undo. That segments have been removed before they were read is an
+/// error; [`skip_missing`](Self::skip_missing) continues after them.
 pub struct ChangeStream {
     fs: Arc<dyn FileSystem>,
     directory: PathBuf,
@@ -66,6 +80,8 @@ pub struct ChangeStream {
     /// The id of the first segment that has not been read completely.
     next: u64,
     segment: Option<Segment>,
+    /// The last segment that was reported as missing.
+    missing: Option<u64>,
 }
 
 /// A segment that is being read.
@@ -92,7 +108,9 @@ impl ChangeStream {
         position: Position,
     ) -> Self {
         let directory = directory.into();
-        Self { fs, directory, encryption, position, next: position.segment, segment: None }
+        let is_whole = position.offset == Position::END_OF_SEGMENT;
+        let next = if is_whole { position.segment.saturating_add(1) } else { position.segment };
+        Self { fs, directory, encryption, position, next, segment: None, missing: None }
     }
 
     /// The position of the last record that was returned, or that the stream was opened at.
@@ -100,12 +118,22 @@ impl ChangeStream {
         self.position
     }
 
-    /// The position before which nothing will be returned any more: [`position`](Self::position),
-    /// or the end of the last segment that was read completely.
+    /// The position before which nothing will be returned any more, so another stream can be
+    /// opened here: [`position`](Self::position), or that of a later record without changes, or
+    /// the end of the last segment that was read completely.
     pub fn consumed(&self) -> Position {
-        let last = self.next.checked_sub(1);
-        let end = last.map_or(Position::ZERO, |segment| Position { segment, offset: u32::MAX });
-        self.position.max(end)
+        let offset = Position::END_OF_SEGMENT;
+        let end = self.next.checked_sub(1).map_or(Position::ZERO, |segment| Position { segment, offset });
+        let read = self.segment.as_ref().map_or(Position::ZERO, Segment::position);
+        self.position.max(end).max(read)
+    }
+
+    /// Continues after the segments of the last [`ChangeStreamError::Missing`]. No-op without one.
+    pub fn skip_missing(&mut self) {
+        if let Some(last) = self.missing.take() {
+            self.next = last.saturating_add(1);
+            self.segment = None;
+        }
     }
 
     /// Returns the next record; `None` if no more are durable yet. More may be later.
@@ -130,7 +158,17 @@ impl ChangeStream {
                 self.segment = None;
                 continue;
             }
-            let index = index_of(self.fs.as_ref(), &segment.path)?.unwrap_or(segment.index);
+            let Some(index) = index_of(self.fs.as_ref(), &segment.path)? else {
+                let (id, path) = (segment.id, segment.path.clone());
+                let exists = |error| StorageError::io(&path, "look for", error);
+                if !self.check_chain(u64::MAX)? || self.fs.exists(&path).map_err(exists)? {
+                    return Ok(None);
+                }
+                // The log has removed it, because the rest has no captured changes.
+                self.next = id + 1;
+                self.segment = None;
+                continue;
+            };
             if index == segment.index {
                 return Ok(None);
             }
@@ -144,14 +182,20 @@ impl ChangeStream {
     /// One without an index has none if a later one has an index, because indexes are written in
     /// the order of segments. So the directory is listed again after that index was read: what
     /// precedes it is visible then.
-    fn open_next(&self) -> Result<Option<Segment>> {
+    fn open_next(&mut self) -> Result<Option<Segment>> {
         let mut found = self.first_indexed()?;
         loop {
-            let Some((id, path, index)) = found else { return Ok(None) };
+            let Some((id, path, index)) = found else {
+                self.check_chain(u64::MAX)?;
+                return Ok(None);
+            };
             let again = self.first_indexed()?;
             if again.as_ref().is_some_and(|(other, ..)| *other != id) {
                 found = again;
                 continue;
+            }
+            if !self.check_chain(id)? {
+                return Ok(None);
             }
             let mut segment = Segment {
                 id,
@@ -170,6 +214,40 @@ impl ChangeStream {
         }
     }
 
+    /// Returns whether no segment of the chain precedes `id` that has not been read.
+    ///
+    /// # Errors
+    /// If one does and was removed. One that exists will get its index, which a crash has lost.
+    fn check_chain(&mut self, id: u64) -> Result<bool> {
+        // From the beginning: what was removed before does not matter.
+        if self.next == 0 {
+            return Ok(true);
+        }
+        let fs = self.fs.as_ref();
+        let unread = || -> Result<Vec<u64>> {
+            let read = Chain::read(fs, &self.directory);
+            let chain =
+                read.map_err(|error| StorageError::io(&self.directory, "read the chain of", error))?;
+            Ok(chain.map_or_else(Vec::new, |chain| chain.segments.range(self.next..id).copied().collect()))
+        };
+        let listed = unread()?;
+        if listed.is_empty() {
+            return Ok(true);
+        }
+        let existing: BTreeSet<u64> = segments(fs, &self.directory)?.into_iter().map(|(id, _)| id).collect();
+        // The log removes a segment without captured changes from the chain first.
+        let still_listed = unread()?;
+        let is_missing = |id: &&u64| !existing.contains(id) && still_listed.contains(id);
+        let missing: Vec<u64> = listed.iter().take_while(|id| is_missing(id)).copied().collect();
+        match (missing.first(), missing.last()) {
+            (Some(first), Some(last)) => {
+                self.missing = Some(*last);
+                Err(ChangeStreamError::Missing { after: self.consumed(), first: *first, last: *last })
+            }
+            _ => Ok(!listed.iter().any(|id| existing.contains(id))),
+        }
+    }
+
     /// Returns the first segment with an index that has not been read.
     fn first_indexed(&self) -> Result<Option<(u64, PathBuf, CdcIndex)>> {
         for (id, path) in segments(self.fs.as_ref(), &self.directory)? {
@@ -184,6 +262,11 @@ impl ChangeStream {
 }
 
 impl Segment {
+    /// The end of what was read.
+    fn position(&self) -> Position {
+        Position { segment: self.id, offset: u32::try_from(self.offset).unwrap_or_default() }
+    }
+
     /// Reads the bytes that have become durable.
     fn load(&mut self, fs: &dyn FileSystem) -> Result<()> {
         let length = usize::try_from(self.index.offset.min(CommitLogOptions::SEGMENT_SIZE_MAX)).unwrap_or(0);
@@ -268,6 +351,18 @@ impl Segment {
     }
 }
 
+/// Returns the number of the chain of captured segments in a directory: another one if changes
+/// have not been captured for a time, or are captured by another database. `None` if the directory
+/// has none.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn captured_chain(fs: &dyn FileSystem, directory: &Path) -> Result<Option<u128>> {
+    let read = Chain::read(fs, directory);
+    let chain = read.map_err(|error| StorageError::io(directory, "read the chain of", error))?;
+    Ok(chain.map(|chain| chain.number))
+}
+
 /// A linked segment, as `cassette cdc list` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CapturedSegment {
@@ -304,18 +399,18 @@ pub fn captured_segments(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<Ca
     Ok(found)
 }
 
-/// Durably removes the completed segments whose changes all lie at or before `position`, for a
-/// consumer that needs them no more. Returns their number.
+/// Durably removes the completed segments before that of `position`, for a consumer that needs them
+/// no more, and that one as well if the position is [`consumed`](ChangeStream::consumed) of a
+/// stream that has read all of it. Returns their number.
 ///
 /// # Errors
 /// If a file cannot be removed; earlier ones may have been.
 pub fn remove_captured(fs: &dyn FileSystem, directory: &Path, position: Position) -> Result<usize> {
     let mut removed = 0;
     for segment in captured_segments(fs, directory)? {
-        let is_read = segment.durable.is_some_and(|end| {
-            segment.id < position.segment || segment.id == position.segment && end <= position.offset
-        });
-        if !is_read || !segment.completed {
+        // A stream that is opened in the middle of a segment needs it, also if nothing follows.
+        let is_whole = segment.id == position.segment && position.offset == Position::END_OF_SEGMENT;
+        if !segment.completed || segment.id >= position.segment && !is_whole {
             continue;
         }
         // The segment first: an index alone is not read.

@@ -9,6 +9,7 @@
 //! <data_dir>/commitlog/CommitLog-*.log             see commitlog.rs
 //! <data_dir>/commitlog/unclaimed/<id>/*.log        of tables that the schema does not name, see commitlog/unclaimed.rs
 //! <data_dir>/cdc_raw/CommitLog-*                   captured segments, see commitlog/cdc.rs; may be elsewhere
+//! <data_dir>/cdc_raw/chain                         see commitlog/chain.rs
 //! <data_dir>/saved_caches/*-cassette.db            what caches held, see saved_caches.rs; may be elsewhere
 //! <data_dir>/data/<keyspace>/<table>-<id>/nb-*     a table's SSTables, see transaction.rs
 //! ```

@@ -71,6 +71,15 @@ impl Admin {
 }
 
 fn answer(point: LogPoint) -> CutOverAnswer {
-    let LogPoint { position, state, last_timestamp } = point;
-    CutOverAnswer { segment: position.segment, offset: position.offset, state, last_timestamp }
+    let LogPoint { position, captured, chain, blocks_writes, state, last_timestamp } = point;
+    CutOverAnswer {
+        segment: position.segment,
+        offset: position.offset,
+        captured_segment: captured.segment,
+        captured_offset: captured.offset,
+        chain: format!("{chain:032x}"),
+        blocks_writes,
+        state,
+        last_timestamp,
+    }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use cassette_engine::cdc::{ChangeStream, captured_segments, remove_captured};
+use cassette_engine::cdc::{ChangeStream, ChangeStreamError, captured_segments, remove_captured};
 use cassette_engine::commitlog::Position;
 use cassette_vfs::encryption::Encryption;
 use cassette_vfs::{FileSystem, RealFileSystem};
@@ -130,7 +130,15 @@ fn tail(mut stream: ChangeStream, arguments: &TailArguments, mut out: impl Write
         bail!("--table: expected KEYSPACE.TABLE, found {name}");
     }
     loop {
-        let written = match stream.next_record()? {
+        let record = match stream.next_record() {
+            Err(error @ ChangeStreamError::Missing { .. }) => {
+                eprintln!("warning: {error}");
+                stream.skip_missing();
+                continue;
+            }
+            record => record?,
+        };
+        let written = match record {
             Some(record) => {
                 let mut selected = record.changes.iter();
                 selected.try_for_each(|change| {

@@ -3,6 +3,7 @@
 //! ```text
 //! <cdc_raw>/CommitLog-<version>-<id>.log       a hard link to the segment
 //! <cdc_raw>/CommitLog-<version>-<id>_cdc.idx   "<offset>" or "<offset>\nCOMPLETED": how much of it is durable
+//! <cdc_raw>/chain                              which segments belong together, see chain.rs
 //! ```
 //!
 //! # Invariants
@@ -16,7 +17,7 @@
 //! So every acknowledged change of a captured table is in a linked segment, and after each start
 //! every linked segment that is not active has a durable index.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ use std::time::Duration;
 use cassette_vfs::{Clock, FileSystem};
 use parking_lot::Mutex;
 
+use super::chain::Chain;
 use super::format::{self, Found, HEADER_LEN};
 use super::{CommitLogOptions, OpenError, Position};
 
@@ -48,6 +50,8 @@ pub struct CdcOptions {
     pub check_interval: Duration,
     /// Whether a dictionary is that of a captured table.
     pub is_captured: fn(&[u8]) -> bool,
+    /// A unique number for the chain of captured segments that begins if none is continued.
+    pub chain: u128,
 }
 
 /// The content of an index.
@@ -88,6 +92,8 @@ pub(super) struct CdcDirectory {
     pub(super) options: CdcOptions,
     /// When the directory was last found to be full, and its bytes.
     full: Mutex<Option<(Duration, u64)>>,
+    /// `None` if nothing is captured and nothing was.
+    chain: Mutex<Option<Chain>>,
 }
 
 /// A linked segment.
@@ -106,29 +112,52 @@ pub(super) enum Linking {
 }
 
 impl CdcDirectory {
-    /// [`open`](Self::open), if there are options.
+    /// [`open`](Self::open), if there are options. `log` is the directory of the log.
     pub(super) fn of(
         fs: &Arc<dyn FileSystem>,
         clock: &Arc<dyn Clock>,
         options: Option<&CdcOptions>,
+        log: &Path,
     ) -> Result<Option<Self>, OpenError> {
         let Some(options) = options else { return Ok(None) };
-        Self::open(fs.clone(), clock.clone(), options.clone())
+        Self::open(fs.clone(), clock.clone(), options.clone(), log)
             .map_err(|source| OpenError::Io { directory: options.directory.clone(), source })
     }
 
     /// Creates the directory if change data capture is enabled; `None` if it is not and there is
     /// no directory.
-    fn open(fs: Arc<dyn FileSystem>, clock: Arc<dyn Clock>, options: CdcOptions) -> io::Result<Option<Self>> {
+    fn open(
+        fs: Arc<dyn FileSystem>,
+        clock: Arc<dyn Clock>,
+        options: CdcOptions,
+        log: &Path,
+    ) -> io::Result<Option<Self>> {
+        let chain;
         if options.enabled {
             fs.create_dir_all(&options.directory)?;
             if let Some(parent) = options.directory.parent() {
                 fs.sync_dir(parent)?;
             }
-        } else if !fs.exists(&options.directory)? {
+            chain = Some(Chain::begin_or_continue(fs.as_ref(), &options.directory, log, options.chain)?);
+        } else if fs.exists(&options.directory)? {
+            chain = Chain::read_valid(fs.as_ref(), &options.directory)?;
+        } else {
             return Ok(None);
         }
-        Ok(Some(Self { fs, clock, options, full: Mutex::default() }))
+        Ok(Some(Self { fs, clock, options, full: Mutex::default(), chain: Mutex::new(chain) }))
+    }
+
+    /// Returns the number of the chain, and its last segment; `None` without one.
+    pub(super) fn chain(&self) -> Option<(u128, Option<u64>)> {
+        self.chain.lock().as_ref().map(|chain| (chain.number, chain.segments.last().copied()))
+    }
+
+    /// Durably adds a segment to the chain. No-op if it belongs to it.
+    fn add_to_chain(&self, segment: &Path) -> io::Result<()> {
+        let (Some(id), mut chain) = (id_of(segment), self.chain.lock()) else { return Ok(()) };
+        let Some(chain) = &mut *chain else { return Ok(()) };
+        let exists = || Ok(self.list()?.into_keys().collect::<BTreeSet<_>>());
+        chain.add(self.fs.as_ref(), &self.options.directory, id, exists)
     }
 
     fn link_of(&self, segment: &Path) -> PathBuf {
@@ -213,7 +242,11 @@ impl CdcDirectory {
 
     /// Durably removes the links of segments without changes of captured tables, before the
     /// segments are removed.
-    pub(super) fn unlink<'a>(&self, segments: impl Iterator<Item = &'a Path>) -> io::Result<()> {
+    pub(super) fn unlink<'a>(&self, segments: impl Iterator<Item = &'a Path> + Clone) -> io::Result<()> {
+        if let Some(chain) = &mut *self.chain.lock() {
+            let ids: Vec<u64> = segments.clone().filter_map(id_of).collect();
+            chain.discard(self.fs.as_ref(), &self.options.directory, &ids)?;
+        }
         let mut removed = false;
         for segment in segments {
             if self.fs.exists(&self.link_of(segment))? || self.fs.exists(&self.index_of(segment))? {
@@ -227,6 +260,7 @@ impl CdcDirectory {
     /// Writes the index of a segment, so that readers see either the previous one or this one. A
     /// crash of the machine can lose it, unless it is `durable`; the next start writes it again.
     pub(super) fn publish(&self, segment: &Path, index: CdcIndex, durable: bool) -> io::Result<()> {
+        self.add_to_chain(segment)?;
         let path = self.index_of(segment);
         let text = index.encode();
         if durable {
@@ -288,6 +322,12 @@ impl CdcDirectory {
         }
         Ok(u32::try_from(offset.min(bytes.len())).unwrap_or(0))
     }
+}
+
+/// Returns the id in the name of a segment.
+fn id_of(segment: &Path) -> Option<u64> {
+    let (_, id) = format::parse_file_name(segment.file_name()?.to_str()?)?;
+    Some(id)
 }
 
 /// The captured changes of a segment.

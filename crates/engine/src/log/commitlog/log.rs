@@ -13,12 +13,13 @@ use parking_lot::{Condvar, Mutex};
 use super::archive::Archive;
 use super::background::Background;
 use super::cdc::CdcDirectory;
+use super::chain::Chain;
 use super::format::Event;
 use super::progress::Progress;
 use super::replay::{self, Access, Entry, HandlerError, ReplaySummary};
 use super::shared::Shared;
 use super::state::State;
-use super::{AppendError, CommitLogOptions, OpenError, Position, Record};
+use super::{AppendError, CapturePoint, CommitLogOptions, OpenError, Position, Record};
 use crate::metrics::Histogram;
 
 /// A commit log that is open for appending. See the [module's documentation](super) for its
@@ -65,16 +66,24 @@ impl CommitLog {
         {
             return Err(OpenError::SegmentSize { segment_size });
         }
-        let cdc = CdcDirectory::of(&fs, &clock, options.cdc.as_ref())?;
+        let cdc = CdcDirectory::of(&fs, &clock, options.cdc.as_ref(), directory)?;
         let access = Access { encryption: options.encryption.as_deref(), cdc: cdc.as_ref() };
         let replayed = replay::replay(fs.as_ref(), directory, options.replay, access, replay)?;
-        let archive = Archive::of(&fs, directory, options.archive)
-            .map_err(|source| OpenError::Io { directory: directory.to_owned(), source })?;
+        let io_error = |source| OpenError::Io { directory: directory.to_owned(), source };
+        if !options.captures() {
+            Chain::end(fs.as_ref(), directory).map_err(io_error)?;
+        }
+        let archive = Archive::of(&fs, directory, options.archive).map_err(io_error)?;
         let millis = u64::try_from(clock.now_micros() / 1000).unwrap_or(0);
         // Ids must never repeat, although all segments may have been removed: the clock, as in
         // Cassandra, and the ids known to the caller.
-        let next_id = (replayed.last_id + 1).max(millis).max(options.first_segment_id);
-        let state = State::new(replayed.segments, replayed.end, next_id);
+        let last_captured = cdc.as_ref().and_then(|cdc| cdc.chain()?.1);
+        let last_id = replayed.last_id.max(last_captured.unwrap_or(0));
+        let next_id = last_id.saturating_add(1).max(millis).max(options.first_segment_id);
+        // All of the last captured segment: nothing will be appended to it.
+        let captured_end = last_captured
+            .map_or(Position::ZERO, |segment| Position { segment, offset: Position::END_OF_SEGMENT });
+        let state = State::new(replayed.segments, replayed.end, captured_end, next_id);
         let shared = Arc::new(Shared {
             fs,
             clock,
@@ -91,8 +100,7 @@ impl CommitLog {
             #[cfg(test)]
             populated: Default::default(),
         });
-        let background = Background::start(&shared)
-            .map_err(|source| OpenError::Io { directory: directory.to_owned(), source })?;
+        let background = Background::start(&shared).map_err(io_error)?;
         shared.remove_clean_segments();
         Ok((CommitLog { shared, background }, replayed.summary))
     }
@@ -175,13 +183,17 @@ impl CommitLog {
         Some((archive.chain, self.shared.state.lock().archive_position()))
     }
 
-    /// Makes all records so far durable, and captured ones readable. Returns the end of the last
-    /// one; `None` if change data capture is disabled.
-    pub fn sync_captured(&self) -> Result<Option<Position>, AppendError> {
+    /// Makes all records so far durable, and captured ones readable. `None` if change data capture
+    /// is disabled.
+    pub fn sync_captured(&self) -> Result<Option<CapturePoint>, AppendError> {
         if !self.shared.options.captures() {
             return Ok(None);
         }
-        self.shared.sync_captured().map(Some)
+        let Some((chain, _)) = self.shared.cdc.as_ref().and_then(CdcDirectory::chain) else {
+            return Ok(None);
+        };
+        let (end, captured) = self.shared.sync_captured()?;
+        Ok(Some(CapturePoint { end: end.max(captured), captured, chain }))
     }
 
     /// Requests a sync of all records so far from the background thread, without waiting. No-op

@@ -70,6 +70,7 @@
 pub(crate) mod archive;
 mod background;
 pub(crate) mod cdc;
+pub(crate) mod chain;
 mod dirty;
 mod error;
 mod format;
@@ -101,7 +102,7 @@ pub use error::{AppendError, OpenError};
 pub use format::{Event, EventKind};
 pub use log::{CommitLog, CommitLogStats};
 pub use options::{CommitLogOptions, ReadOptions, ReplayPolicy, SyncMode};
-pub use position::{Position, TableVersion};
+pub use position::{CapturePoint, Position, TableVersion};
 pub(crate) use replay::cipher_of;
 pub use replay::{Entry, HandlerError, ReplaySummary, Torn};
 pub use segment::segment_id;
@@ -140,7 +141,7 @@ pub fn read(
     options: &ReadOptions,
     handler: &mut dyn FnMut(Entry<'_>) -> Result<(), HandlerError>,
 ) -> Result<ReplaySummary, OpenError> {
-    let cdc = cdc::CdcDirectory::of(fs, clock, options.cdc.as_ref())?;
+    let cdc = cdc::CdcDirectory::of(fs, clock, options.cdc.as_ref(), directory)?;
     let access = replay::Access { encryption: options.encryption.as_deref(), cdc: cdc.as_ref() };
     replay::replay(fs.as_ref(), directory, options.replay, access, handler).map(|replayed| replayed.summary)
 }

@@ -14,12 +14,27 @@ pub struct Position {
 impl Position {
     /// Before every record.
     pub const ZERO: Position = Position { segment: 0, offset: 0 };
+
+    /// The offset of the end of any segment.
+    pub const END_OF_SEGMENT: u32 = u32::MAX;
 }
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.segment, self.offset)
     }
+}
+
+/// What a consumer of captured changes must have read at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CapturePoint {
+    /// The end of the log. Later records end after it.
+    pub end: Position,
+    /// The end of the last captured record, or of the segment that it is in. It can be read.
+    pub captured: Position,
+    /// The number of the chain of captured segments: another one if changes have not been captured
+    /// for a time.
+    pub chain: u128,
 }
 
 /// A table at one version of its schema.

@@ -226,10 +226,10 @@ impl Shared {
     }
 
     /// Makes everything up to the present end durable, and the captured part of it readable.
-    /// Returns the end.
-    pub(super) fn sync_captured(&self) -> Result<Position, AppendError> {
+    /// Returns the end, and that of the last captured record.
+    pub(super) fn sync_captured(&self) -> Result<(Position, Position), AppendError> {
         let mut state = self.state.lock();
-        let end = state.end();
+        let (end, captured) = (state.end(), state.captured_end());
         loop {
             state = self.sync_upto(state, end)?;
             // Another thread's sync counts before that thread has written the indexes.
@@ -238,7 +238,8 @@ impl Shared {
                 continue;
             }
             if !state.has_unpublished() {
-                return Ok(end);
+                // Less, if records have been refused meanwhile.
+                return Ok((end, captured.min(state.captured_end())));
             }
             state.syncing = true;
             self.publish_captured(&mut state);

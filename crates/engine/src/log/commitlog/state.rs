@@ -185,6 +185,8 @@ pub(super) struct State {
     indexes: Vec<u16>,
     /// The end of the last encoded record.
     end: Position,
+    /// The end of the last captured record that was not refused, or of the segment that it is in.
+    captured_end: Position,
     /// The number of records encoded since the log was opened, which is the last one's number.
     pub(super) enqueued: u64,
     /// The number of the last record that no thread waits for.
@@ -218,7 +220,12 @@ pub(super) struct State {
 impl State {
     /// Returns the state of a log that continues after `segments`, which are durable up to
     /// `synced`.
-    pub(super) fn new(segments: BTreeMap<u64, Tracked>, synced: Position, next_id: u64) -> Self {
+    pub(super) fn new(
+        segments: BTreeMap<u64, Tracked>,
+        synced: Position,
+        captured_end: Position,
+        next_id: u64,
+    ) -> Self {
         Self {
             active: None,
             spare: None,
@@ -231,6 +238,7 @@ impl State {
             buffer: Vec::new(),
             indexes: Vec::new(),
             end: synced,
+            captured_end,
             enqueued: 0,
             ahead: 0,
             written_records: 0,
@@ -252,6 +260,11 @@ impl State {
     /// Returns the end of the last encoded record.
     pub(super) fn end(&self) -> Position {
         self.end
+    }
+
+    /// Returns the end of the last captured record, or of the segment that it is in.
+    pub(super) fn captured_end(&self) -> Position {
+        self.captured_end
     }
 
     pub(super) fn active_id(&self) -> Option<u64> {
@@ -349,6 +362,7 @@ impl State {
         self.marked = synced.unwrap_or(self.marked);
         active.time = time.or(active.time);
         self.end = Position { segment: active.file.id, offset: active.end };
+        self.captured_end = if is_captured { self.end } else { self.captured_end };
         if defined > 0 {
             active.dictionary.extend(record.tables().iter().copied().zip(self.indexes.iter().copied()));
         }
@@ -479,6 +493,14 @@ impl State {
                 tracked.sealed = Some(0);
                 tracked.captured = if tracked.is_linked() { Captured::None } else { Captured::Unlinked };
             }
+        }
+        if self.captured_end > after {
+            let mut earlier = self.segments.range(..=after.segment).rev();
+            let last = earlier.find(|(_, tracked)| matches!(tracked.captured, Captured::Some(_)));
+            self.captured_end = last.map_or(Position::ZERO, |(id, tracked)| Position {
+                segment: *id,
+                offset: tracked.sealed.unwrap_or_default(),
+            });
         }
         if self.refusals.len() == REFUSALS_KEPT {
             self.refusals.remove(0);
