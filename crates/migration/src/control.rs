@@ -4,11 +4,22 @@ use std::time::Duration;
 
 use cassette_database::Position;
 
+use crate::error::unsuitable;
+
 /// A point in the commit log of the source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPoint {
     /// Later writes have later positions. Everything up to here is readable, and durable.
     pub position: Position,
+    /// The end of the last captured change, or of the segment that it is in: readers of captured
+    /// changes that have not got here lack some.
+    pub captured: Position,
+    /// The number of the chain of captured segments: another one if changes have not been captured
+    /// for a time. Their directory has it, too.
+    pub chain: String,
+    /// Whether the source refuses writes when the space for captured changes is used up, and does
+    /// not remove changes that may not have been read.
+    pub blocks_writes: bool,
     /// Changes when the schema is changed or a table is truncated, neither of which captured
     /// changes contain.
     pub state: String,
@@ -54,4 +65,9 @@ pub enum ForwardError {
     Refused(String),
     /// It did not answer.
     Undecided(String),
+}
+
+/// Returns a point in the source's log, before which all changes can be read.
+pub(crate) fn point(control: &dyn SourceControl) -> crate::error::Result<LogPoint> {
+    control.point().or_else(|reason| unsuitable(format!("the source: {reason}")))
 }

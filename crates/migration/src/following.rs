@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use cassette_database::Position;
 
 use crate::client::Cluster;
-use crate::control::SourceControl;
+use crate::control::{self, LogPoint, SourceControl};
 use crate::error::{Result, unsuitable};
 use crate::event::{Event, Observer};
 use crate::follow::{Captured, Follower};
@@ -18,6 +18,9 @@ use crate::schema::Keyspace;
 const IDLE_PAUSE: Duration = Duration::from_millis(10);
 /// Interval of durable records of the position, and of reports.
 const RECORD_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a network file system may take to show what another machine has written.
+const VISIBLE_MAX: Duration = Duration::from_secs(2);
 
 /// How a move follows the changes of its source.
 #[derive(Clone)]
@@ -113,15 +116,37 @@ impl<'m> Following<'m> {
         }
     }
 
-    /// Applies all changes that are durable now. Returns `false` if they are not all applied at
-    /// `deadline`.
-    pub fn drain(&self, follower: &mut Follower<'_>, deadline: Option<Instant>) -> Result<bool> {
-        while follower.advance()? {
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+    /// Applies all changes up to `captured`, which are durable. Returns `false` if they are not all
+    /// applied at `deadline`.
+    ///
+    /// # Errors
+    /// Also if the directory does not have them.
+    pub fn drain(
+        &self,
+        follower: &mut Follower<'_>,
+        captured: Position,
+        deadline: Option<Instant>,
+    ) -> Result<bool> {
+        let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let mut ended = None;
+        loop {
+            while follower.advance()? {
+                ended = None;
+                if is_late() {
+                    return Ok(false);
+                }
+            }
+            if is_late() {
                 return Ok(false);
             }
+            if follower.position() >= captured {
+                return Ok(true);
+            }
+            if ended.get_or_insert_with(Instant::now).elapsed() >= VISIBLE_MAX {
+                return Err(follower.lacks(captured));
+            }
+            std::thread::sleep(IDLE_PAUSE);
         }
-        Ok(deadline.is_none_or(|deadline| Instant::now() < deadline))
     }
 
     /// Records the position durably.
@@ -132,6 +157,25 @@ impl<'m> Following<'m> {
             *recorded = position;
         }
         follower.remove_applied()
+    }
+
+    /// Returns a point in the source's log, before which all changes can be read.
+    ///
+    /// # Errors
+    /// Also if something has happened since the start that changes do not contain.
+    pub fn point(&self) -> Result<LogPoint> {
+        let point = control::point(self.follow.control.as_ref())?;
+        self.check(&point)?;
+        Ok(point)
+    }
+
+    /// Checks that nothing has happened until `point` that changes do not contain.
+    pub fn check(&self, point: &LogPoint) -> Result<()> {
+        self.follow.captured.check(point)?;
+        match &self.progress.header.follows {
+            Some(start) => start.check(point),
+            None => unsuitable("the progress file has no position of changes"),
+        }
     }
 
     /// Reports how far the target is behind.

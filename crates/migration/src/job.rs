@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use cassette_database::Position;
-
 use crate::client::Client;
+use crate::control::{LogPoint, point};
 use crate::copy::{Task, Tasks, now};
 use crate::endpoint::{Endpoint, Place, Session};
 use crate::error::{Result, unsuitable};
@@ -137,17 +136,20 @@ impl Move {
         target: &mut Session<'_>,
         observer: &dyn Observer,
     ) -> Result<(Plan, Progress)> {
+        let earlier = Progress::read_header(&self.progress)?;
+        // Before the schema is read, so that a change of it in between is noticed, and before the
+        // copy reads anything: writes before this point are visible to it, later ones are captured.
+        let point = self.follow_point(earlier.as_ref())?;
         let plan = Plan::make(source, target, &self.schema())?;
         plan.warnings.iter().for_each(|text| observer.event(&Event::Warning { text: text.clone() }));
         if self.follow.is_some() {
             self.check_follow(&plan, source)?;
         }
-        let earlier = Progress::read_header(&self.progress)?;
         execute(target, &plan.before, observer)?;
         if self.follow.is_some() {
             self.prepare_target(&plan, target, observer)?;
         }
-        let header = self.header(&plan, target, earlier.as_ref())?;
+        let header = self.header(&plan, target, earlier.as_ref(), point.as_ref())?;
         let progress = Progress::open(&self.progress, &header)?;
         Ok((plan, progress))
     }
@@ -213,8 +215,28 @@ impl Move {
         (0..tables).flat_map(move |table| (0..ranges).map(move |range| Task { table, range }))
     }
 
+    /// Returns a point in the source's log; `None` of a move that does not follow its changes.
+    ///
+    /// # Errors
+    /// If its changes cannot be followed from there, or since an earlier run.
+    fn follow_point(&self, earlier: Option<&Header>) -> Result<Option<LogPoint>> {
+        let (Some(follow), Place::Cluster(_)) = (&self.follow, &self.from) else { return Ok(None) };
+        let point = point(follow.control.as_ref())?;
+        follow.captured.check(&point)?;
+        if let Some(start) = earlier.and_then(|header| header.follows.as_ref()) {
+            start.check(&point)?;
+        }
+        Ok(Some(point))
+    }
+
     /// Returns the header of a first run. Counters need empty tables.
-    fn header(&self, plan: &Plan, target: &mut Session<'_>, earlier: Option<&Header>) -> Result<Header> {
+    fn header(
+        &self,
+        plan: &Plan,
+        target: &mut Session<'_>,
+        earlier: Option<&Header>,
+        point: Option<&LogPoint>,
+    ) -> Result<Header> {
         let mut tables = Vec::new();
         for table in plan.tables() {
             let was_empty = earlier.is_none() && is_empty(target, table)?;
@@ -230,20 +252,8 @@ impl Move {
         }
         let (from, to) = (self.from.name(), self.to.address());
         let started_micros = micros();
-        // Before the copy reads anything: writes before this point are visible to it, later ones
-        // are captured.
-        let follows = match &self.follow {
-            Some(_) if earlier.is_some_and(|header| header.follows.is_some()) => {
-                earlier.and_then(|header| header.follows.clone())
-            }
-            Some(follow) => {
-                let point = follow.control.point();
-                let point = point.or_else(|reason| unsuitable(format!("the source: {reason}")))?;
-                let Position { segment, offset } = point.position;
-                Some(FollowStart { segment, offset, state: point.state })
-            }
-            None => None,
-        };
+        let started = earlier.and_then(|header| header.follows.clone());
+        let follows = point.map(|point| started.unwrap_or_else(|| FollowStart::at(point)));
         Ok(Header { version: VERSION, from, to, ranges: self.ranges, started_micros, tables, follows })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! {"move":1,"from":…,"to":…,"ranges":…,"started_micros":…,"tables":[[keyspace, table, id, was empty],…],
-//!  "follows":{"segment":…,"offset":…,"state":…}}       only of moves that follow changes
+//!  "follows":{"segment":…,"offset":…,"chain":…,"state":…}}     only of moves that follow changes
 //! {"started":[table, range]}      only of tables whose writes must not be repeated blindly
 //! {"done":[table, range]}
 //! {"followed":[segment, offset]}  the target has all captured changes up to this position
@@ -16,7 +16,8 @@ use std::path::Path;
 use cassette_database::Position;
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::control::LogPoint;
+use crate::error::{Result, unsuitable};
 use crate::journal::{Journal, fail};
 
 /// The start of the progress of a move by files, which can be verified by rows.
@@ -45,8 +46,41 @@ pub struct Header {
 pub struct FollowStart {
     pub segment: u64,
     pub offset: u32,
+    /// Of the captured segments.
+    #[serde(default)]
+    pub chain: String,
     /// Of the schema and of truncations.
     pub state: String,
+}
+
+impl FollowStart {
+    /// Returns the start of a move whose copy begins after `point`.
+    pub fn at(point: &LogPoint) -> Self {
+        let Position { segment, offset } = match point.position {
+            // Nothing is captured yet: unlike a stream from the beginning, this one misses nothing.
+            Position::ZERO => Position { segment: 0, offset: Position::END_OF_SEGMENT },
+            position => position,
+        };
+        Self { segment, offset, chain: point.chain.clone(), state: point.state.clone() }
+    }
+
+    /// Checks that nothing has happened until `point` that captured changes do not contain.
+    pub fn check(&self, point: &LogPoint) -> Result<()> {
+        const AGAIN: &str = "start again with another --progress file, into empty keyspaces";
+        if self.chain != point.chain {
+            return unsuitable(format!(
+                "the source has not captured all changes since the move started: it was started without \
+                 cdc_enabled or with another cdc_raw_directory meanwhile; {AGAIN}"
+            ));
+        }
+        if self.state != point.state {
+            return unsuitable(format!(
+                "the schema of the source was changed, or a table truncated, since the move started: captured \
+                 changes do not contain that; {AGAIN}"
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// A table of the source.
@@ -207,7 +241,7 @@ mod tests {
     fn the_position_of_followed_changes_survives_and_begins_where_the_copy_did() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("progress");
-        let follows = Some(FollowStart { segment: 5, offset: 6, state: "s".into() });
+        let follows = Some(FollowStart { segment: 5, offset: 6, chain: "c".into(), state: "s".into() });
         let following = Header { follows, ..task("b") };
         let at = |segment, offset| Some(Position { segment, offset });
         {

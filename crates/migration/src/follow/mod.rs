@@ -8,11 +8,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cassette_database::{ChangeRecord, ChangeStream, Position};
+use cassette_database::{ChangeRecord, ChangeStream, ChangeStreamError, Position};
 use cassette_vfs::encryption::Encryption;
 use cassette_vfs::{FileSystem, RealFileSystem};
 
 use crate::client::{Client, Cluster, Failure, Statement, Write};
+use crate::control::LogPoint;
 use crate::copy::now;
 use crate::error::{MoveError, Result, unsuitable};
 use crate::schema::{Keyspace, Shape, Table};
@@ -38,6 +39,32 @@ pub struct Captured {
     pub encryption: Option<Arc<dyn Encryption>>,
     /// Removes segments whose changes the target has.
     pub removes: bool,
+}
+
+impl Captured {
+    /// Checks that the source captures all changes in this directory until they are read.
+    pub fn check(&self, point: &LogPoint) -> Result<()> {
+        if !point.blocks_writes {
+            return unsuitable(
+                "the source removes captured changes that have not been read when cdc_total_space is used up: \
+                 start it with cdc_block_writes: true",
+            );
+        }
+        let chain = cassette_database::captured_chain(&RealFileSystem, &self.directory);
+        let found = match chain.map_err(|error| self.unreadable(&error))? {
+            Some(number) if format!("{number:032x}") == point.chain => return Ok(()),
+            Some(_) => "those of another server, or of an earlier time",
+            None => "none",
+        };
+        unsuitable(format!(
+            "{} does not have the captured changes of the source: expected its cdc_raw_directory, found {found}",
+            self.directory.display()
+        ))
+    }
+
+    fn unreadable(&self, error: &dyn std::fmt::Display) -> MoveError {
+        MoveError::Directory { path: self.directory.display().to_string(), reason: error.to_string() }
+    }
 }
 
 /// How far the target is behind.
@@ -100,7 +127,17 @@ impl<'c> Follower<'c> {
 
     /// The position up to which the target has all changes.
     pub fn position(&self) -> Position {
-        self.stream.position()
+        self.stream.consumed()
+    }
+
+    /// The error of a directory that ends before a captured change of the source.
+    pub fn lacks(&self, captured: Position) -> MoveError {
+        MoveError::Unsuitable(format!(
+            "{} lacks captured changes: the last one of the source ends at {captured}, and they can be read up to \
+             {}; --follow needs the source's cdc_raw_directory itself, not a copy",
+            self.captured.directory.display(),
+            self.position()
+        ))
     }
 
     /// Applies some of the changes that are durable at the source. Returns `false` if there are
@@ -113,7 +150,7 @@ impl<'c> Follower<'c> {
         let mut groups = Vec::new();
         let (mut changes, mut bytes) = (0, 0);
         while changes < CHANGES_MAX && bytes < BYTES_MAX {
-            let Some(record) = self.stream.next_record().map_err(|error| self.unreadable(&error))? else {
+            let Some(record) = self.stream.next_record().map_err(|error| self.ended(error))? else {
                 self.caught_up = Instant::now();
                 break;
             };
@@ -132,9 +169,9 @@ impl<'c> Follower<'c> {
     /// recorded durably.
     pub fn remove_applied(&self) -> Result<()> {
         if self.captured.removes {
-            let consumed = self.stream.consumed();
+            let consumed = self.position();
             cassette_database::remove_captured(&RealFileSystem, &self.captured.directory, consumed)
-                .map_err(|error| self.unreadable(&error))?;
+                .map_err(|error| self.captured.unreadable(&error))?;
         }
         Ok(())
     }
@@ -143,7 +180,7 @@ impl<'c> Follower<'c> {
     pub fn lag(&self) -> Result<Lag> {
         let position = self.position();
         let segments = cassette_database::captured_segments(&RealFileSystem, &self.captured.directory)
-            .map_err(|error| self.unreadable(&error))?;
+            .map_err(|error| self.captured.unreadable(&error))?;
         let left = segments.iter().map(|segment| {
             let durable = segment.durable.unwrap_or(0);
             match segment.id.cmp(&position.segment) {
@@ -156,9 +193,15 @@ impl<'c> Follower<'c> {
         Ok(Lag { bytes, seconds: self.caught_up.elapsed().as_secs_f64() })
     }
 
-    fn unreadable(&self, error: &dyn std::fmt::Display) -> MoveError {
-        let path = self.captured.directory.display().to_string();
-        MoveError::Directory { path, reason: error.to_string() }
+    fn ended(&self, error: ChangeStreamError) -> MoveError {
+        match error {
+            ChangeStreamError::Missing { .. } => MoveError::Unsuitable(format!(
+                "{}: {error}; start again with another --progress file, into empty keyspaces, and let no other \
+                 consumer remove segments meanwhile",
+                self.captured.directory.display()
+            )),
+            other => self.captured.unreadable(&other),
+        }
     }
 
     /// Adds the statements of a record, and returns the bytes of their values.

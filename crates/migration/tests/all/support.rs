@@ -37,9 +37,21 @@ impl Served {
 
     /// Serves a database in `data`, whose changes are captured.
     pub fn capturing(data: &Path) -> Self {
+        Self::with(data, |options| options.engine.cdc.enabled = true)
+    }
+
+    /// Serves a database in `data`.
+    pub fn with(data: &Path, set: impl FnOnce(&mut Options)) -> Self {
         let mut options = Options::new(data);
-        options.engine.cdc.enabled = true;
+        set(&mut options);
         Self::of(Database::open(options).unwrap())
+    }
+
+    /// Stops the server, and serves its data again.
+    pub fn restart(self, data: &Path, set: impl FnOnce(&mut Options)) -> Self {
+        self.database.close().unwrap();
+        drop(self);
+        Self::with(data, set)
     }
 
     fn of(database: Database) -> Self {
@@ -161,15 +173,24 @@ pub fn job(from: Place, to: ClusterSettings, directory: &TempDir) -> Move {
 pub static WRITES: RwLock<()> = RwLock::new(());
 
 /// The server of a database in this process.
-struct InProcess(Database);
+struct InProcess {
+    database: Database,
+    /// Executed before the first point is returned.
+    first: Mutex<Option<String>>,
+}
 
 impl SourceControl for InProcess {
     fn point(&self) -> Result<LogPoint, String> {
-        let point = self.0.log_point().map_err(|error| error.to_string())?;
+        if let Some(cql) = self.first.lock().take() {
+            execute(&self.database, &cql);
+        }
+        let point = self.database.log_point().map_err(|error| error.to_string())?;
         // Waits for those that the point may not cover.
         drop(WRITES.write());
-        let cassette_database::LogPoint { position, state, last_timestamp } = point;
-        Ok(LogPoint { position, state, last_timestamp })
+        let cassette_database::LogPoint { position, captured, chain, blocks_writes, state, last_timestamp } =
+            point;
+        let chain = format!("{chain:032x}");
+        Ok(LogPoint { position, captured, chain, blocks_writes, state, last_timestamp })
     }
 
     fn stall(&self, _: Duration) -> Result<LogPoint, String> {
@@ -188,7 +209,17 @@ impl SourceControl for InProcess {
 /// Returns how a move follows the changes of a database in `data`.
 pub fn follow(source: &Served, data: &Path, until: Until) -> Option<Follow> {
     let captured = Captured { directory: data.join("cdc_raw"), encryption: None, removes: false };
-    Some(Follow { captured, control: Arc::new(InProcess(source.database.clone())), until })
+    let control = InProcess { database: source.database.clone(), first: Mutex::new(None) };
+    Some(Follow { captured, control: Arc::new(control), until })
+}
+
+/// Returns [`follow`] until the target has caught up, with a statement that is executed at the
+/// source before its server returns the first point.
+pub fn follow_after(source: &Served, data: &Path, cql: &str) -> Option<Follow> {
+    let first = Mutex::new(Some(cql.to_owned()));
+    let control = Arc::new(InProcess { database: source.database.clone(), first });
+    let follow = follow(source, data, Until::CaughtUp)?;
+    Some(Follow { control, ..follow })
 }
 
 /// Returns the end of a move that is stopped at the first opportunity after the copy.
