@@ -10,6 +10,7 @@
 //! complete.
 
 use std::iter::Peekable;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -24,6 +25,8 @@ const ROWS: usize = 1_000;
 /// The maximum of a transaction's writes, in cells and bytes.
 const WRITES: usize = 1_000;
 const WRITE_BYTES: usize = 1 << 20;
+/// How long a lock of a random name, which no other client has, may take.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What a pass may do to the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +77,9 @@ pub struct Difference {
 /// Errors of a pass. What it has written remains, and the next pass continues from there.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
+    /// Source and target are one store.
+    #[error("source and target are the same store: both have the same locks; specify another target")]
+    SameStore,
     /// The target has data, and the pass was to be the first.
     #[error(
         "table {table} of the target is not empty: copy into a new keyspace, or continue an earlier copy"
@@ -122,13 +128,17 @@ impl Transactions {
     /// target and build them.
     ///
     /// # Errors
-    /// `NotEmpty`, `Indexed`, `Foreign`, before anything is written; errors of reads and commits.
+    /// `SameStore`, `NotEmpty`, `Indexed`, `Foreign`, before anything is written; errors of reads
+    /// and commits.
     pub fn copy_to(
         &self,
         target: &Self,
         pass: Pass,
         report: impl FnMut(&Copied, &Difference),
     ) -> Result<Copied, CopyError> {
+        if self.is_same_store(target)? {
+            return Err(CopyError::SameStore);
+        }
         let source = self.start_for_backup()?;
         let tables = data_tables(self.store())?;
         let of_target = target.check_is_copy(&tables, pass)?;
@@ -152,6 +162,20 @@ impl Transactions {
             target.timelock().fast_forward(self.timelock().timestamp()?)?;
         }
         Ok(copy.copied)
+    }
+
+    /// Returns whether `target` is this store, by whatever addresses and servers it was reached:
+    /// all clients of a store have the same locks.
+    fn is_same_store(&self, target: &Self) -> Result<bool, CopyError> {
+        let name = Bytes::from(format!("copy {:032x}", rand::random::<u128>()));
+        let held = self.timelock().lock(vec![name.clone()], LOCK_TIMEOUT)?;
+        let free = target.timelock().wait_for(&[name], LOCK_TIMEOUT);
+        self.timelock().unlock(held);
+        match free {
+            Ok(()) => Ok(false),
+            Err(TimeLockError::LockTimeout { .. }) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Returns the tables of this store, the target of a copy of `tables`.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use cassette_transactions::copy::{Copied, Difference, Pass};
+use cassette_vfs::{FileSystem, RealFileSystem};
 use clap::Args;
 use serde_json::json;
 
@@ -145,14 +146,10 @@ pub fn run(arguments: &CopyArguments) -> anyhow::Result<bool> {
         _ => Pass::First,
     };
     let (target_store, target_timelock) = (arguments.target.store(), arguments.target.timelock());
-    let is_same = |of_source: &Option<PathBuf>, of_target: &Option<PathBuf>| {
-        let resolve = |path: &PathBuf| path.canonicalize().ok();
-        of_source
-            .as_ref()
-            .and_then(resolve)
-            .is_some_and(|path| Some(path) == of_target.as_ref().and_then(resolve))
-    };
-    if is_same(&arguments.source.data, &target_store.data) {
+    // All other ways to name one store are noticed by its locks, after both are open.
+    let identity = |path: &Option<PathBuf>| path.as_ref().and_then(|path| RealFileSystem.identity(path).ok());
+    let of_source = identity(&arguments.source.data);
+    if of_source.is_some() && of_source == identity(&target_store.data) {
         bail!("--data and --to-data are the same directory");
     }
     let opened = open(&arguments.source, Purpose::Read)?;

@@ -175,3 +175,14 @@ fn a_target_that_is_no_copy_is_refused() {
         assert!(matches!(&error, CopyError::Foreign { table } if table == "other"), "{error}");
     }
 }
+
+#[test]
+fn a_store_is_not_copied_to_or_compared_with_itself() {
+    let source = in_memory();
+    bank(&source);
+    for pass in [Pass::First, Pass::Next, Pass::Compare] {
+        let error = source.copy_to(&source.clone(), pass, |_, _| {}).unwrap_err();
+        assert!(matches!(error, CopyError::SameStore), "{error}");
+    }
+    assert_eq!(sum(&source), ACCOUNTS * 100);
+}
