@@ -40,7 +40,10 @@ impl Following<'_> {
     /// Applies changes after the copy, until the move ends.
     pub fn finish(&self, follower: &mut Follower<'_>, target: &Cluster) -> Result<()> {
         match &self.follow.until {
-            Until::Stopped(stop) => self.run(follower, || stop.load(Ordering::Relaxed)),
+            Until::Stopped(stop) => {
+                self.run(follower, || stop.load(Ordering::Relaxed))?;
+                self.point().map(drop)
+            }
             Until::CaughtUp => {
                 let point = self.point()?;
                 self.drain(follower, point.captured, None)?;

@@ -5,19 +5,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cassette_database::Position;
+use parking_lot::{Condvar, Mutex};
 
 use crate::client::Cluster;
 use crate::control::{self, LogPoint, SourceControl};
 use crate::error::{Result, unsuitable};
 use crate::event::{Event, Observer};
 use crate::follow::{Captured, Follower};
-use crate::progress::Progress;
+use crate::progress::{FollowStart, Progress};
 use crate::schema::Keyspace;
 
 /// Pause when there are no changes.
 const IDLE_PAUSE: Duration = Duration::from_millis(10);
 /// Interval of durable records of the position, and of reports.
 const RECORD_PAUSE: Duration = Duration::from_secs(1);
+
+/// Interval of checks that the source does nothing that changes do not contain. Each waits for the
+/// requests in execution, and syncs the commit log.
+const CHECK_PAUSE: Duration = Duration::from_secs(10);
 
 /// How long a network file system may take to show what another machine has written.
 const VISIBLE_MAX: Duration = Duration::from_secs(2);
@@ -62,6 +67,62 @@ pub struct Following<'m> {
     pub failed: &'m AtomicBool,
 }
 
+impl FollowStart {
+    /// Returns the start of a move whose copy begins after `point`.
+    pub fn at(point: &LogPoint) -> Self {
+        let Position { segment, offset } = match point.position {
+            // Nothing is captured yet: unlike a stream from the beginning, this one misses nothing.
+            Position::ZERO => Position { segment: 0, offset: Position::END_OF_SEGMENT },
+            position => position,
+        };
+        Self { segment, offset, chain: point.chain.clone(), state: point.state.clone() }
+    }
+
+    /// Checks that nothing has happened until `point` that captured changes do not contain.
+    pub fn check(&self, point: &LogPoint) -> Result<()> {
+        const AGAIN: &str = "start again with another --progress file, into empty keyspaces";
+        if self.chain != point.chain {
+            return unsuitable(format!(
+                "the source has not captured all changes since the move started: it was started without \
+                 cdc_enabled or with another cdc_raw_directory meanwhile; {AGAIN}"
+            ));
+        }
+        if self.state != point.state {
+            return unsuitable(format!(
+                "the schema of the source was changed, or a table truncated, since the move started: captured \
+                 changes do not contain that; {AGAIN}"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// The checks of the source beside the application of changes.
+#[derive(Default)]
+struct Checks {
+    is_over: Mutex<bool>,
+    ended: Condvar,
+    failed: AtomicBool,
+}
+
+impl Checks {
+    fn end(&self) {
+        *self.is_over.lock() = true;
+        self.ended.notify_all();
+    }
+
+    fn have_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Waits for `pause`, or until the checks are over, and returns whether they are.
+    fn is_over_after(&self, pause: Duration) -> bool {
+        let mut is_over = self.is_over.lock();
+        self.ended.wait_while_for(&mut is_over, |is_over| !*is_over, pause);
+        *is_over
+    }
+}
+
 impl<'m> Following<'m> {
     /// Returns the follower of the changes after the recorded position.
     pub fn follower(
@@ -92,8 +153,45 @@ impl<'m> Following<'m> {
     }
 
     /// Applies changes until `is_over`, which is evaluated whenever there are none, and at least
-    /// once a second.
+    /// once a second. Checks meanwhile that the source does nothing that changes do not contain.
     pub fn run(&self, follower: &mut Follower<'_>, is_over: impl Fn() -> bool) -> Result<()> {
+        let checks = Checks::default();
+        std::thread::scope(|scope| {
+            let checking = scope.spawn(|| self.check_repeatedly(&checks, CHECK_PAUSE));
+            let followed = self.follow_until(follower, || checks.have_failed() || is_over());
+            checks.end();
+            let checked = checking.join().unwrap_or_else(|_| unsuitable("a thread of the move panicked"));
+            // The check knows the reason why changes cannot be applied any more.
+            checked.and(followed)
+        })
+    }
+
+    fn check_repeatedly(&self, checks: &Checks, pause: Duration) -> Result<()> {
+        let mut is_unknown = false;
+        while !checks.is_over_after(pause) {
+            match self.follow.control.point() {
+                Ok(point) => {
+                    is_unknown = false;
+                    if let Err(error) = self.check(&point) {
+                        checks.failed.store(true, Ordering::Relaxed);
+                        self.failed.store(true, Ordering::Relaxed);
+                        return Err(error);
+                    }
+                }
+                // It may be restarting. The move does not end without a check.
+                Err(reason) if !is_unknown => {
+                    is_unknown = true;
+                    let text =
+                        format!("whether the source's schema has changed is unknown for now: {reason}");
+                    self.observer.event(&Event::Warning { text });
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn follow_until(&self, follower: &mut Follower<'_>, is_over: impl Fn() -> bool) -> Result<()> {
         let mut recorded = (Instant::now(), follower.position());
         loop {
             let advanced = follower.advance();
@@ -187,5 +285,85 @@ impl<'m> Following<'m> {
             seconds_behind: lag.seconds,
         });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::ForwardError;
+    use crate::progress::Header;
+
+    /// A server whose points are prepared; its requests fail afterwards.
+    struct Prepared(Mutex<Vec<std::result::Result<LogPoint, String>>>);
+
+    impl SourceControl for Prepared {
+        fn point(&self) -> std::result::Result<LogPoint, String> {
+            self.0.lock().pop().unwrap_or_else(|| Err("no more points".to_owned()))
+        }
+
+        fn stall(&self, _: Duration) -> std::result::Result<LogPoint, String> {
+            self.point()
+        }
+
+        fn release(&self) -> std::result::Result<(), String> {
+            Ok(())
+        }
+
+        fn forward(&self, _: &str) -> std::result::Result<(), ForwardError> {
+            Err(ForwardError::Refused("it is prepared".to_owned()))
+        }
+    }
+
+    #[derive(Default)]
+    struct Events(Mutex<Vec<Event>>);
+
+    impl Observer for Events {
+        fn event(&self, event: &Event) {
+            self.0.lock().push(event.clone());
+        }
+    }
+
+    #[test]
+    fn repeated_checks_outlast_a_source_that_does_not_respond_and_end_with_a_change_of_its_schema() {
+        let directory = tempfile::tempdir().unwrap();
+        let chain = format!("{:032x}", 7);
+        std::fs::write(directory.path().join("chain"), format!("{chain}\n")).unwrap();
+        let point = |state: &str| LogPoint {
+            position: Position::ZERO,
+            captured: Position::ZERO,
+            chain: chain.clone(),
+            blocks_writes: true,
+            state: state.to_owned(),
+            last_timestamp: 0,
+        };
+        let failed = || Err("it restarts".to_owned());
+        let mut points = vec![Ok(point("a")), failed(), failed(), Ok(point("a")), failed(), Ok(point("b"))];
+        points.reverse();
+        let header = Header {
+            version: 1,
+            from: "a".into(),
+            to: "b".into(),
+            ranges: 1,
+            started_micros: 0,
+            tables: Vec::new(),
+            follows: Some(FollowStart::at(&point("a"))),
+        };
+        let follow = Follow {
+            captured: Captured { directory: directory.path().to_owned(), encryption: None, removes: false },
+            control: Arc::new(Prepared(Mutex::new(points))),
+            until: Until::CaughtUp,
+        };
+        let progress = Progress::open(&directory.path().join("progress"), &header).unwrap();
+        let (events, failed) = (Events::default(), AtomicBool::new(false));
+        let following =
+            Following { follow: &follow, progress: &progress, observer: &events, failed: &failed };
+        let checks = Checks::default();
+        let error = following.check_repeatedly(&checks, Duration::ZERO).unwrap_err().to_string();
+        assert!(error.contains("the schema of the source was changed"), "{error}");
+        assert!(checks.have_failed() && failed.load(Ordering::Relaxed));
+        assert_eq!(events.0.lock().len(), 2, "one warning for each time without response");
+        checks.end();
+        following.check_repeatedly(&checks, CHECK_PAUSE).unwrap();
     }
 }

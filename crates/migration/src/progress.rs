@@ -16,8 +16,7 @@ use std::path::Path;
 use cassette_database::Position;
 use serde::{Deserialize, Serialize};
 
-use crate::control::LogPoint;
-use crate::error::{Result, unsuitable};
+use crate::error::Result;
 use crate::journal::{Journal, fail};
 
 /// The start of the progress of a move by files, which can be verified by rows.
@@ -51,36 +50,6 @@ pub struct FollowStart {
     pub chain: String,
     /// Of the schema and of truncations.
     pub state: String,
-}
-
-impl FollowStart {
-    /// Returns the start of a move whose copy begins after `point`.
-    pub fn at(point: &LogPoint) -> Self {
-        let Position { segment, offset } = match point.position {
-            // Nothing is captured yet: unlike a stream from the beginning, this one misses nothing.
-            Position::ZERO => Position { segment: 0, offset: Position::END_OF_SEGMENT },
-            position => position,
-        };
-        Self { segment, offset, chain: point.chain.clone(), state: point.state.clone() }
-    }
-
-    /// Checks that nothing has happened until `point` that captured changes do not contain.
-    pub fn check(&self, point: &LogPoint) -> Result<()> {
-        const AGAIN: &str = "start again with another --progress file, into empty keyspaces";
-        if self.chain != point.chain {
-            return unsuitable(format!(
-                "the source has not captured all changes since the move started: it was started without \
-                 cdc_enabled or with another cdc_raw_directory meanwhile; {AGAIN}"
-            ));
-        }
-        if self.state != point.state {
-            return unsuitable(format!(
-                "the schema of the source was changed, or a table truncated, since the move started: captured \
-                 changes do not contain that; {AGAIN}"
-            ));
-        }
-        Ok(())
-    }
 }
 
 /// A table of the source.
