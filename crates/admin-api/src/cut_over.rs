@@ -1,6 +1,11 @@
 //! Requests of a move that follows the changes of a server, and takes over its clients.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+
+/// The longest stall.
+pub const STALL_MAX: Duration = Duration::from_secs(30);
 
 /// A request of a move.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 pub use cidr::*;
 pub use compaction::*;
-pub use cut_over::{CutOverAnswer, CutOverRequest};
+pub use cut_over::{CutOverAnswer, CutOverRequest, STALL_MAX};
 pub use distribution::{BUCKET_LIMITS, BUCKETS, DistributionReport};
 pub use metric::{Metric, MetricKind, MetricValue};
 pub use node::*;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
-use cassette_admin_api::{CutOverAnswer, CutOverRequest};
+use cassette_admin_api::{CutOverAnswer, CutOverRequest, STALL_MAX};
 use cassette_database::Position;
 use cassette_migration::{Captured, CutOver, Follow, ForwardError, LogPoint, SourceControl, Until};
 use cassette_tools::nodetool::{CutOverClient, StepFailure};
@@ -31,8 +31,9 @@ pub struct LiveArguments {
     #[arg(long, requires = "follow")]
     cutover: bool,
 
-    /// The longest time for which the cut-over may stall requests; the source continues afterwards
-    #[arg(long, value_name = "DURATION", default_value = "900ms", value_parser = duration)]
+    /// The longest time for which the cut-over may stall requests, at most 30s; the source
+    /// continues afterwards
+    #[arg(long, value_name = "DURATION", default_value = "900ms", value_parser = pause)]
     pause_max: Duration,
 
     /// Remove captured segments when the target has their changes; no other consumer may need them
@@ -51,6 +52,18 @@ pub struct LiveArguments {
     /// The source's configuration file, whose keys decrypt captured segments
     #[arg(long, value_name = "FILE", requires = "follow")]
     from_config: Option<PathBuf>,
+}
+
+/// Parses the time of a stall.
+fn pause(text: &str) -> Result<Duration, String> {
+    let pause = duration(text).map_err(|error| format!("{error:#}"))?;
+    if pause > STALL_MAX {
+        return Err(format!(
+            "expected at most {STALL_MAX:?}, found {pause:?}: the source stalls its clients no longer; cut over when \
+             there are fewer or shorter requests"
+        ));
+    }
+    Ok(pause)
 }
 
 impl LiveArguments {
@@ -135,5 +148,18 @@ impl SourceControl for Control {
             Err(StepFailure::Refused(reason)) => Err(ForwardError::Refused(reason)),
             Err(StepFailure::Unknown(reason)) => Err(ForwardError::Undecided(reason)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_that_the_source_would_cut_short_is_refused() {
+        assert_eq!(pause("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(pause("900ms"), Ok(Duration::from_millis(900)));
+        let error = pause("31s").unwrap_err();
+        assert!(error.starts_with("expected at most 30s, found 31s"), "{error}");
     }
 }
