@@ -132,16 +132,17 @@ class Running:
 class Pair:
     """A source that captures changes, and an empty target."""
 
-    def __init__(self, folder, target=None, login=None):
-        secured = ["--authenticator", "PasswordAuthenticator"] if login else []
+    def __init__(self, folder, target=None, login=None, target_login=None):
+        secured = ["--authenticator", "PasswordAuthenticator"]
         (folder / "source").mkdir()
         (folder / "target").mkdir()
         (folder / "cassandra.yaml").write_text("cdc_enabled: true\n")
         self.folder = folder
         self.admin = free_port()
-        options = ["--config", folder / "cassandra.yaml", "--admin", f"127.0.0.1:{self.admin}", *secured]
+        options = ["--config", folder / "cassandra.yaml", "--admin", f"127.0.0.1:{self.admin}", *(secured if login else [])]
         self.source = Server(folder / "source" / "data", *options).start()
-        self.target = Running(target) if target else Server(folder / "target" / "data", "--admin", "off", *secured).start()
+        of_target = ["--admin", "off", *(secured if target_login else [])]
+        self.target = Running(target) if target else Server(folder / "target" / "data", *of_target).start()
         with connect(self.source.port, auth_provider=login) as cluster:
             session = cluster.connect()
             session.execute(
@@ -283,7 +284,7 @@ def test_kill_9_of_mover_source_and_target_while_changes_are_followed_loses_noth
 
 
 def test_clients_that_have_logged_in_log_in_again_at_the_target(tmp_path):
-    pair = Pair(tmp_path, login=LOGIN)
+    pair = Pair(tmp_path, login=LOGIN, target_login=LOGIN)
     (tmp_path / "password").write_text("cassandra")
     (tmp_path / "password").chmod(0o600)
     try:
@@ -307,6 +308,26 @@ def test_clients_that_have_logged_in_log_in_again_at_the_target(tmp_path):
             session = cluster.connect("ycsb")
             assert session.execute("SELECT y_id FROM usertable WHERE y_id = 'login'").one() is None
             assert session.execute("SELECT y_id FROM usertable WHERE y_id = 'user7'").one() is not None
+    finally:
+        pair.stop()
+
+
+def test_clients_that_must_log_in_are_not_forwarded_to_a_target_without_logins(tmp_path):
+    pair = Pair(tmp_path, login=LOGIN)
+    (tmp_path / "password").write_text("cassandra")
+    (tmp_path / "password").chmod(0o600)
+    try:
+        login = ["--from-user", "cassandra", "--from-password-file", tmp_path / "password"]
+        copied = pair.move("--until-caught-up", *login)
+        assert copied.returncode == 0 and "warning: the source requires its clients to log in" in copied.stderr
+        refused = pair.move("--cutover", "--pause-max", "10s", *login)
+        assert refused.returncode != 0 and "--accept-target-without-logins" in refused.stderr, refused.stderr
+        with connect(pair.source.port, auth_provider=LOGIN) as cluster:
+            cluster.connect("ycsb").execute("INSERT INTO usertable (y_id, field0) VALUES ('here', 'v')")
+        with connect(pair.target.port) as cluster:
+            assert cluster.connect("ycsb").execute("SELECT y_id FROM usertable WHERE y_id = 'here'").one() is None
+        moved = pair.move("--cutover", "--pause-max", "10s", "--accept-target-without-logins", *login)
+        assert moved.returncode == 0, moved.stderr
     finally:
         pair.stop()
 

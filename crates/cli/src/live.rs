@@ -36,6 +36,10 @@ pub struct LiveArguments {
     #[arg(long, value_name = "DURATION", default_value = "900ms", value_parser = pause)]
     pause_max: Duration,
 
+    /// Cut over although the source requires its clients to log in and the target does not
+    #[arg(long, requires = "cutover")]
+    accept_target_without_logins: bool,
+
     /// Remove captured segments when the target has their changes; no other consumer may need them
     #[arg(long, requires = "follow")]
     remove_captured: bool,
@@ -94,7 +98,8 @@ impl LiveArguments {
         let tls = client_tls(self.from_admin_tls_ca.as_ref(), None, None)?;
         let client = CutOverClient::new(&self.from_admin, credentials, tls).map_err(anyhow::Error::msg)?;
         let until = if self.cutover {
-            Until::CutOver(CutOver { target, pause_max: self.pause_max })
+            let accepts_open_target = self.accept_target_without_logins;
+            Until::CutOver(CutOver { target, pause_max: self.pause_max, accepts_open_target })
         } else if self.until_caught_up {
             Until::CaughtUp
         } else {

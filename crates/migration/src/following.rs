@@ -56,6 +56,8 @@ pub struct CutOver {
     pub target: String,
     /// Maximum time for which requests may be stalled; afterwards they are served by the source.
     pub pause_max: Duration,
+    /// Whether the target may admit clients without a login although the source does not.
+    pub accepts_open_target: bool,
 }
 
 /// The followed changes of a running move.

@@ -38,6 +38,7 @@ impl Move {
             return files::dry_run(self, options, observer);
         }
         let (source, target) = self.open()?;
+        self.check_logins(&source, &target, observer)?;
         let plan = Plan::make(&mut source.session(), &mut target.session(), &self.schema())?;
         plan.warnings.iter().for_each(|text| observer.event(&Event::Warning { text: text.clone() }));
         let found = Progress::read_header(&self.progress)?;
@@ -67,6 +68,7 @@ impl Move {
         }
         let start = Instant::now();
         let (source, target) = self.open()?;
+        self.check_logins(&source, &target, observer)?;
         let mut session = target.session();
         let (plan, progress) = self.prepare(&mut source.session(), &mut session, observer)?;
         let tables: Vec<Statements> = plan.tables().cloned().map(Statements::new).collect();
@@ -275,6 +277,30 @@ impl Move {
             }
         }
         Ok(())
+    }
+
+    /// Checks that the target does not admit clients that the source would reject: refuses to
+    /// forward them there, and warns of a copy.
+    fn check_logins(&self, source: &Endpoint, target: &Endpoint, observer: &dyn Observer) -> Result<()> {
+        let requires = |endpoint: &Endpoint| match endpoint {
+            Endpoint::Cluster(cluster) => cluster.requires_login,
+            Endpoint::Directory { .. } => false,
+        };
+        if !requires(source) || requires(target) {
+            return Ok(());
+        }
+        let text = "the source requires its clients to log in, and the target does not: everyone who reaches the \
+                    target can read and change the data";
+        match self.follow.as_ref().map(|follow| &follow.until) {
+            Some(Until::CutOver(options)) if !options.accepts_open_target => unsuitable(format!(
+                "{text}; enable logins at the target and create the roles there, or accept it with \
+                 --accept-target-without-logins"
+            )),
+            _ => {
+                observer.event(&Event::Warning { text: text.to_owned() });
+                Ok(())
+            }
+        }
     }
 
     /// Disables the capture of changes in created tables, whose segments no consumer removes, and

@@ -24,6 +24,8 @@ pub struct Connection {
     decoder: Decoder,
     input: BytesMut,
     scratch: Box<[u8]>,
+    /// Whether the server has asked for a login.
+    pub requires_login: bool,
 }
 
 impl Connection {
@@ -39,6 +41,7 @@ impl Connection {
             decoder: Decoder::new(Direction::Response, MESSAGE_LENGTH_MAX),
             input: BytesMut::new(),
             scratch: vec![0; READ_LENGTH].into(),
+            requires_login: false,
         };
         let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let options = vec![
@@ -54,6 +57,7 @@ impl Connection {
             Response::Ready => Ok(connection),
             Response::Authenticate(_) => {
                 connection.log_in(settings)?;
+                connection.requires_login = true;
                 Ok(connection)
             }
             Response::Error(Error { detail: ErrorDetail::ProtocolError, message }) => {

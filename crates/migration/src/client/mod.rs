@@ -81,6 +81,8 @@ impl From<ConnectError> for Failure {
 /// A cluster and its ring, shared by all workers.
 pub struct Cluster {
     pub settings: ClusterSettings,
+    /// Whether clients must log in.
+    pub requires_login: bool,
     ring: Ring,
 }
 
@@ -96,7 +98,7 @@ impl Cluster {
             match Connection::open(contact, &settings) {
                 Ok(mut connection) => {
                     let ring = Ring::read(&mut connection, contact, &settings)?;
-                    return Ok(Self { settings, ring });
+                    return Ok(Self { settings, requires_login: connection.requires_login, ring });
                 }
                 Err(Failure::Refused(reason)) => {
                     return Err(MoveError::Unsuitable(format!("{contact} refused the connection: {reason}")));

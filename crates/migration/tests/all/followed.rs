@@ -201,7 +201,8 @@ fn a_cut_over_that_the_source_refuses_leaves_it_serving() {
     source.execute(&format!("CREATE KEYSPACE ks WITH replication = {SIMPLE}"));
     source.execute(&format!("CREATE KEYSPACE other WITH replication = {SIMPLE}"));
     source.execute("CREATE TABLE ks.t (k int PRIMARY KEY, v int) WITH cdc = true");
-    let options = CutOver { target: target.address.clone(), pause_max: std::time::Duration::from_secs(60) };
+    let pause_max = std::time::Duration::from_secs(60);
+    let options = CutOver { target: target.address.clone(), pause_max, accepts_open_target: false };
     let mut cutting = Move {
         follow: follow(&source, &data, Until::CutOver(options)),
         keyspaces: vec!["ks".to_owned()],
