@@ -10,6 +10,7 @@ use cassette_sstable::SSTableId;
 use super::Engine;
 use crate::admin::stats::{BytesInUse, EngineStats, PartitionStats, SSTableInfo, TableStats};
 use crate::basics::error::Result;
+use crate::log::commitlog::CapturedStats;
 use crate::metrics::{EngineMetrics, HistogramSnapshot, TableMetrics};
 
 impl Engine {
@@ -87,6 +88,12 @@ impl Engine {
     /// Returns the free space of the disk with the data directory.
     pub fn available_space(&self) -> std::io::Result<u64> {
         self.inner.core.fs.available_space(&self.inner.core.options.data_dir)
+    }
+
+    /// Returns what is captured and has not been removed by a consumer; `None` if change data
+    /// capture is disabled, its directory cannot be read, or recovery has not ended.
+    pub fn captured(&self) -> Option<CapturedStats> {
+        self.inner.core.log.load().as_ref()?.captured().ok()?
     }
 
     /// Returns the latency of the commit log's syncs; `None` until recovery has ended.

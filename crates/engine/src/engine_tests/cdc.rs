@@ -353,3 +353,27 @@ fn a_chain_continues_across_restarts_and_ends_when_changes_are_not_captured_or_e
     let fourth = chain(&world, RAW);
     assert_eq!(BTreeSet::from([first, second, third, fourth]).len(), 4);
 }
+
+#[test]
+fn statistics_are_those_of_the_changes_that_no_consumer_has_removed() {
+    let table = captured("a");
+    let mut world = world(vec![table.clone()]);
+    let engine = world.open().unwrap();
+    let stats = engine.captured().unwrap();
+    assert_eq!((stats.bytes, stats.oldest_age, stats.total_space), (0, Duration::ZERO, 1 << 20));
+    (0..100).for_each(|k| write(&engine, &table, k, 400).unwrap());
+    world.pass(60);
+    let before = engine.captured().unwrap();
+    let segments = captured_segments(&world.fs, Path::new(RAW)).unwrap();
+    let durable: u64 = segments.iter().filter_map(|segment| segment.durable.map(u64::from)).sum();
+    let disk: u64 = segments.iter().map(|segment| segment.length).sum();
+    assert_eq!((before.bytes, before.disk_bytes), (durable, disk));
+    assert!(before.bytes > 40_000 && before.oldest_age >= Duration::from_secs(59), "{before:?}");
+    let end = engine.sync_captured().unwrap().unwrap().end;
+    assert!(remove_captured(&world.fs, Path::new(RAW), end).unwrap() > 1);
+    assert!(engine.captured().unwrap().bytes < before.bytes);
+    drop(engine);
+    world.options.cdc.enabled = false;
+    world.fs = world.fs.kill();
+    assert_eq!(world.open().unwrap().captured(), None);
+}

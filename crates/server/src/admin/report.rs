@@ -36,6 +36,7 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
     let (audit, full_query) = admin.query_logs.get().map(|logs| logs.counts()).unwrap_or_default();
     let status = admin.backups.get().map(|service| service.status());
     let seconds = |millis: i64| millis as f64 / 1e3;
+    let captured = engine.captured();
     NodeReport {
         backups: status.as_ref().map(backups::report),
         backups_completed: status.as_ref().map(|status| status.backups.completed),
@@ -123,6 +124,10 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
         audit_entries_dropped: audit.dropped + audit.failed,
         full_queries_written: full_query.written,
         full_queries_dropped: full_query.dropped + full_query.failed,
+        captured_bytes: captured.map(|captured| captured.bytes),
+        captured_oldest_seconds: captured.map(|captured| captured.oldest_age.as_secs_f64()),
+        captured_disk_bytes: captured.map(|captured| captured.disk_bytes),
+        captured_space_bytes: captured.map(|captured| captured.total_space),
         start_time_seconds: process::start_time().unwrap_or(0.0),
         cpu_seconds: process::cpu_seconds(),
         descriptors: process::descriptors(),

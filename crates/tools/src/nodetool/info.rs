@@ -31,6 +31,11 @@ pub(super) fn text(node: &NodeReport, all_tokens: bool) -> String {
     }
     // Buffers for other replicas, which do not exist.
     line("Network Cache", "size 0 bytes, overflow size: 0 bytes, capacity 0 bytes".to_owned());
+    if let (Some(bytes), Some(oldest)) = (node.captured_bytes, node.captured_oldest_seconds) {
+        let limit = file_size(node.captured_space_bytes.unwrap_or(0));
+        let used = file_size(node.captured_disk_bytes.unwrap_or(0));
+        line("Captured Changes", format!("{} since {oldest:.0} s, disk {used} / {limit}", file_size(bytes)));
+    }
     line("Percent Repaired", format!("{}%", double(node.percent_repaired)));
     match &node.tokens[..] {
         tokens if tokens.len() == 1 || all_tokens => {

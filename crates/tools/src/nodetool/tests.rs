@@ -330,6 +330,21 @@ fn info_is_that_of_cassandra_and_the_chunk_cache() {
 }
 
 #[test]
+fn info_shows_captured_changes_where_they_are_enabled() {
+    let captures = NodeReport {
+        captured_bytes: Some(3 << 20),
+        captured_oldest_seconds: Some(41.6),
+        captured_disk_bytes: Some(64 << 20),
+        captured_space_bytes: Some(4 << 30),
+        ..node()
+    };
+    let line = "Captured Changes       : 3 MiB since 42 s, disk 64 MiB / 4 GiB\n";
+    let (with, without) = (info::text(&captures, false), info::text(&node(), false));
+    assert!(with.contains(line), "{with}");
+    assert_eq!(with.replace(line, ""), without);
+}
+
+#[test]
 fn pools_have_names_of_cassandras_pools() {
     let ours = shape(&pools::text(&node()));
     let recorded = shape(include_str!("recorded/tpstats.txt"));

@@ -54,6 +54,19 @@ pub struct CdcOptions {
     pub chain: u128,
 }
 
+/// What is captured and has not been removed by a consumer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CapturedStats {
+    /// Bytes that consumers can read, of segments with captured changes.
+    pub bytes: u64,
+    /// Bytes on disk, including those reserved in the active segment.
+    pub disk_bytes: u64,
+    /// `cdc_total_space`, bytes.
+    pub total_space: u64,
+    /// Time since the first segment with captured changes was created; zero without any.
+    pub oldest_age: Duration,
+}
+
 /// The content of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct CdcIndex {
@@ -167,6 +180,21 @@ impl CdcDirectory {
     fn index_of(&self, segment: &Path) -> PathBuf {
         let name = segment.file_name().unwrap_or_default().to_string_lossy();
         self.options.directory.join(index_name(&name))
+    }
+
+    /// Returns statistics of the directory.
+    pub(super) fn stats(&self) -> io::Result<CapturedStats> {
+        let linked = self.list()?;
+        let captured = || linked.iter().filter_map(|(id, linked)| Some((*id, linked.index?)));
+        let now = u64::try_from(self.clock.now_micros() / 1000).unwrap_or(0);
+        // Ids are times in milliseconds.
+        let age = |(id, _): (u64, CdcIndex)| Duration::from_millis(now.saturating_sub(id));
+        Ok(CapturedStats {
+            bytes: captured().map(|(_, index)| u64::from(index.offset)).sum(),
+            disk_bytes: linked.values().map(|linked| linked.length).sum(),
+            total_space: self.options.total_space,
+            oldest_age: captured().next().map_or(Duration::ZERO, age),
+        })
     }
 
     /// Lists the linked segments by id.

@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::archive::Archive;
 use super::background::Background;
-use super::cdc::CdcDirectory;
+use super::cdc::{CapturedStats, CdcDirectory};
 use super::chain::Chain;
 use super::format::Event;
 use super::progress::Progress;
@@ -194,6 +194,16 @@ impl CommitLog {
         };
         let (end, captured) = self.shared.sync_captured()?;
         Ok(Some(CapturePoint { end: end.max(captured), captured, chain }))
+    }
+
+    /// Returns what is captured and has not been removed; `None` if change data capture is
+    /// disabled.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn captured(&self) -> io::Result<Option<CapturedStats>> {
+        let cdc = self.shared.cdc.as_ref().filter(|_| self.shared.options.captures());
+        cdc.map(CdcDirectory::stats).transpose()
     }
 
     /// Requests a sync of all records so far from the background thread, without waiting. No-op

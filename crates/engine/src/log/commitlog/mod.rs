@@ -97,7 +97,7 @@ use std::sync::Arc;
 use cassette_vfs::{Clock, FileSystem};
 
 pub use archive::{ArchivedSegment, SegmentContent, archived_segments, remove_archived};
-pub use cdc::CdcOptions;
+pub use cdc::{CapturedStats, CdcOptions};
 pub use error::{AppendError, OpenError};
 pub use format::{Event, EventKind};
 pub use log::{CommitLog, CommitLogStats};
