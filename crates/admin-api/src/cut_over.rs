@@ -34,20 +34,20 @@ pub enum CutOverRequest {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(default)]
 pub struct CutOverAnswer {
-    /// The position in the commit log: its segment.
+    /// The segment of the position in the commit log.
     pub segment: u64,
-    /// And the offset in that.
+    /// The offset of the position in that segment, bytes.
     pub offset: u32,
-    /// The end of the last captured change, or of the segment that it is in: its segment.
+    /// The segment of the last captured change.
     pub captured_segment: u64,
-    /// And the offset in that.
+    /// The offset of its end in that segment, or that of the end of the segment, bytes.
     pub captured_offset: u32,
     /// The number of the chain of captured segments, 32 hexadecimal digits: another one if changes
     /// have not been captured for a time.
     pub chain: String,
     /// `cdc_block_writes`.
     pub blocks_writes: bool,
-    /// Changes with the schema, and with truncations of captured tables.
+    /// Another text after a change of the schema, or a truncation of a captured table.
     pub state: String,
     /// The greatest write timestamp that the server has issued, in microseconds.
     pub last_timestamp: i64,

@@ -22,7 +22,7 @@ const FAILED_MAX: u32 = 6;
 /// Pause before the first repeat; it doubles up to the maximum.
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Interval between two looks at whether another thread has failed.
+/// How often a pausing thread checks whether another one has failed.
 const TICK: Duration = Duration::from_millis(100);
 /// Interval between two reports of progress.
 const REPORT_PAUSE: Duration = Duration::from_secs(1);

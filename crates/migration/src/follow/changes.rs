@@ -159,7 +159,8 @@ impl OfChange<'_> {
         columns.map(|name| format!("{name} = ?")).collect::<Vec<_>>().join(" AND ")
     }
 
-    /// Deletes a partition, or one row; or of that `target`, a column with a trailing space.
+    /// Deletes a partition or, with clustering values, a row. `target` is empty for all of it, or a
+    /// column followed by a space.
     fn delete(&self, target: &str, clustering: &[Input], deletion: DeletionTime) -> Applied {
         let (quoted, of_row) = (&self.statements.quoted, self.restrictions(clustering));
         let text = format!("DELETE {target}FROM {quoted} USING TIMESTAMP ? WHERE {of_row}");

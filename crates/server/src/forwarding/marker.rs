@@ -36,7 +36,7 @@ struct Content {
 }
 
 impl Marker {
-    /// Of a data directory. No-op on the file.
+    /// Returns the marker of a data directory. Does not access its file.
     pub fn new(fs: Arc<dyn FileSystem>, directory: &Path) -> Self {
         Self { fs, directory: directory.to_owned() }
     }

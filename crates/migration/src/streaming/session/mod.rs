@@ -81,7 +81,7 @@ pub fn send(outgoing: &Outgoing<'_>, settings: &SessionSettings<'_>) -> Result<(
     }
 }
 
-/// Fails without connection, and a session without effect.
+/// Checks that a connection to the node can be opened. No session is started.
 pub fn probe(node: SocketAddr, tls: Option<&ClientTls>) -> Result<(), ConnectError> {
     Connection::open(node, tls).map(|_| ())
 }
