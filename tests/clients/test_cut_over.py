@@ -139,7 +139,8 @@ class Pair:
         (folder / "cassandra.yaml").write_text("cdc_enabled: true\n")
         self.folder = folder
         self.admin = free_port()
-        options = ["--config", folder / "cassandra.yaml", "--admin", f"127.0.0.1:{self.admin}", *(secured if login else [])]
+        options = ["--config", folder / "cassandra.yaml", "--admin", f"127.0.0.1:{self.admin}"]
+        options += secured if login else []
         self.source = Server(folder / "source" / "data", *options).start()
         of_target = ["--admin", "off", *(secured if target_login else [])]
         self.target = Running(target) if target else Server(folder / "target" / "data", *of_target).start()
@@ -213,7 +214,8 @@ def cut_over_under_load(pair, protocol):
     longest, gap = load.pause()
     ends = [end for end, _ in load.completed]
     pace = len(ends) / (max(ends) - min(ends))
-    print(f"v{protocol}: {len(ends)} operations, {pace:.0f} a second, the longest {longest:.3f} s, the longest gap {gap:.3f} s")
+    latencies = f"the longest {longest:.3f} s, the longest gap {gap:.3f} s"
+    print(f"v{protocol}: {len(ends)} operations, {pace:.0f} a second, {latencies}")
     print(moved.stderr.splitlines()[-2])
     assert moved.returncode == 0, moved.stderr
     assert "cut over: requests were stalled for" in moved.stderr
@@ -300,7 +302,8 @@ def test_clients_that_have_logged_in_log_in_again_at_the_target(tmp_path):
                 direct.connect().execute("ALTER ROLE cassandra WITH PASSWORD = 'other'")
             # The connections of the session end, and the target verifies the new ones.
             deadline = time.monotonic() + 30
-            with pytest.raises(Exception, match="(?i)bootstrapping|authentication|authenticate|credentials|unable to complete"):
+            ends = "(?i)bootstrapping|authentication|authenticate|credentials|unable to complete"
+            with pytest.raises(Exception, match=ends):
                 while time.monotonic() < deadline:
                     session.execute("INSERT INTO usertable (y_id) VALUES ('login')")
         other = PlainTextAuthProvider("cassandra", "other")

@@ -15,12 +15,14 @@ import org.apache.cassandra.utils.ByteBufferUtil;
 import org.apache.cassandra.utils.FBUtilities;
 
 /**
- * Fills a node with tables of random schemas, and records what Cassandra answers; the test `oracle.rs` compiles and runs it.
+ * Fills a node with tables of random schemas, and records what Cassandra answers; the test `oracle.rs` compiles and
+ * runs it.
  *
  *   RandomNode EXPECTED SEED TABLES [SYNC COMPRESSION]
  *
- * EXPECTED is written as JSON: the `data` directory, `taken_at` in seconds, and `results` with `query` and the hexadecimal values
- * in `raw`. The node is drained at the end; with SYNC, a mode of the commit log, its process stops at once, without a flush.
+ * EXPECTED is written as JSON: the `data` directory, `taken_at` in seconds, and `results` with `query` and the
+ * hexadecimal values in `raw`. The node is drained at the end; with SYNC, a mode of the commit log, its process stops
+ * at once, without a flush.
  * COMPRESSION is the class that compresses the commit log then, or `none`.
  */
 public class RandomNode
@@ -41,7 +43,8 @@ public class RandomNode
     static String join(Stream<String> parts) { return parts.collect(Collectors.joining(", ")); }
     static UUID uuid(int version)
     {
-        return new UUID(random.nextLong() & ~0xf000L | (long) version << 12, random.nextLong() & 0x3fffffffffffffffL | 0x8000000000000000L);
+        return new UUID(random.nextLong() & ~0xf000L | (long) version << 12,
+                random.nextLong() & 0x3fffffffffffffffL | 0x8000000000000000L);
     }
 
     static
@@ -54,12 +57,14 @@ public class RandomNode
         NATIVE.put("decimal", () -> (below(2_000_000) - 1_000_000) + "." + below(100_000));
         NATIVE.put("double", () -> "" + (random.nextDouble() - 0.5) * 1e9);
         NATIVE.put("float", () -> "" + (random.nextFloat() - 0.5f) * 1e4f);
-        NATIVE.put("inet", () -> chance(0.5) ? "'10.0.0." + below(256) + "'" : "'2001:db8::" + Long.toHexString(below(65536)) + "'");
+        NATIVE.put("inet", () -> chance(0.5) ? "'10.0.0." + below(256) + "'" : "'2001:db8::"
+                + Long.toHexString(below(65536)) + "'");
         NATIVE.put("int", () -> "" + random.nextInt());
         NATIVE.put("smallint", () -> "" + (short) random.nextInt());
         NATIVE.put("tinyint", () -> "" + (byte) random.nextInt());
         NATIVE.put("text", () -> "'" + choose(List.of("é", "x".repeat((int) below(40) + 1), "it''s")) + "'");
-        NATIVE.put("time", () -> String.format("'%02d:%02d:%02d.%09d'", below(24), below(60), below(60), below(1_000_000_000)));
+        NATIVE.put("time", () -> String.format("'%02d:%02d:%02d.%09d'", below(24), below(60), below(60),
+                below(1_000_000_000)));
         NATIVE.put("timestamp", () -> "" + (below(5_000_000_000_000L) - 1_000_000_000_000L));
         NATIVE.put("timeuuid", () -> "" + uuid(1));
         NATIVE.put("uuid", () -> "" + uuid(4));
@@ -80,9 +85,12 @@ public class RandomNode
         {
             case 0: return frozen(freeze, "list<" + a.cql + ">", () -> "[" + repeat(a.value) + "]");
             case 1: return frozen(freeze, "set<" + a.cql + ">", () -> "{" + repeat(a.value) + "}");
-            case 2: return frozen(freeze, "map<" + a.cql + ", " + b.cql + ">", () -> "{" + repeat(() -> a.value.get() + ": " + b.value.get()) + "}");
-            case 3: return frozen(true, "tuple<" + a.cql + ", " + b.cql + ">", () -> "(" + a.value.get() + ", " + b.value.get() + ")");
-            case 4: return version() < 500 ? new Type("float", NATIVE.get("float")) : new Type("vector<float, 3>", () -> "[" + join(Stream.generate(NATIVE.get("float")).limit(3)) + "]");
+            case 2: return frozen(freeze, "map<" + a.cql + ", " + b.cql + ">",
+                    () -> "{" + repeat(() -> a.value.get() + ": " + b.value.get()) + "}");
+            case 3: return frozen(true, "tuple<" + a.cql + ", " + b.cql + ">",
+                    () -> "(" + a.value.get() + ", " + b.value.get() + ")");
+            case 4: return version() < 500 ? new Type("float", NATIVE.get("float")) : new Type("vector<float, 3>",
+                    () -> "[" + join(Stream.generate(NATIVE.get("float")).limit(3)) + "]");
             default:
                 if (UDTS.isEmpty())
                     return new Type("int", NATIVE.get("int"));
@@ -91,7 +99,9 @@ public class RandomNode
         }
     }
 
-    static Type frozen(boolean frozen, String cql, Supplier<String> value) { return new Type(frozen ? "frozen<" + cql + ">" : cql, value); }
+    static Type frozen(boolean frozen, String cql, Supplier<String> value) {
+        return new Type(frozen ? "frozen<" + cql + ">" : cql, value);
+    }
     static String repeat(Supplier<String> value) { return join(Stream.generate(value).limit(1 + below(3))); }
 
     static UntypedResultSet run(String cql)
@@ -108,7 +118,9 @@ public class RandomNode
     }
 
     /** Whether WRITETIME and TTL support a type: collections since later versions. */
-    static boolean hasTimes(String type) { return version() >= 500 || !type.matches("(frozen<)?(list|set|map)<.*|u[0-9]+"); }
+    static boolean hasTimes(String type) {
+        return version() >= 500 || !type.matches("(frozen<)?(list|set|map)<.*|u[0-9]+");
+    }
 
     /** Whether user-defined types can have a cell for each field. */
     static boolean hasUnfrozenTypes() { return version() != 300; }
@@ -123,20 +135,30 @@ public class RandomNode
     static Table create(int number)
     {
         boolean clustered = chance(0.7);
-        Table t = new Table("random.r" + number, columns("p", 1 + random.nextInt(2), true), columns("c", clustered ? 1 + random.nextInt(2) : 0, true),
-                            columns("s", clustered ? random.nextInt(3) : 0, false), columns("v", random.nextInt(5), false));
-        String order = clustered ? " AND CLUSTERING ORDER BY (" + join(t.clustering.stream().map(c -> c.name + choose(List.of(" ASC", " DESC")))) + ")" : "";
+        Table t = new Table("random.r" + number, columns("p", 1 + random.nextInt(2), true),
+                columns("c", clustered ? 1 + random.nextInt(2) : 0, true),
+                columns("s", clustered ? random.nextInt(3) : 0, false), columns("v", random.nextInt(5), false));
+        String order = clustered ? " AND CLUSTERING ORDER BY (" + join(t.clustering.stream()
+                .map(c -> c.name + choose(List.of(" ASC", " DESC")))) + ")" : "";
         String all = join(Stream.of(t.key, t.clustering, t.statics, t.regular).flatMap(List::stream)
                                 .map(c -> c.name + " " + c.type.cql + (t.statics.contains(c) ? " static" : "")));
-        run("CREATE TABLE " + t.name + " (" + all + ", PRIMARY KEY ((" + names(t.key) + ")" + (clustered ? ", " + names(t.clustering) : "") + ")) WITH compression = "
-            + choose(List.of("{'class': 'LZ4Compressor'}", "{'enabled': false}", "{'class': 'SnappyCompressor', 'chunk_length_in_kb': 4}", version() < 500 ? "{'class': 'DeflateCompressor'}" : "{'class': 'ZstdCompressor'}"))
-            + " AND compaction = {'class': '" + choose(List.of("SizeTiered", "Leveled", version() < 308 ? "Leveled" : "TimeWindow", version() < 500 ? "SizeTiered" : "Unified")) + "CompactionStrategy'}"
-            + choose(List.of("", " AND default_time_to_live = 200000000", " AND bloom_filter_fp_chance = 1.0")) + order);
+        run("CREATE TABLE " + t.name + " (" + all + ", PRIMARY KEY ((" + names(t.key) + ")"
+                + (clustered ? ", " + names(t.clustering) : "") + ")) WITH compression = "
+                + choose(List.of("{'class': 'LZ4Compressor'}", "{'enabled': false}",
+                        "{'class': 'SnappyCompressor', 'chunk_length_in_kb': 4}",
+                        version() < 500 ? "{'class': 'DeflateCompressor'}" : "{'class': 'ZstdCompressor'}"))
+                + " AND compaction = {'class': '" + choose(List.of("SizeTiered", "Leveled",
+                        version() < 308 ? "Leveled" : "TimeWindow", version() < 500 ? "SizeTiered" : "Unified"))
+                + "CompactionStrategy'}"
+                + choose(List.of("", " AND default_time_to_live = 200000000", " AND bloom_filter_fp_chance = 1.0"))
+                + order);
         return t;
     }
 
     static String names(List<Column> columns) { return join(columns.stream().map(Column::name)); }
-    static List<String> values(List<Column> columns) { return columns.stream().map(c -> c.type.value.get()).collect(Collectors.toList()); }
+    static List<String> values(List<Column> columns) {
+        return columns.stream().map(c -> c.type.value.get()).collect(Collectors.toList());
+    }
 
     static String where(List<Column> columns, List<String> values)
     {
@@ -147,7 +169,8 @@ public class RandomNode
 
     static String using()
     {
-        return " USING TIMESTAMP " + (1_700_000_000_000_000L + below(1_000_000_000)) + (chance(0.3) ? " AND TTL " + (100_000_000 + below(100_000_000)) : "");
+        return " USING TIMESTAMP " + (1_700_000_000_000_000L + below(1_000_000_000))
+                + (chance(0.3) ? " AND TTL " + (100_000_000 + below(100_000_000)) : "");
     }
 
     static <T> List<T> some(List<T> of, int min)
@@ -176,12 +199,14 @@ public class RandomNode
             whole.addAll(t.clustering);
             List<String> row = new ArrayList<>(key);
             row.addAll(clustering);
-            String deleted = " FROM " + t.name + " USING TIMESTAMP " + (1_700_000_000_000_000L + below(300_000_000)) + " WHERE ";
+            String deleted = " FROM " + t.name + " USING TIMESTAMP " + (1_700_000_000_000_000L + below(300_000_000))
+                    + " WHERE ";
             double kind = random.nextDouble();
             if (kind < 0.05)
                 run("DELETE" + deleted + where(t.key, key));
             else if (kind < 0.1 && !clustering.isEmpty())
-                run("DELETE" + deleted + where(t.key, key) + " AND " + t.clustering.get(0).name + " >= " + clustering.get(0));
+                run("DELETE" + deleted + where(t.key, key) + " AND " + t.clustering.get(0).name + " >= "
+                        + clustering.get(0));
             else if (kind < 0.15)
                 run("DELETE" + deleted + where(whole, row));
             else if (kind < 0.2 && !t.regular.isEmpty())
@@ -189,7 +214,8 @@ public class RandomNode
             else if (kind < 0.3 && !t.statics.isEmpty())
                 insert(t, t.key, key, some(t.statics, 1));
             else if (kind < 0.6 && !t.regular.isEmpty())
-                run("UPDATE " + t.name + using() + " SET " + join(some(t.regular, 1).stream().map(c -> c.name + " = " + c.type.value.get())) + " WHERE " + where(whole, row));
+                run("UPDATE " + t.name + using() + " SET " + join(some(t.regular, 1).stream()
+                        .map(c -> c.name + " = " + c.type.value.get())) + " WHERE " + where(whole, row));
             else
                 insert(t, whole, row, some(t.regular, 0));
         }
@@ -197,33 +223,46 @@ public class RandomNode
 
     static void flush(String table) throws Exception { StorageService.instance.forceKeyspaceFlush("random", table); }
 
-    /** Writes what the random tables lack, in part flushed: counters, elements of collections, a view, changes of the schema. */
+    /**
+     * Writes what the random tables lack, in part flushed: counters, elements of collections, a view, changes
+     * of the schema.
+     */
     static List<String> writeMore() throws Exception
     {
         run("CREATE TABLE random.counters (k int, c int, n counter, s counter static, PRIMARY KEY (k, c))");
         run("CREATE TYPE random.place (street text, number int)");
-        run("CREATE TABLE random.sets (k int PRIMARY KEY, l list<int>, s set<text>, m map<text, int>, p " + (hasUnfrozenTypes() ? "place" : "frozen<place>") + ", f frozen<place>, gone map<int, int>, old text)");
+        run("CREATE TABLE random.sets (k int PRIMARY KEY, l list<int>, s set<text>, m map<text, int>, p "
+                + (hasUnfrozenTypes() ? "place" : "frozen<place>")
+                + ", f frozen<place>, gone map<int, int>, old text)");
         run("CREATE TABLE random.beside (k int PRIMARY KEY, v text)");
         run("CREATE TABLE random.base (k int, c int, v int, PRIMARY KEY (k, c)) WITH CLUSTERING ORDER BY (c DESC)");
-        run("CREATE MATERIALIZED VIEW random.of_base AS SELECT v, k, c FROM random.base WHERE v IS NOT NULL AND k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (v, k, c)");
+        run("CREATE MATERIALIZED VIEW random.of_base AS SELECT v, k, c FROM random.base "
+                + "WHERE v IS NOT NULL AND k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (v, k, c)");
         run("CREATE TABLE random.emptied (k int PRIMARY KEY, v int)");
         run("CREATE TABLE random.dropped (k int PRIMARY KEY, v int)");
         // Its partitions have indexes of their rows.
         run("CREATE TABLE random.wide (k int, c int, s text static, v text, PRIMARY KEY (k, c))");
         for (int c = 0; c < 1200; c++)
-            run("INSERT INTO random.wide (k, c, s, v) VALUES (" + c % 2 + ", " + c + ", 's', '" + "x".repeat(300) + "')");
+            run("INSERT INTO random.wide (k, c, s, v) VALUES (" + c % 2 + ", " + c + ", 's', '" + "x".repeat(300)
+                    + "')");
         run("DELETE FROM random.wide WHERE k = 1 AND c > 300 AND c < 800");
         run("DELETE FROM random.wide WHERE k = 0 AND c = 500");
         for (int round = 0; round < 3; round++)
         {
             for (int k = 0; k < 10; k++)
             {
-                run("UPDATE random.counters SET n = n + " + (k + round) + ", s = s - 1 WHERE k = " + k % 3 + " AND c = " + k);
-                run("INSERT INTO random.sets (k, l, s, m, p, f, gone, old) VALUES (" + k + ", [1, 2], {'a', 'b'}, {'x': " + round + "}, {street: 's', number: 1}, {street: 't', number: 2}, {1: 1}, 'o') USING TTL 200000000");
-                run("UPDATE random.sets SET l = l + [" + round + "], l[0] = 7, s = s - {'a'}, m['y'] = " + k + (hasUnfrozenTypes() ? ", p.number = " + round : "") + " WHERE k = " + k);
+                run("UPDATE random.counters SET n = n + " + (k + round) + ", s = s - 1 WHERE k = " + k % 3
+                        + " AND c = " + k);
+                run("INSERT INTO random.sets (k, l, s, m, p, f, gone, old) VALUES (" + k
+                        + ", [1, 2], {'a', 'b'}, {'x': " + round
+                        + "}, {street: 's', number: 1}, {street: 't', number: 2}, {1: 1}, 'o') USING TTL 200000000");
+                run("UPDATE random.sets SET l = l + [" + round + "], l[0] = 7, s = s - {'a'}, m['y'] = " + k
+                        + (hasUnfrozenTypes() ? ", p.number = " + round : "") + " WHERE k = " + k);
                 run("DELETE l[1], m['x'] FROM random.sets WHERE k = " + k);
-                run("BEGIN UNLOGGED BATCH INSERT INTO random.beside (k, v) VALUES (" + k + ", 'v" + round + "'); DELETE s FROM random.sets WHERE k = " + k + "; APPLY BATCH");
-                run("INSERT INTO random.base (k, c, v) VALUES (" + k % 4 + ", " + (k + round) + ", " + (k * round) % 5 + ")");
+                run("BEGIN UNLOGGED BATCH INSERT INTO random.beside (k, v) VALUES (" + k + ", 'v" + round
+                        + "'); DELETE s FROM random.sets WHERE k = " + k + "; APPLY BATCH");
+                run("INSERT INTO random.base (k, c, v) VALUES (" + k % 4 + ", " + (k + round) + ", "
+                        + (k * round) % 5 + ")");
                 run("INSERT INTO random.emptied (k, v) VALUES (" + (k + 10 * round) + ", " + round + ")");
                 if (round == 0)
                     run("INSERT INTO random.dropped (k, v) VALUES (" + k + ", 1)");
@@ -242,22 +281,28 @@ public class RandomNode
         run("ALTER TABLE random.sets DROP old");
         run("ALTER TYPE random.place ADD more text");
         run("UPDATE random.sets SET f = {street: 'u', number: 3, more: 'm'} WHERE k = 1");
-        return List.of("SELECT k, c, s FROM random.wide", "SELECT c, v FROM random.wide WHERE k = 0 AND c >= 900 AND c < 910", "SELECT c FROM random.wide WHERE k = 1 AND c > 600 AND c < 806",
-                       "SELECT * FROM random.counters", "SELECT k, v, writetime(v) FROM random.beside", "SELECT * FROM random.base", "SELECT * FROM random.emptied",
-                       "SELECT k, l, s, m, p, f" + (version() < 500 ? "" : ", writetime(l), writetime(m)") + ", writetime(f), ttl(f)" + (version() < 500 ? "" : ", ttl(s)") + " FROM random.sets");
+        return List.of("SELECT k, c, s FROM random.wide",
+                "SELECT c, v FROM random.wide WHERE k = 0 AND c >= 900 AND c < 910",
+                "SELECT c FROM random.wide WHERE k = 1 AND c > 600 AND c < 806",
+                "SELECT * FROM random.counters", "SELECT k, v, writetime(v) FROM random.beside",
+                "SELECT * FROM random.base", "SELECT * FROM random.emptied",
+                "SELECT k, l, s, m, p, f" + (version() < 500 ? "" : ", writetime(l), writetime(m)")
+                        + ", writetime(f), ttl(f)" + (version() < 500 ? "" : ", ttl(s)") + " FROM random.sets");
     }
 
     static String value(UntypedResultSet.Row row, String column)
     {
         // For a null, Cassandra 3.0 and 3.7 answer with the times of an earlier row.
-        if (version() < 311 && column.endsWith(")") && !row.has(column.substring(column.indexOf('(') + 1, column.length() - 1)))
+        if (version() < 311 && column.endsWith(")") && !row.has(column.substring(column.indexOf('(') + 1,
+                column.length() - 1)))
             return "null";
         return row.has(column) ? "\"" + ByteBufferUtil.bytesToHex(row.getBytes(column)) + "\"" : "null";
     }
 
     static String record(String query)
     {
-        Stream<String> raw = StreamSupport.stream(run(query).spliterator(), false).map(row -> "[" + join(row.getColumns().stream().map(c -> value(row, c.name.toString()))) + "]");
+        Stream<String> raw = StreamSupport.stream(run(query).spliterator(), false).map(row -> "["
+                + join(row.getColumns().stream().map(c -> value(row, c.name.toString()))) + "]");
         return "{\"query\": \"" + query + "\", \"raw\": [" + join(raw) + "]}";
     }
 
@@ -283,7 +328,8 @@ public class RandomNode
         Path configuration = Paths.get(java.net.URI.create(System.getProperty("cassandra.config")));
         int port = freePort();
         boolean stops = arguments.length > 3;
-        String yaml = Files.readString(configuration).replace("127.0.0.1:7000", version() < 400 ? "127.0.0.1" : "127.0.0.1:" + port) + "storage_port: " + port + "\n";
+        String yaml = Files.readString(configuration).replace("127.0.0.1:7000", version() < 400 ? "127.0.0.1"
+                : "127.0.0.1:" + port) + "storage_port: " + port + "\n";
         if (version() >= 400)
             yaml += version() > 400 ? "materialized_views_enabled: true\n" : "enable_materialized_views: true\n";
         if (stops)
@@ -311,7 +357,8 @@ public class RandomNode
         {
             List<Column> fields = columns("f", 1 + random.nextInt(3), true);
             run("CREATE TYPE random.u" + i + " (" + join(fields.stream().map(c -> c.name + " " + c.type.cql)) + ")");
-            UDTS.add(new Type("u" + i, () -> "{" + join(fields.stream().map(c -> c.name + ": " + c.type.value.get())) + "}"));
+            UDTS.add(new Type("u" + i, () -> "{" + join(fields.stream().map(c -> c.name + ": " + c.type.value.get()))
+                    + "}"));
         }
         List<String> results = new ArrayList<>();
         List<Table> tables = new ArrayList<>();
@@ -322,7 +369,8 @@ public class RandomNode
             Table t = create(i);
             tables.add(t);
             List<List<String>> keys = Stream.generate(() -> values(t.key)).limit(8).collect(Collectors.toList());
-            List<List<String>> clusterings = Stream.generate(() -> values(t.clustering)).limit(6).collect(Collectors.toList());
+            List<List<String>> clusterings = Stream.generate(() -> values(t.clustering)).limit(6)
+                    .collect(Collectors.toList());
             write(t, keys, clusterings, 50);
             flush(t.name.substring(7));
             write(t, keys, clusterings, 30);
@@ -331,13 +379,15 @@ public class RandomNode
         {
             List<Column> cells = new ArrayList<>(t.statics);
             cells.addAll(t.regular);
-            Stream<String> times = Stream.of("writetime", "ttl").flatMap(f -> cells.stream().filter(c -> hasTimes(c.type.cql)).map(c -> f + "(" + c.name + ")"));
+            Stream<String> times = Stream.of("writetime", "ttl").flatMap(f -> cells.stream()
+                    .filter(c -> hasTimes(c.type.cql)).map(c -> f + "(" + c.name + ")"));
             Stream<String> names = Stream.of(t.key, t.clustering, cells).flatMap(List::stream).map(Column::name);
             results.add(record("SELECT " + join(Stream.concat(names, times)) + " FROM " + t.name));
         }
         more.forEach(query -> results.add(record(query)));
         results.add(record("SELECT * FROM random.of_base"));
-        String json = "{\"data\": \"" + DatabaseDescriptor.getAllDataFileLocations()[0] + "\", \"taken_at\": " + System.currentTimeMillis() / 1000 + ", \"results\": [" + String.join(",\n", results) + "]}";
+        String json = "{\"data\": \"" + DatabaseDescriptor.getAllDataFileLocations()[0] + "\", \"taken_at\": "
+                + System.currentTimeMillis() / 1000 + ", \"results\": [" + String.join(",\n", results) + "]}";
         Files.write(Paths.get(arguments[0]), json.getBytes(StandardCharsets.UTF_8));
         if (!stops)
             StorageService.instance.drain();
