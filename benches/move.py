@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Moves from a data directory of Cassette to Apache Cassandra, beside the tools of Cassandra's users.
 
-Writes GB gigabytes of rows of 1 KB (YCSB's) into a data directory, starts NODES nodes of Cassandra on this machine, and moves the
-same directory by each method into an empty keyspace with as many replicas as nodes: `cassette move` by files and by rows, and
-Cassandra's sstableloader. The methods `copy` (cqlsh's COPY FROM) and `dsbulk` load CSV files of CSV_GB gigabytes of such rows,
-which are written before and not counted. Prints for each the seconds, rows and megabytes per second, and processor time of the
-client's processes; then the seconds of `--verify`, which compares all rows. Client and nodes share the machine: a network and
-a disk between them would add their own limits.
+Writes GB gigabytes of rows of 1 KB (YCSB's) into a data directory, starts NODES nodes of Cassandra on this machine,
+and moves the same directory by each method into an empty keyspace with as many replicas as nodes: `cassette move` by
+files and by rows, and Cassandra's sstableloader. The methods `copy` (cqlsh's COPY FROM) and `dsbulk` load CSV files
+of CSV_GB gigabytes of such rows, which are written before and not counted. Prints for each the seconds, rows and
+megabytes per second, and processor time of the client's processes; then the seconds of `--verify`, which compares all
+rows. Client and nodes share the machine: a network and a disk between them would add their own limits.
 
     GB=1 CSV_GB=1 NODES=1 ROUNDS=1 METHODS=files,rows,sstableloader,copy,dsbulk benches/move.py
 
-CASSETTE_BINARY is the program, target/release/cassette otherwise. Needs cassandra-driver and cqlsh (`make bench-move` has them),
-JDK 17 and Maven. Prints Markdown and leaves JSON in bench-results/.
+CASSETTE_BINARY is the program, target/release/cassette otherwise. Needs cassandra-driver and cqlsh (`make bench-move`
+has them), JDK 17 and Maven. Prints Markdown and leaves JSON in bench-results/.
 """
 
 import glob
@@ -44,15 +44,18 @@ NETWORK, PORT, STORAGE_PORT = "127.0.79", 9279, 17000
 ROW_BYTES = 1000
 COLUMNS = ["y_id", *(f"field{number}" for number in range(10))]
 DSBULK = [("com.datastax.oss", "dsbulk-runner", "1.10.0"), ("com.datastax.oss", "dsbulk-workflow-load", "1.10.0"),
-          ("com.datastax.oss", "dsbulk-connectors-csv", "1.10.0"), ("com.datastax.oss", "dsbulk-batcher-reactor", "1.10.0"),
+          ("com.datastax.oss", "dsbulk-connectors-csv", "1.10.0"),
+          ("com.datastax.oss", "dsbulk-batcher-reactor", "1.10.0"),
           ("com.datastax.oss", "dsbulk-executor-reactor", "1.10.0"), ("ch.qos.logback", "logback-classic", "1.2.13")]
 CSV = ("copy", "dsbulk")
 READY_SECONDS_MAX = 300
 QUIET = '<configuration><root level="OFF"/></configuration>'
 # Packages that Cassandra's tools open on JDK 17.
-OPENED = ["java.base/java.io", "java.base/java.lang", "java.base/java.nio", "java.base/java.util", "java.base/sun.nio.ch",
-          "java.base/jdk.internal.misc", "java.base/jdk.internal.ref", "java.base/java.util.concurrent",
-          "java.base/java.util.concurrent.atomic", "java.base/java.lang.reflect", "java.base/java.math", "java.base/java.net"]
+OPENED = ["java.base/java.io", "java.base/java.lang", "java.base/java.nio", "java.base/java.util",
+          "java.base/sun.nio.ch", "java.base/jdk.internal.misc", "java.base/jdk.internal.ref",
+          "java.base/java.util.concurrent",
+          "java.base/java.util.concurrent.atomic", "java.base/java.lang.reflect", "java.base/java.math",
+          "java.base/java.net"]
 
 
 def progress(text):
@@ -115,8 +118,9 @@ def loader():
     directory = glob.glob(str(WORK / "data/data/ycsb/usertable-*"))[0]
     options = ["-Xmx1G", f"-Dlogback.configurationFile={WORK / 'logback.xml'}", "-Djava.net.preferIPv4Stack=true",
                "-Djdk.attach.allowAttachSelf=true", "-cp", jars()]
-    return ["java", *opened, *options, "org.apache.cassandra.tools.BulkLoader", "-d", contacts().replace(f":{PORT}", ""),
-            "-p", str(PORT), "-sp", str(STORAGE_PORT), "--no-progress", directory]
+    return ["java", *opened, *options, "org.apache.cassandra.tools.BulkLoader",
+            "-d", contacts().replace(f":{PORT}", ""), "-p", str(PORT), "-sp", str(STORAGE_PORT),
+            "--no-progress", directory]
 
 
 def copy():
@@ -127,18 +131,21 @@ def copy():
 
 def dsbulk():
     """DSBulk, from its packages, which `fetch_dsbulk` gets."""
-    return ["java", "-Xmx1G", "-cp", f"{WORK / 'dsbulk'}/*", "com.datastax.oss.dsbulk.runner.DataStaxBulkLoader", "load",
-            "-url", str(WORK / "rows.csv"), "-header", "false", "-k", "ycsb", "-t", "usertable", "-m", ",".join(COLUMNS),
-            "-h", f"{NETWORK}.1", "-port", str(PORT), "-logDir", str(WORK / "dsbulk-logs"), "-maxErrors", "0"]
+    return ["java", "-Xmx1G", "-cp", f"{WORK / 'dsbulk'}/*", "com.datastax.oss.dsbulk.runner.DataStaxBulkLoader",
+            "load", "-url", str(WORK / "rows.csv"), "-header", "false", "-k", "ycsb", "-t", "usertable",
+            "-m", ",".join(COLUMNS), "-h", f"{NETWORK}.1", "-port", str(PORT), "-logDir", str(WORK / "dsbulk-logs"),
+            "-maxErrors", "0"]
 
 
 def fetch_dsbulk():
-    packages = "".join(f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+    packages = "".join(f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId>"
+                       f"<version>{version}</version></dependency>"
                        for group, name, version in DSBULK)
     (WORK / "pom.xml").write_text(
         "<project><modelVersion>4.0.0</modelVersion><groupId>cassette</groupId><artifactId>dsbulk</artifactId>"
         f"<version>1</version><dependencies>{packages}</dependencies></project>")
-    run(["mvn", "-q", "-B", "-f", str(WORK / "pom.xml"), "dependency:copy-dependencies", f"-DoutputDirectory={WORK / 'dsbulk'}"])
+    run(["mvn", "-q", "-B", "-f", str(WORK / "pom.xml"), "dependency:copy-dependencies",
+         f"-DoutputDirectory={WORK / 'dsbulk'}"])
 
 
 def write_csv(rows):
@@ -163,7 +170,8 @@ def empty(session, schema):
 
 def measured(method, session):
     empty(session, method not in ("files", "rows"))
-    commands = {"files": move("--by", "files"), "rows": move(), "sstableloader": loader(), "copy": copy(), "dsbulk": dsbulk()}
+    commands = {"files": move("--by", "files"), "rows": move(), "sstableloader": loader(), "copy": copy(),
+                "dsbulk": dsbulk()}
     found = run(commands[method], f"{method}.output")
     if method not in CSV:
         found["verify_seconds"] = run(move("--verify"))["seconds"]
@@ -188,7 +196,8 @@ def main():
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     progress(f"{rows:,} rows are written")
-    load = [BINARY, "lab", "ycsb", "--engine", "embedded", "--data", str(WORK / "data"), "--phase", "load", "--records", str(rows)]
+    load = [BINARY, "lab", "ycsb", "--engine", "embedded", "--data", str(WORK / "data"), "--phase", "load",
+            "--records", str(rows)]
     run([*load, "--threads", "4", "--no-json"])
     flush()
     (WORK / "logback.xml").write_text(QUIET)
@@ -199,7 +208,8 @@ def main():
     files = [path for path in (WORK / "data/data/ycsb").rglob("*") if path.is_file()]
     megabytes = sum(path.stat().st_size for path in files) / 1e6
     cluster = ["--directory", str(WORK / "cluster")]
-    start = [BINARY, "lab", "cassandra", "start", *cluster, "--network", NETWORK, "--port", str(PORT), "--nodes", str(NODES)]
+    start = [BINARY, "lab", "cassandra", "start", *cluster, "--network", NETWORK, "--port", str(PORT),
+             "--nodes", str(NODES)]
     figures = {method: [] for method in METHODS}
     try:
         run([*start, "--heap", HEAP])
@@ -213,7 +223,8 @@ def main():
         subprocess.run([BINARY, "lab", "cassandra", "stop", *cluster], check=False)
     table(rows, megabytes, figures)
     RESULTS.mkdir(exist_ok=True)
-    about = {"rows": rows, "megabytes": megabytes, "nodes": NODES, "machine": platform.platform(), "processors": os.cpu_count()}
+    about = {"rows": rows, "megabytes": megabytes, "nodes": NODES, "machine": platform.platform(),
+             "processors": os.cpu_count()}
     (RESULTS / "move.json").write_text(json.dumps({**about, "figures": figures}, indent=2))
     shutil.rmtree(WORK)
 
