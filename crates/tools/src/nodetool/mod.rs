@@ -18,6 +18,7 @@ mod cut_over;
 mod guardrails;
 mod info;
 mod missing;
+mod operations;
 mod permissions_cache;
 mod pools;
 mod query_logs;
