@@ -117,6 +117,33 @@ fn sstables_of_newer_versions_are_dumped_as_sstabledump_does() {
     }
 }
 
+/// Headers of Cassandra 3.0 do not contain that user-defined types are frozen: sstabledump 5.0.8
+/// fails.
+#[test]
+fn an_sstable_of_cassandra_3_0_with_user_defined_types_is_dumped() {
+    let directory = tempfile::tempdir().unwrap();
+    let archive = golden().join("../../../adopt/tests/golden/ma.tar.gz");
+    let unpacked = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(directory.path()).status();
+    assert!(unpacked.unwrap().success());
+    let tables = entries(&directory.path().join("node/data/random"));
+    let table = tables.iter().find(|table| name(table).starts_with("r2-")).unwrap();
+    let mut keys = std::collections::BTreeSet::new();
+    for data in entries(table).iter().filter(|path| name(path).ends_with("-Data.db")) {
+        let partitions: Value = serde_json::from_str(&text(&cassette(&[&"dump", &"-t", data]))).unwrap();
+        for partition in partitions.as_array().unwrap() {
+            let cells = |row: &Value| row["cells"].as_array().map_or(0, Vec::len);
+            if partition["rows"].as_array().unwrap().iter().any(|row| cells(row) > 0) {
+                keys.insert(partition["partition"]["key"].to_string());
+            }
+        }
+    }
+    let expected = std::fs::read_to_string(directory.path().join("expected.json")).unwrap();
+    let expected: Value = serde_json::from_str(&expected).unwrap();
+    let is_of_table = |result: &&Value| result["query"].as_str().unwrap().ends_with("FROM random.r2");
+    let result = expected["results"].as_array().unwrap().iter().find(is_of_table).unwrap();
+    assert_eq!(keys.len(), result["raw"].as_array().unwrap().len());
+}
+
 fn data_of(case: &str) -> PathBuf {
     let directory = entries(&golden().join(case).join("data")).swap_remove(0);
     entries(&directory).into_iter().find(|path| name(path).ends_with("-Data.db")).unwrap()

@@ -1,8 +1,9 @@
 //! The columns of a table in the serialization headers of its SSTables.
 
 use cassette_rows::types::{parse_class_name, parse_key_class_name};
-use cassette_rows::{ColumnKind, ColumnMetadata, TableMetadata};
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
+use crate::descriptor::Version;
 use crate::statistics::SerializationHeader;
 
 /// Returns the name of the key column of a kind and position. Headers do not contain names of key
@@ -42,6 +43,21 @@ pub fn merge_headers(
         }
     }
     Ok(whole)
+}
+
+/// Returns a header of this version with the types that its columns have. Headers of `ma` do not
+/// contain that user-defined types are frozen, which all were before Cassandra 3.6. Those of later
+/// versions of Cassandra 3.0 do not either, and cannot be distinguished from those of 3.7 to 3.11.
+#[must_use]
+pub fn with_stored_types(mut header: SerializationHeader, version: Version) -> SerializationHeader {
+    if version == Version::Ma {
+        for column in header.static_columns.iter_mut().chain(&mut header.regular_columns) {
+            if let Ok((data_type @ DataType::Udt { .. }, _)) = parse_class_name(&column.type_name) {
+                column.type_name = data_type.freeze().class_name();
+            }
+        }
+    }
+    header
 }
 
 /// Returns the columns of a header.

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use cassette_rows::{ColumnMetadata, StorageError, TableId};
 use cassette_sstable::Component;
 use cassette_sstable::descriptor::{FileName, parse_file_name};
-use cassette_sstable::header_schema::{KeyNames, columns_of_header, merge_headers};
+use cassette_sstable::header_schema::{KeyNames, columns_of_header, merge_headers, with_stored_types};
 use cassette_sstable::statistics::Statistics;
 use cassette_vfs::DirEntry;
 use hashbrown::{HashMap, HashSet};
@@ -364,7 +364,8 @@ impl Core {
             let path = descriptor.path(Component::Statistics);
             let bytes = self.fs.read(&path).map_err(|error| StorageError::io(&path, "read", error))?;
             let decoded = Statistics::decode_version(&bytes, descriptor.version);
-            headers.push(decoded.map_err(|malformed| malformed.at(&path))?.header);
+            let header = decoded.map_err(|malformed| malformed.at(&path))?.header;
+            headers.push(with_stored_types(header, descriptor.version));
         }
         let columns = merge_headers(headers).and_then(|header| match header {
             Some(header) => columns_of_header(&header, key_names),

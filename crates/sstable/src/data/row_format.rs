@@ -205,10 +205,8 @@ fn stored_columns(
         let current = table.columns.iter().flatten().find(|column| column.name == *name);
         // CASSANDRA-15035: headers of Cassandra 3.0 lack that user-defined types are frozen, which
         // all were; 3.6 to 3.11 have the same versions, and types that are not frozen.
-        let is_frozen = || current.is_some_and(|column| !column.data_type.is_multi_cell());
-        if matches!(found, DataType::Udt { .. })
-            && (version == Version::Ma || version.is_of_cassandra_3() && is_frozen())
-        {
+        let is_frozen = || current.map_or(version == Version::Ma, |column| !column.data_type.is_multi_cell());
+        if matches!(found, DataType::Udt { .. }) && version.is_of_cassandra_3() && is_frozen() {
             found = found.freeze();
         }
         let complex = found.is_multi_cell();
@@ -437,6 +435,7 @@ mod tests {
         assert!(complex(&frozen, Version::Na).is_err());
         let unfrozen = with_value(udt("u", &[DataType::Int], false));
         assert_eq!(complex(&unfrozen, Version::Me), Ok(true));
+        assert_eq!(complex(&unfrozen, Version::Ma), Ok(true), "as Cassandra 3.6 writes it");
         assert_eq!(complex(&frozen.with_column_dropped("v", 5), Version::Ma), Ok(false));
     }
 

@@ -9,7 +9,7 @@ use cassette_cql::{quote_identifier, split_statements};
 use cassette_database::{Database, KeyspaceKind, Options};
 use cassette_rows::types::parse_key_class_name;
 use cassette_rows::{ColumnKind, TableId, TableMetadata, TableParams};
-use cassette_sstable::header_schema::{columns_of_header, merge_headers};
+use cassette_sstable::header_schema::{columns_of_header, merge_headers, with_stored_types};
 use cassette_sstable::statistics::{SerializationHeader, Statistics};
 use cassette_sstable::{Component, Descriptor};
 use cassette_vfs::FakeFileSystem;
@@ -24,17 +24,22 @@ pub fn statistics(descriptor: &Descriptor) -> anyhow::Result<Statistics> {
     Ok(Statistics::decode_version(&bytes, descriptor.version).map_err(|malformed| malformed.at(&path))?)
 }
 
+/// Returns the columns of an SSTable, with the types of their cells.
+fn header(descriptor: &Descriptor) -> anyhow::Result<SerializationHeader> {
+    Ok(with_stored_types(statistics(descriptor)?.header, descriptor.version))
+}
+
 /// Returns the table as far as the SSTable describes it. It contains no names of key columns; they
 /// have the names of Cassandra's tools: `PartitionKey`, `clustering`, `clustering1`.
 pub fn table_of_header(descriptor: &Descriptor) -> anyhow::Result<Arc<TableMetadata>> {
-    let header = statistics(descriptor)?.header;
+    let header = header(descriptor)?;
     let path = descriptor.path(Component::Statistics);
     table_of(&header, &|_, _| None).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
 /// Returns the table of several SSTables, with the columns of all.
 pub fn table_of_headers(descriptors: &[Descriptor]) -> anyhow::Result<Arc<TableMetadata>> {
-    let headers = descriptors.iter().map(|descriptor| Ok(statistics(descriptor)?.header));
+    let headers = descriptors.iter().map(header);
     let headers = headers.collect::<anyhow::Result<Vec<_>>>()?;
     let whole = merge_headers(headers).map_err(|error| anyhow!("{error}"))?.context("no SSTable")?;
     table_of(&whole, &|_, _| None).map_err(|error| anyhow!("{error}"))
@@ -119,7 +124,7 @@ impl Schema {
 
 /// Returns a view's table: the names of key columns from its statement, the rest from the SSTable.
 fn table_of_view(descriptor: &Descriptor, view: &CreateView) -> anyhow::Result<Arc<TableMetadata>> {
-    let header = statistics(descriptor)?.header;
+    let header = header(descriptor)?;
     let key = &view.primary_key;
     let named = |kind, at: usize| {
         let columns = if kind == ColumnKind::PartitionKey { &key.partition_key } else { &key.clustering };
