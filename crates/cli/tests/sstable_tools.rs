@@ -92,6 +92,41 @@ fn metadata_is_letter_for_letter_that_of_sstablemetadata() {
     }
 }
 
+/// The lines of a scan, and the partitions of each ranking. Which of equal partitions are shown is
+/// not specified: of the last value of a ranking, there are no keys.
+fn scanned(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let value = |line: &str| line.rsplit_once("] ").map(|(_, value)| value.to_owned());
+    let mut last = None;
+    for line in lines.iter_mut().rev() {
+        let found = value(line).filter(|_| line.starts_with("  ["));
+        match found {
+            Some(found) if *last.get_or_insert(found.clone()) == found => *line = found,
+            Some(_) => {}
+            None => last = None,
+        }
+    }
+    for ranking in lines.chunk_by_mut(|a, b| value(a).is_some() && value(a) == value(b)) {
+        ranking.sort();
+    }
+    lines
+}
+
+#[test]
+fn a_scan_shows_what_that_of_sstablemetadata_does() {
+    let recorded = std::fs::read_to_string(golden().join("scan.txt")).unwrap();
+    let recorded: Vec<&str> = recorded.split("# ").filter(|part| !part.is_empty()).collect();
+    assert!(recorded.len() > 50, "{}", recorded.len());
+    for recorded in recorded {
+        let (name, expected) = recorded.split_once('\n').unwrap();
+        let data = golden().join(format!("{name}-Data.db"));
+        let said = text(&cassette(&[&"metadata", &"-s", &data]));
+        let (_, scan) = said.split_once('\n').unwrap();
+        let (scan, _) = scan.split_once("Partitioner: ").unwrap();
+        assert_eq!(scanned(scan), scanned(expected), "{name}");
+    }
+}
+
 /// The recorded outputs for SSTables of newer versions, by extension.
 fn recorded_of_newer(version: &str, extension: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();

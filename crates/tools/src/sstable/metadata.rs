@@ -15,12 +15,13 @@ use clap::Args;
 use super::dump::now_seconds;
 use super::java::{date_text, duration_words, in_hash_order, list};
 use super::values::CassandraText;
-use super::{arguments, histogram, schema};
+use super::{arguments, histogram, metadata_scan, schema};
 
 /// The SSTables.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Dates are in UTC. Reads only Statistics.db and the ends of the index, so large files are fast, too.
+Dates are in UTC. Without -s, reads only Statistics.db and the ends of the index, so large files are \
+fast, too.
 
 Examples:
   One SSTable:
@@ -30,7 +31,10 @@ Examples:
     cassette sstable metadata data/ks/t-*/
 
   What a compaction could drop with ten days of grace:
-    cassette sstable metadata -g 864000 nb-1-big-Data.db")]
+    cassette sstable metadata -g 864000 nb-1-big-Data.db
+
+  Read all rows, too, and show the widest and the largest partitions:
+    cassette sstable metadata -s nb-1-big-Data.db")]
 pub struct MetadataArguments {
     /// Files of SSTables, or directories of them
     #[arg(required = true)]
@@ -38,9 +42,8 @@ pub struct MetadataArguments {
     /// Seconds of gc_grace_seconds, for the estimate of droppable tombstones
     #[arg(short = 'g', long = "gc_grace_seconds", default_value_t = 0)]
     gc_grace_seconds: u32,
-    /// Not supported: sstablemetadata's full scan for the largest partitions (see `cassette sstable
-    /// partitions`)
-    #[arg(short = 's', long, hide = true)]
+    /// Read all rows: count them, their cells and their tombstones, and show the largest partitions
+    #[arg(short = 's', long)]
     scan: bool,
     /// Not supported: sstablemetadata's colors
     #[arg(short = 'c', long, hide = true)]
@@ -51,31 +54,23 @@ pub struct MetadataArguments {
 }
 
 pub fn run(arguments: &MetadataArguments) -> anyhow::Result<bool> {
-    for (is_set, option, instead) in [
-        (
-            arguments.scan,
-            "-s (--scan)",
-            "; `cassette sstable partitions` reads all rows and shows the largest partitions",
-        ),
-        (arguments.colors, "-c (--colors)", ""),
-        (arguments.unicode, "-u (--unicode)", ""),
-    ] {
+    for (is_set, option) in [(arguments.colors, "-c (--colors)"), (arguments.unicode, "-u (--unicode)")] {
         if is_set {
-            bail!("cassette sstable metadata does not support {option} of sstablemetadata{instead}");
+            bail!("cassette sstable metadata does not support {option} of sstablemetadata");
         }
     }
     for descriptor in arguments::sstables(&arguments.sstables)? {
         let gc_before = i64::from(now_seconds()) - i64::from(arguments.gc_grace_seconds);
-        print!("{}", text(&descriptor, gc_before)?);
+        print!("{}", text(&descriptor, gc_before, arguments.scan)?);
     }
     Ok(true)
 }
 
 /// Fields, one per line.
-struct Fields(String);
+pub(super) struct Fields(pub(super) String);
 
 impl Fields {
-    fn put(&mut self, label: &str, value: impl Display) {
+    pub(super) fn put(&mut self, label: &str, value: impl Display) {
         // Writing to a string cannot fail.
         let _ = writeln!(self.0, "{label}: {value}");
     }
@@ -89,13 +84,17 @@ impl Fields {
 }
 
 /// Formats the metadata of an SSTable. Data deleted before `gc_before` (seconds since 1970) counts
-/// as droppable.
-fn text(descriptor: &Descriptor, gc_before: i64) -> anyhow::Result<String> {
+/// as droppable. With `scans`, all rows are read.
+fn text(descriptor: &Descriptor, gc_before: i64, scans: bool) -> anyhow::Result<String> {
     let statistics = schema::statistics(descriptor)?;
     let table = schema::table_of_header(descriptor)?;
     let Statistics { validation, stats, header, cardinality } = &statistics;
     let mut out = Fields(String::new());
+    let reader = arguments::open(descriptor, &table)?;
     out.put("SSTable", descriptor);
+    if scans {
+        metadata_scan::Scan::of(&reader)?.put(&table, &mut out);
+    }
     out.put("Partitioner", &validation.partitioner);
     out.put("Bloom Filter FP chance", double_to_text(validation.bloom_filter_fp_chance));
     out.explained("Minimum timestamp", timestamp(stats.min_timestamp), Some(stats.min_timestamp));
@@ -121,7 +120,6 @@ fn text(descriptor: &Descriptor, gc_before: i64) -> anyhow::Result<String> {
     }
     out.explained("TTL min", stats.min_ttl, ttl(stats.min_ttl));
     out.explained("TTL max", stats.max_ttl, ttl(stats.max_ttl));
-    let reader = arguments::open(descriptor, &table)?;
     for (label, key) in [("First token", reader.first_key()), ("Last token", reader.last_key())] {
         let text = partition_key_text(&table, &CassandraText, key.key());
         out.explained(label, key.token().0, Some(text));
@@ -248,7 +246,7 @@ fn columns(definitions: &[ColumnDefinition]) -> String {
 }
 
 /// Formats bytes in the largest unit of 1024s; nothing for zero.
-fn bytes_text(bytes: i64) -> Option<String> {
+pub(super) fn bytes_text(bytes: i64) -> Option<String> {
     match bytes {
         ..=0 => None,
         1..1024 => Some(format!("{bytes} B")),

@@ -10,6 +10,7 @@ mod import;
 mod java;
 mod level_reset;
 mod metadata;
+mod metadata_scan;
 mod partitions;
 mod query;
 mod schema;
