@@ -156,7 +156,7 @@ fn take_log(
         }
     }
     let is_omitted =
-        |id: TableId| node.tables.iter().any(|table| table.id == id && is_system(&table.keyspace));
+        |id: TableId| node.tables.iter().any(|table| table.id == Some(id) && is_system(&table.keyspace));
     let replayed = replay(fs, &node.unflushed, &tables, &is_omitted, |mutations| {
         let applied = database.engine().apply(mutations);
         applied.map_err(|source| AdoptError::Table { table: "the commit log".to_owned(), source })

@@ -46,7 +46,8 @@ pub(crate) struct TableDirectory {
     pub path: PathBuf,
     pub keyspace: String,
     pub table: String,
-    pub id: TableId,
+    /// `None` if its name has none: that of a table that was created before Cassandra 2.1.
+    pub id: Option<TableId>,
     /// The number of Data components.
     pub sstables: u64,
     /// Bytes of all components.
@@ -84,9 +85,13 @@ fn find(fs: &dyn FileSystem, path: &Path) -> Result<Option<CassandraDirectory>> 
         if !is_data_directory(fs, &data)? || is_cassettes(fs, &data)? {
             continue;
         }
+        let canonical = fs.canonicalize(&data).map_err(AdoptError::io("resolve", &data))?;
         let beside = |name: &str| {
-            let sibling = data.parent().map(|parent| parent.join(name));
-            let candidates = sibling.into_iter().chain([path.join(name)]);
+            // A path without a name, such as `.`, is not within its parent. Of a symbolic link,
+            // either place is possible.
+            let named = Some(data.as_path()).filter(|data| data.file_name().is_some());
+            let siblings = named.into_iter().chain([canonical.as_path()]).filter_map(Path::parent);
+            let candidates = siblings.chain([path]).map(|parent| parent.join(name));
             candidates.into_iter().find(|path| is_directory(fs, path))
         };
         let (commitlog, hints) = (beside("commitlog"), beside("hints"));
@@ -97,9 +102,9 @@ fn find(fs: &dyn FileSystem, path: &Path) -> Result<Option<CassandraDirectory>> 
 
 /// Whether a directory contains directories of keyspaces with those of tables.
 pub(crate) fn is_data_directory(fs: &dyn FileSystem, path: &Path) -> Result<bool> {
-    for keyspace in list(fs, path)?.iter().filter(|entry| entry.is_dir) {
-        let tables = list(fs, &path.join(&keyspace.name))?;
-        if tables.iter().any(|table| table.is_dir && table_name(&table.name).is_some()) {
+    for keyspace in names_of_directories(fs, path)?.iter().filter(|name| is_name(name)) {
+        let tables = names_of_directories(fs, &path.join(keyspace))?;
+        if tables.iter().any(|table| table_name(table).is_some()) {
             return Ok(true);
         }
     }
@@ -124,23 +129,26 @@ pub(crate) fn table_name(directory: &str) -> Option<(&str, TableId)> {
 /// Returns the directories of all tables in a data directory of Cassandra.
 pub(crate) fn table_directories(fs: &dyn FileSystem, data: &Path) -> Result<Vec<TableDirectory>> {
     let mut found = Vec::new();
-    for keyspace in list(fs, data)?.into_iter().filter(|entry| entry.is_dir) {
-        let of_keyspace = data.join(&keyspace.name);
-        for directory in list(fs, &of_keyspace)?.iter().filter(|entry| entry.is_dir) {
-            if let Some((table, id)) = table_name(&directory.name) {
-                let path = of_keyspace.join(&directory.name);
-                let mut table = TableDirectory {
-                    path,
-                    keyspace: keyspace.name.clone(),
-                    table: table.to_owned(),
-                    id,
-                    sstables: 0,
-                    bytes: 0,
-                    unsupported: BTreeSet::new(),
-                };
-                table.count(&list(fs, &table.path)?);
-                found.push(table);
-            }
+    // Others, such as `lost+found`, may not be readable.
+    for keyspace in names_of_directories(fs, data)?.into_iter().filter(|name| is_name(name)) {
+        let of_keyspace = data.join(&keyspace);
+        for directory in names_of_directories(fs, &of_keyspace)? {
+            let (table, id) = match table_name(&directory) {
+                Some((table, id)) => (table, Some(id)),
+                None if is_name(&directory) => (directory.as_str(), None),
+                None => continue,
+            };
+            let mut table = TableDirectory {
+                path: of_keyspace.join(&directory),
+                keyspace: keyspace.clone(),
+                table: table.to_owned(),
+                id,
+                sstables: 0,
+                bytes: 0,
+                unsupported: BTreeSet::new(),
+            };
+            table.count(&list(fs, &table.path)?);
+            found.push(table);
         }
     }
     Ok(found)
@@ -172,6 +180,19 @@ pub(crate) fn list(fs: &dyn FileSystem, path: &Path) -> Result<Vec<DirEntry>> {
         }
         Err(error) => Err(AdoptError::io("list", path)(error)),
     }
+}
+
+/// Returns the names of the directories in a directory, and of the symbolic links to some: the
+/// tables of a keyspace can be on another volume.
+fn names_of_directories(fs: &dyn FileSystem, path: &Path) -> Result<Vec<String>> {
+    let entries = list(fs, path)?.into_iter();
+    let directories = entries.filter(|entry| entry.is_dir || is_directory(fs, &path.join(&entry.name)));
+    Ok(directories.map(|entry| entry.name).collect())
+}
+
+/// Whether a text can be the name of a keyspace or a table.
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 fn is_directory(fs: &dyn FileSystem, path: &Path) -> bool {

@@ -11,6 +11,7 @@ mod commitlog;
 mod error;
 mod fill;
 mod foreign;
+mod interrupted;
 mod layout;
 mod nodes;
 mod plan;

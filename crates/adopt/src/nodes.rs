@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cassette_database::{DatabaseError, ForeignNode, ForeignTable};
+use cassette_database::{DatabaseError, ForeignNode, ForeignTable, Keyspace};
+use cassette_rows::TableId;
 use cassette_vfs::FileSystem;
 use uuid::Uuid;
 
@@ -64,6 +65,38 @@ impl NodeSummary {
         Ok(())
     }
 
+    /// Removes the directories of commit logs that another path leads to, too: each segment is
+    /// replayed once.
+    pub(crate) fn forget_repeated_logs(&mut self, fs: &dyn FileSystem) {
+        let mut known = Vec::new();
+        self.commitlogs.retain(|log| match fs.identity(log) {
+            Ok(id) if known.contains(&id) => false,
+            Ok(id) => {
+                known.push(id);
+                true
+            }
+            Err(_) => true,
+        });
+    }
+
+    /// Returns the id of the table that a directory belongs to; `None` if Cassandra ignores the
+    /// directory. As it does, if a table has directories without an id in their names, only these
+    /// count: those of tables that were created before Cassandra 2.1.
+    pub(crate) fn id_of(&self, directory: &TableDirectory, keyspaces: &[Keyspace]) -> Option<TableId> {
+        let same =
+            |other: &&TableDirectory| other.keyspace == directory.keyspace && other.table == directory.table;
+        let is_former = |other: &TableDirectory| other.id.is_none();
+        let keyspace = keyspaces.iter().find(|keyspace| keyspace.name == directory.keyspace);
+        let of_name =
+            keyspace.and_then(|keyspace| keyspace.tables.get(&directory.table)).map(|table| table.id);
+        match directory.id {
+            // One of a dropped table of the same name is not the table's.
+            Some(id) if of_name == Some(id) && self.tables.iter().filter(same).any(is_former) => None,
+            Some(id) => Some(id),
+            None => of_name,
+        }
+    }
+
     /// Returns the first data directory, which identifies the node in messages.
     pub fn name(&self) -> String {
         self.directories.first().map(|path| path.display().to_string()).unwrap_or_default()
@@ -118,8 +151,6 @@ pub(crate) fn group(
         }
     }
     for node in &mut nodes {
-        node.commitlogs.sort();
-        node.commitlogs.dedup();
         if node.directories.len() > 1 && node.is_readable() {
             node.system = ForeignNode::read(fs.clone(), &node.directories)?;
         }
@@ -128,7 +159,7 @@ pub(crate) fn group(
 }
 
 /// Returns the system tables of a node, with what its SSTables contain of its commit log.
-fn of_system(tables: &[ForeignTable], host: Option<Uuid>) -> HashMap<cassette_rows::TableId, ReplayTable> {
+fn of_system(tables: &[ForeignTable], host: Option<Uuid>) -> HashMap<TableId, ReplayTable> {
     let of_table = |ForeignTable { table, sstables }: &ForeignTable| {
         let mut flushed = Flushed::default();
         sstables.iter().for_each(|sstable| flushed.add(sstable, host));

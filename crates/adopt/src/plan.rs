@@ -10,6 +10,7 @@ use cassette_vfs::FileSystem;
 
 use crate::commitlog::{self, Segment};
 use crate::error::{AdoptError, Result};
+use crate::interrupted;
 use crate::layout::{CassandraDirectory, Recognised, TableDirectory, list, recognise};
 use crate::nodes::{self, NodeSummary, is_read};
 use crate::sizes::size_text;
@@ -109,6 +110,11 @@ impl Plan {
         };
         plan.examine_logs(fs, request)?;
         plan.examine_hints(fs.as_ref(), &directories)?;
+        for node in &plan.nodes {
+            let disagreement = interrupted::disagreement(fs.as_ref(), node)?;
+            let refusal = disagreement.map(|text| Refusal { reason: Reason::Final, text });
+            plan.refusals.extend(refusal);
+        }
         plan.refuse_versions(request.roles);
         if plan.refusals.iter().any(|refusal| refusal.reason == Reason::Final) {
             return Ok(plan);
@@ -157,9 +163,12 @@ impl Plan {
             self.refuse_unassigned_logs(fs.as_ref(), &request.commitlogs)?;
         }
         let mut refusals = Vec::new();
+        let mut without = Vec::new();
         for node in &mut self.nodes {
-            node.commitlogs.sort();
-            node.commitlogs.dedup();
+            node.forget_repeated_logs(fs.as_ref());
+            if node.commitlogs.is_empty() {
+                without.push(node.name());
+            }
             self.commitlogs.extend_from_slice(&node.commitlogs);
             for log in &node.commitlogs {
                 node.unflushed.extend(commitlog::segments_with_records(fs.as_ref(), log)?);
@@ -180,12 +189,19 @@ impl Plan {
                 Err(error) => return Err(error),
             }
         }
-        if self.commitlogs.is_empty() {
-            self.warnings.push(
-                "no commit log directory was found beside the data directories: if Cassandra was not drained, \
-                 its latest writes are only there; specify it with --commitlog DIR"
-                    .to_owned(),
+        // Logs that were specified for several nodes are refused if they contain writes.
+        if request.commitlogs.is_empty() && !without.is_empty() {
+            let text = format!(
+                "no commit log was found beside {}: if Cassandra was not drained, its latest writes are only there",
+                without.join(", ")
             );
+            if request.ignore_commitlog {
+                self.warnings.push(text);
+            } else {
+                refusals.push(format!(
+                    "{text}. Specify it with --commitlog DIR, or adopt what SSTables contain with --ignore-commitlog"
+                ));
+            }
         }
         refusals.into_iter().for_each(|text| self.refuse(Reason::Commitlog, text));
         Ok(())
@@ -300,8 +316,14 @@ impl Plan {
 
     fn take_tables(&mut self, roles: bool) {
         let mut of_table: BTreeMap<TableId, Vec<&TableDirectory>> = BTreeMap::new();
-        for table in self.nodes.iter().flat_map(|node| &node.tables) {
-            of_table.entry(table.id).or_default().push(table);
+        let mut others = Vec::new();
+        for node in &self.nodes {
+            for table in &node.tables {
+                match node.id_of(table, &self.keyspaces) {
+                    Some(id) => of_table.entry(id).or_default().push(table),
+                    None => others.push(table),
+                }
+            }
         }
         let mut tables = Vec::new();
         for keyspace in &self.keyspaces {
@@ -319,7 +341,7 @@ impl Plan {
             }
         }
         let mut warnings = Vec::new();
-        for table in of_table.into_values().flatten() {
+        for table in of_table.into_values().flatten().chain(others) {
             if table.keyspace == SYSTEM_AUTH && roles && table.sstables > 0 {
                 self.roles.entry(table.table.clone()).or_default().push(table.path.clone());
             } else if !is_system(&table.keyspace) && table.sstables > 0 {
@@ -375,8 +397,9 @@ pub(crate) fn describe_segments(segments: &[Segment]) -> String {
     let directories: BTreeSet<_> = segments.iter().filter_map(|segment| segment.path.parent()).collect();
     let shown: Vec<String> = directories.iter().map(|path| path.display().to_string()).collect();
     let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
+    let noun = if segments.len() == 1 { "segment" } else { "segments" };
     format!(
-        "the commit log {} has {} segments ({}) with writes",
+        "the commit log {} has {} {noun} ({}) with writes",
         shown.join(", "),
         segments.len(),
         size_text(bytes)

@@ -91,6 +91,9 @@ pub(crate) fn replay(
     let mut replayed = Replayed::default();
     let mut formats = UpdateFormats::default();
     for (index, segment) in segments.iter().enumerate() {
+        if segment.bytes > i32::MAX as u64 {
+            return Err(segment.damaged(0, "a segment of less than 2 GiB expected"));
+        }
         let content = read(fs, &segment.path)?;
         let header =
             SegmentHeader::decode(&content, segment.id).map_err(|detail| segment.damaged(0, &detail))?;

@@ -201,7 +201,7 @@ fn nodes_that_were_killed_answer_with_the_writes_of_their_commit_logs() {
         let request = PlanRequest { directories: vec!["/node".into()], ..PlanRequest::default() };
         let planned = Plan::of(&fs, &request).unwrap();
         planned.check(|_| false).unwrap();
-        assert!(plan_text(&planned).contains("segments"), "{}", plan_text(&planned));
+        assert!(plan_text(&planned).contains("with writes"), "{}", plan_text(&planned));
         let options = |target: &str| AdoptOptions { target: target.into(), copy: false, verify: false };
         let adopted = adopt(&fs, golden.clock(), &planned, &options("/target"), |_, _| {}).unwrap();
         assert!(adopted.mutations > 100 && adopted.warnings.is_empty(), "{name}: {adopted:?}");

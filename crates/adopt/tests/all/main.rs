@@ -2,6 +2,7 @@
 
 mod crashes;
 mod golden;
+mod layouts;
 mod merging;
 mod oracle;
 mod read_only;

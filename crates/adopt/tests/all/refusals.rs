@@ -5,15 +5,9 @@ use std::sync::Arc;
 
 use cassette_adopt::{Plan, PlanRequest, Reason, Recognised, recognise, refuse_foreign};
 use cassette_database::Database;
-use cassette_vfs::{FakeFileSystem, FileSystem};
+use cassette_vfs::FileSystem;
 
-use crate::support::{files, node, options, request, take_in};
-
-fn put(fs: &FakeFileSystem, path: &str, content: &[u8]) {
-    let path = Path::new(path);
-    fs.create_dir_all(path.parent().unwrap()).unwrap();
-    fs.create(path).unwrap().write_all(content).unwrap();
-}
+use crate::support::{files, node, options, put, request, take_in};
 
 /// A segment whose section has a record.
 const SEGMENT: &[u8] = &[
@@ -37,7 +31,7 @@ fn writes_in_a_commit_log_that_cannot_be_read_are_not_lost_silently() {
     plan.check(|reason| reason == Reason::Commitlog).unwrap();
     let plan = Plan::of(&shared, &PlanRequest { ignore_commitlog: true, ..request }).unwrap();
     plan.check(|_| false).unwrap();
-    assert!(plan.warnings.iter().any(|warning| warning.contains("1 segments")), "{:?}", plan.warnings);
+    assert!(plan.warnings.iter().any(|warning| warning.contains("1 segment ")), "{:?}", plan.warnings);
     put(&fs, "/cassandra/commitlog/CommitLog-7-1.log", &SEGMENT[..20]);
     take_in(&fs, &["/cassandra"]).unwrap();
 }

@@ -165,6 +165,13 @@ pub fn directories(fs: &FakeFileSystem, directory: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Writes a file, and creates the directories above it.
+pub fn put(fs: &FakeFileSystem, path: &str, content: &[u8]) {
+    let path = Path::new(path);
+    fs.create_dir_all(path.parent().unwrap()).unwrap();
+    fs.create(path).unwrap().write_all(content).unwrap();
+}
+
 pub fn copy(fs: &FakeFileSystem, from: &Path, to: &Path) {
     fs.create_dir_all(to).unwrap();
     for entry in fs.read_dir(from).unwrap() {

@@ -139,17 +139,14 @@ impl ForeignNode {
         let mut has_unread_batches = false;
         for table in tables {
             let mut sstables = Vec::new();
-            for directory in directories {
-                let directory = directory.join(&table.keyspace).join(table.directory_name());
-                if overlay.metadata(&directory).is_ok_and(|found| found.is_dir) {
-                    let imported = engine.import(table.id, &directory, &importing);
-                    // Cassandra orders this table by time, not by token.
-                    if table.name == BATCHES && imported.is_err() {
-                        has_unread_batches = true;
-                        continue;
-                    }
-                    sstables.extend(imported.map_err(DatabaseError::of_operation)?);
+            for directory in directories_of(overlay.as_ref(), directories, &table) {
+                let imported = engine.import(table.id, &directory, &importing);
+                // Cassandra orders this table by time, not by token.
+                if table.name == BATCHES && imported.is_err() {
+                    has_unread_batches = true;
+                    continue;
                 }
+                sstables.extend(imported.map_err(DatabaseError::of_operation)?);
             }
             of_node.push(ForeignTable { table, sstables });
         }
@@ -204,6 +201,17 @@ impl ForeignNode {
         }
         Ok(node)
     }
+}
+
+/// Returns the directories of a table. As in Cassandra, those of tables that were created before
+/// 2.1, which have no id in their names, replace the others.
+fn directories_of(fs: &dyn FileSystem, data: &[PathBuf], table: &TableMetadata) -> Vec<PathBuf> {
+    let named = |name: &str| -> Vec<PathBuf> {
+        let directories = data.iter().map(|data| data.join(&table.keyspace).join(name));
+        directories.filter(|path| fs.metadata(path).is_ok_and(|found| found.is_dir)).collect()
+    };
+    let former = named(&table.name);
+    if former.is_empty() { named(&table.directory_name()) } else { former }
 }
 
 /// Columns of system tables that Cassandra had before 4.0: table, column.
