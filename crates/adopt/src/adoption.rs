@@ -4,7 +4,7 @@
 //! [`StagedDirectory`]. Cassandra's directories get no new names and no changes; their files get
 //! further links.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use cassette_database::{Database, Options};
@@ -13,23 +13,13 @@ use cassette_rows::TableMetadata;
 use cassette_vfs::{Clock, FileSystem, StagedDirectory, StagingError};
 
 use crate::error::{AdoptError, Result};
-use crate::fill::{Filling, fill};
+use crate::estimate::copied_bytes;
+use crate::fill::{Filling, Step, fill};
 use crate::foreign;
 use crate::layout::list;
+use crate::options::AdoptOptions;
 use crate::plan::Plan;
 use crate::sizes::size_text;
-
-/// The options of an adoption.
-#[derive(Debug, Clone)]
-pub struct AdoptOptions {
-    /// The data directory to make. It must not exist, or be empty.
-    pub target: PathBuf,
-    /// Whether files are copied. Otherwise they are linked where that is possible.
-    pub copy: bool,
-    /// Whether all SSTables are read completely, with all their checksums and values. Otherwise
-    /// their metadata and indexes are.
-    pub verify: bool,
-}
 
 /// What was taken in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,7 +38,7 @@ pub struct Adopted {
     pub warnings: Vec<String>,
 }
 
-/// Makes the data directory. Calls `taken` with each table and its SSTables.
+/// Makes the data directory. Calls `report` with what it does, often.
 ///
 /// # Errors
 /// Then there is no data directory, as before.
@@ -57,11 +47,11 @@ pub fn adopt(
     clock: Arc<dyn Clock>,
     plan: &Plan,
     options: &AdoptOptions,
-    taken: impl FnMut(&TableMetadata, &[ImportedSSTable]),
+    report: &mut dyn FnMut(Step<'_>),
 ) -> Result<Adopted> {
     let staged = begin(fs, &options.target)?;
     check_space(fs.as_ref(), plan, staged.parent(), options.copy)?;
-    let adopted = make(fs, clock, plan, staged.path(), options, taken)?;
+    let adopted = make(fs, clock, plan, staged.path(), options, report)?;
     staged.publish().map_err(|error| refused(&options.target, error))?;
     Ok(adopted)
 }
@@ -113,7 +103,7 @@ fn make(
     plan: &Plan,
     staging: &Path,
     options: &AdoptOptions,
-    mut taken: impl FnMut(&TableMetadata, &[ImportedSSTable]),
+    report: &mut dyn FnMut(Step<'_>),
 ) -> Result<Adopted> {
     let mut database = Options { file_system: fs.clone(), clock, ..Options::new(staging) };
     // Nothing runs beside this, so nothing is written after it.
@@ -122,15 +112,16 @@ fn make(
     let database = Database::open(database)?;
     let mut adopted = Adopted::default();
     let filling = Filling { copy: options.copy, verify: options.verify, build: true };
-    let filled = fill(fs, &database, plan, filling, |table, imported| {
+    let taken = |table: &TableMetadata, imported: &[ImportedSSTable]| {
         let is_view = plan.tables.iter().any(|planned| planned.table.id == table.id && planned.is_view);
         adopted.tables += u64::from(!is_view);
         adopted.sstables += imported.len() as u64;
         adopted.bytes += imported.iter().map(|sstable| sstable.bytes).sum::<u64>();
         adopted.linked +=
             imported.iter().filter(|sstable| sstable.transfer == Transfer::Linked).count() as u64;
-        taken(table, imported);
-    });
+    };
+    let filled = fill(fs, &database, plan, filling, taken, report);
+    report(Step::Flushing);
     let flushed = filled.and_then(|logs| {
         adopted.mutations = logs.mutations;
         adopted.warnings = logs.warnings;
@@ -147,15 +138,7 @@ fn make(
 
 /// Checks that copies fit: the disk of Cassandra must not become full.
 fn check_space(fs: &dyn FileSystem, plan: &Plan, parent: &Path, copy: bool) -> Result<()> {
-    let device = |path: &Path| fs.identity(path).map(|id| id.device);
-    let of_target = device(parent).map_err(AdoptError::io("examine", parent))?;
-    let mut bytes = 0;
-    for table in &plan.tables {
-        let is_elsewhere = table.directories.iter().any(|path| device(path).is_ok_and(|of| of != of_target));
-        if copy || is_elsewhere {
-            bytes += table.bytes;
-        }
-    }
+    let bytes = copied_bytes(fs, plan, parent, copy)?;
     let available = fs.available_space(parent);
     let available = available.map_err(AdoptError::io("examine the free space of", parent))?;
     if bytes > available {

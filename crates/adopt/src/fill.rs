@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cassette_database::{Database, Keyspace};
-use cassette_engine::{ImportOptions, ImportedSSTable};
+use cassette_engine::{ImportOptions, ImportStep, ImportedSSTable};
 use cassette_rows::{TableId, TableMetadata};
 use cassette_vfs::FileSystem;
 
 use crate::commitlog::{Flushed, ReplayTable, replay};
 use crate::error::{AdoptError, Result};
 use crate::nodes::NodeSummary;
-use crate::plan::{Plan, is_system};
+use crate::plan::{Plan, TablePlan, is_system};
 
 /// How a database is filled.
 #[derive(Debug, Clone, Copy)]
@@ -25,6 +25,52 @@ pub(crate) struct Filling {
     pub build: bool,
 }
 
+/// What an adoption is doing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// SSTables of a table are checked, and linked or copied.
+    SSTables {
+        /// The table, with its keyspace.
+        table: &'a str,
+        /// The share of all bytes that is done, from 0 to 1000.
+        permille: u64,
+    },
+    /// The writes of a commit log are read and applied.
+    CommitLog {
+        /// Bytes of its segments.
+        bytes: u64,
+    },
+    /// Indexes and views are built from the rows.
+    Building {
+        /// Their number.
+        count: usize,
+    },
+    /// What was written is made durable.
+    Flushing,
+}
+
+/// Reports the progress of the SSTables.
+struct Progress<'a> {
+    /// Bytes that were checked, and bytes that were transferred.
+    done: u64,
+    /// The sum of both at the end.
+    total: u64,
+    report: &'a mut dyn FnMut(Step<'_>),
+}
+
+impl Progress<'_> {
+    fn begin(&mut self, table: &str) {
+        let permille = self.done.saturating_mul(1000).checked_div(self.total).unwrap_or(1000).min(1000);
+        (self.report)(Step::SSTables { table, permille });
+    }
+
+    fn add(&mut self, table: &str, step: ImportStep) {
+        let (ImportStep::Checked(bytes) | ImportStep::Transferred(bytes)) = step;
+        self.done += bytes;
+        self.begin(table);
+    }
+}
+
 /// What was taken in from commit logs.
 #[derive(Debug, Default)]
 pub(crate) struct FilledLogs {
@@ -35,7 +81,7 @@ pub(crate) struct FilledLogs {
 }
 
 /// Creates the keyspaces of a plan, takes in the SSTables, and builds what is derived from them.
-/// Calls `taken` with the SSTables of each table.
+/// Calls `taken` with the SSTables of each table, and `report` with what is done.
 ///
 /// 1. Keyspaces, types, tables and, of a single node, the views that it had built. No index or view
 ///    is built from rows that are not imported yet.
@@ -52,6 +98,7 @@ pub(crate) fn fill(
     plan: &Plan,
     filling: Filling,
     mut taken: impl FnMut(&TableMetadata, &[ImportedSSTable]),
+    report: &mut dyn FnMut(Step<'_>),
 ) -> Result<FilledLogs> {
     // Cassandra may have stopped between a write of a table and those of its views.
     let trusts_views = !filling.build || plan.nodes.iter().all(|node| node.unflushed.is_empty());
@@ -68,19 +115,25 @@ pub(crate) fn fill(
         keep_source: true,
     };
     let mut flushed = FlushedByNode::new(&plan.nodes);
+    // A view that is not built has no table yet, and its SSTables are left out.
+    let is_created = |planned: &&TablePlan| {
+        let TableMetadata { keyspace, name, .. } = planned.table.as_ref();
+        bare.iter().any(|bare| bare.name == *keyspace && bare.tables.contains_key(name))
+    };
+    let created: Vec<&TablePlan> = plan.tables.iter().filter(is_created).collect();
+    let total: u64 = created.iter().map(|planned| planned.bytes).sum();
+    let mut progress = Progress { done: 0, total: total.saturating_mul(2), report: &mut *report };
     let mut import = |table: &TableMetadata, directory: &Path| {
-        let imported = database.engine().import(table.id, directory, &options);
-        let imported =
-            imported.map_err(|source| AdoptError::Table { table: table.qualified_name(), source })?;
+        let name = table.qualified_name();
+        progress.begin(&name);
+        let imported = database.engine().import_observed(table.id, directory, &options, &mut |step| {
+            progress.add(&name, step);
+        });
+        let imported = imported.map_err(|source| AdoptError::Table { table: name, source })?;
         flushed.add(&plan.nodes, table.id, directory, &imported);
         Ok(imported)
     };
-    for planned in &plan.tables {
-        // A view that is not built has no table yet, and its SSTables are left out.
-        let keyspace = bare.iter().find(|keyspace| keyspace.name == planned.table.keyspace);
-        if keyspace.is_none_or(|keyspace| !keyspace.tables.contains_key(&planned.table.name)) {
-            continue;
-        }
+    for planned in created {
         let mut of_table = Vec::new();
         for directory in &planned.directories {
             of_table.extend(import(&planned.table, directory)?);
@@ -90,9 +143,19 @@ pub(crate) fn fill(
     take_roles(database, &plan.roles, &mut import)?;
     let mut logs = FilledLogs::default();
     for (node, flushed) in plan.nodes.iter().zip(flushed.of_nodes) {
+        if !node.unflushed.is_empty() {
+            report(Step::CommitLog { bytes: node.unflushed.iter().map(|segment| segment.bytes).sum() });
+        }
         take_log(fs.as_ref(), database, plan, node, flushed, &mut logs)?;
     }
     if filling.build {
+        let built = |keyspaces: &[Keyspace]| -> usize {
+            keyspaces.iter().map(|keyspace| keyspace.indexes.len() + keyspace.views.len()).sum()
+        };
+        let count = built(&plan.keyspaces) - built(&bare);
+        if count > 0 {
+            report(Step::Building { count });
+        }
         database.put_keyspaces(&plan.keyspaces)?;
         check_built(database, &plan.keyspaces)?;
     }

@@ -62,7 +62,7 @@ pub fn open_read_only(mut options: Options, paths: &[PathBuf]) -> Result<ReadOnl
     options.file_system = Arc::new(OverlayFileSystem::new(fs.clone()));
     let filling = Filling { copy: false, verify: false, build: false };
     let database = Database::open_in_memory_and::<AdoptError>(options, |database| {
-        match fill(&fs, database, &plan, filling, |_, _| {}) {
+        match fill(&fs, database, &plan, filling, |_, _| {}, &mut |_| {}) {
             Ok(logs) => warnings.extend(logs.warnings),
             // Everything but a part of the commit log is there.
             Err(error @ AdoptError::CommitLog { .. }) => {

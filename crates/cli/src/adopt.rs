@@ -7,12 +7,14 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use cassette_adopt::{
-    AdoptOptions, Plan, PlanRequest, Reason, RunningCassandra, adopt, plan_text, running_cassandra, size_text,
+    AdoptOptions, Plan, PlanRequest, Reason, RunningCassandra, Step, adopt, estimate_text, plan_text,
+    running_cassandra, size_text,
 };
 use cassette_vfs::{FileSystem, RealFileSystem, SystemClock};
 use clap::Args;
 
 use crate::logging;
+use crate::moving::console::Console;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,7 +43,8 @@ pub struct AdoptArguments {
     #[arg(long, value_name = "DIR", default_value = "cassette-data")]
     data: PathBuf,
 
-    /// Show the nodes, keyspaces, tables and sizes, and what is not supported, and stop
+    /// Show the nodes, keyspaces, tables and sizes, what is not supported, and about how long the
+    /// adoption takes, and stop
     #[arg(long)]
     dry_run: bool,
 
@@ -94,7 +97,10 @@ pub fn run(arguments: &AdoptArguments) -> anyhow::Result<()> {
     // A reader of the first lines may close the pipe.
     let _ = write!(out, "{}", plan_text(&plan));
     let running = running_cassandra(&plan.directories());
+    let options =
+        AdoptOptions { target: arguments.data.clone(), copy: arguments.copy, verify: arguments.verify };
     if arguments.dry_run {
+        let _ = writeln!(out, "{}", estimate_text(fs.as_ref(), &plan, &options)?);
         for process in &running {
             let _ = writeln!(out, "Running: {}", running_text(process));
         }
@@ -107,11 +113,12 @@ pub fn run(arguments: &AdoptArguments) -> anyhow::Result<()> {
         Reason::Unsupported => arguments.skip_unsupported,
         Reason::Final => false,
     })?;
-    let options =
-        AdoptOptions { target: arguments.data.clone(), copy: arguments.copy, verify: arguments.verify };
     let clock = Arc::new(SystemClock::new());
-    let adopted = adopt(&fs, clock, &plan, &options, |_, _| {})
-        .with_context(|| format!("nothing was adopted into {}", arguments.data.display()))?;
+    let console = Console::new(None)?;
+    let adopted = adopt(&fs, clock, &plan, &options, &mut |step| console.show_progress(&step_text(&step)));
+    console.clear();
+    let adopted =
+        adopted.with_context(|| format!("nothing was adopted into {}", arguments.data.display()))?;
     for warning in &adopted.warnings {
         let _ = writeln!(out, "Warning: {warning}");
     }
@@ -130,6 +137,15 @@ pub fn run(arguments: &AdoptArguments) -> anyhow::Result<()> {
         arguments.data.display()
     );
     Ok(())
+}
+
+fn step_text(step: &Step<'_>) -> String {
+    match step {
+        Step::SSTables { table, permille } => format!("{} % of the SSTables, {table}", permille / 10),
+        Step::CommitLog { bytes } => format!("applying the commit log, {}", size_text(*bytes)),
+        Step::Building { count } => format!("building {count} indexes and views"),
+        Step::Flushing => "flushing".to_owned(),
+    }
 }
 
 fn running_text(process: &RunningCassandra) -> String {

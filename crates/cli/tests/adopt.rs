@@ -51,8 +51,14 @@ fn a_node_is_adopted_by_links_and_served() {
     let planned = adopt(&node, &data, &["--dry-run"]);
     let said = text(&planned);
     assert!(planned.status.success() && !data.exists(), "{said}");
-    for words in ["Cassandra 5.0.8", "Keyspace shop", "items_of_name (view)", "COMPACT STORAGE", "items_sasi"]
-    {
+    for words in [
+        "Cassandra 5.0.8",
+        "Keyspace shop",
+        "items_of_name (view)",
+        "COMPACT STORAGE",
+        "items_sasi",
+        "takes about",
+    ] {
         assert!(said.contains(words), "{words}: {said}");
     }
     let refused = adopt(&node, &data, &[]);

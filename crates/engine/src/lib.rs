@@ -23,7 +23,7 @@ mod strategies;
 
 pub use access::write_admission::WriteDemand;
 pub use admin::archived::ArchivedLog;
-pub use admin::import::{ImportOptions, ImportedSSTable, Transfer, import_summary};
+pub use admin::import::{ImportOptions, ImportStep, ImportedSSTable, Transfer, import_summary};
 pub use admin::recovery::ReplaySummary;
 pub use admin::snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
 pub use admin::stats::{BytesInUse, EngineStats, LevelStats, PartitionStats, SSTableInfo, TableStats};

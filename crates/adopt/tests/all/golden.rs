@@ -137,7 +137,7 @@ fn adopted_nodes_answer_as_cassandra_did() {
         }
         let fs: Arc<dyn FileSystem> = Arc::new(golden.fs.clone());
         let options = AdoptOptions { target: "/target".into(), copy: false, verify: true };
-        adopt(&fs, golden.clock(), &plan, &options, |_, _| {}).unwrap();
+        adopt(&fs, golden.clock(), &plan, &options, &mut |_| {}).unwrap();
         let database = Database::open(golden.options()).unwrap();
         let cells = golden.compare(&database, true);
         assert!(cells > 5000, "{name}: {cells}");
@@ -166,7 +166,7 @@ fn nodes_with_older_sstables_answer_as_cassandra_did() {
         let plan = Plan::of(&fs, &request).unwrap();
         plan.check(|_| false).unwrap();
         let options = AdoptOptions { target: "/target".into(), copy: false, verify: true };
-        let adopted = adopt(&fs, golden.clock(), &plan, &options, |_, _| {}).unwrap();
+        let adopted = adopt(&fs, golden.clock(), &plan, &options, &mut |_| {}).unwrap();
         assert_eq!((adopted.linked, adopted.mutations), (adopted.sstables, 0), "{name}");
         let is_data = |path: &&PathBuf| path.to_string_lossy().ends_with("-Data.db");
         let count = |version: &str| {
@@ -203,7 +203,7 @@ fn nodes_that_were_killed_answer_with_the_writes_of_their_commit_logs() {
         planned.check(|_| false).unwrap();
         assert!(plan_text(&planned).contains("with writes"), "{}", plan_text(&planned));
         let options = |target: &str| AdoptOptions { target: target.into(), copy: false, verify: false };
-        let adopted = adopt(&fs, golden.clock(), &planned, &options("/target"), |_, _| {}).unwrap();
+        let adopted = adopt(&fs, golden.clock(), &planned, &options("/target"), &mut |_| {}).unwrap();
         assert!(adopted.mutations > 100 && adopted.warnings.is_empty(), "{name}: {adopted:?}");
         let database = Database::open(golden.options()).unwrap();
         let cells = golden.compare(&database, true);
@@ -214,7 +214,7 @@ fn nodes_that_were_killed_answer_with_the_writes_of_their_commit_logs() {
         assert_eq!(files(&golden.fs, "/node"), before);
 
         let without = Plan::of(&fs, &PlanRequest { ignore_commitlog: true, ..request.clone() }).unwrap();
-        let lossy = adopt(&fs, golden.clock(), &without, &options("/lossy"), |_, _| {}).unwrap();
+        let lossy = adopt(&fs, golden.clock(), &without, &options("/lossy"), &mut |_| {}).unwrap();
         assert_eq!(lossy.mutations, 0);
 
         let is_segment = |path: &&PathBuf| path.starts_with("/node/commitlog");
@@ -270,7 +270,7 @@ fn a_damaged_index_is_found_without_reading_all_rows_of_the_others() {
     golden.fs.corrupt(&indexes[1], 3, 0x40);
     let fs: Arc<dyn FileSystem> = Arc::new(golden.fs.clone());
     let options = AdoptOptions { target: "/target".into(), copy: false, verify: false };
-    let error = adopt(&fs, golden.clock(), &plan(&golden), &options, |_, _| {}).unwrap_err().to_string();
+    let error = adopt(&fs, golden.clock(), &plan(&golden), &options, &mut |_| {}).unwrap_err().to_string();
     assert!(error.contains("shop.items") && error.contains("Index.db"), "{error}");
     assert!(!fs.exists(Path::new("/target")).unwrap());
 }

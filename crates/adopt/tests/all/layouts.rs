@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::Arc;
 
-use cassette_adopt::{AdoptOptions, Plan, PlanRequest, Reason, adopt, open_read_only};
+use cassette_adopt::{AdoptOptions, Plan, PlanRequest, Reason, Step, adopt, estimate_text, open_read_only};
 use cassette_database::Database;
 use cassette_vfs::{FakeFileSystem, FileSystem, OperationKind, RealFileSystem};
 
@@ -48,7 +48,7 @@ fn keyspaces_and_tables_behind_symbolic_links_are_adopted() {
     plan.check(|_| false).unwrap();
     let target = directory.path().join("target");
     let adopting = AdoptOptions { target: target.clone(), copy: false, verify: false };
-    adopt(&real(), clock(), &plan, &adopting, |_, _| {}).unwrap();
+    adopt(&real(), clock(), &plan, &adopting, &mut |_| {}).unwrap();
     let mut options = options(&FakeFileSystem::new(), target.to_str().unwrap());
     options.file_system = real();
     let database = Database::open(options).unwrap();
@@ -153,4 +153,29 @@ fn a_transaction_that_was_committed_in_one_of_two_directories_is_refused() {
     let plan = Plan::of(&shared, &request(&["/cassandra", "/disk2"])).unwrap();
     let error = plan.check(|reason| reason != Reason::Final).unwrap_err().to_string();
     assert!(error.contains("different records") && error.contains("/disk2/app"), "{error}");
+}
+
+#[test]
+fn the_steps_of_an_adoption_are_reported_and_its_time_is_estimated() {
+    let (fs, _) = node();
+    let shared: Arc<dyn FileSystem> = Arc::new(fs);
+    let plan = Plan::of(&shared, &request(&["/cassandra"])).unwrap();
+    let mut options = AdoptOptions { target: "/target".into(), copy: false, verify: false };
+    let linked = estimate_text(shared.as_ref(), &plan, &options).unwrap();
+    assert!(linked.contains("are linked") && linked.contains("indexes and views are built"), "{linked}");
+    options.copy = true;
+    options.verify = true;
+    let copied = estimate_text(shared.as_ref(), &plan, &options).unwrap();
+    assert!(copied.contains("are copied") && copied.contains("are read"), "{copied}");
+    let (mut permilles, mut others) = (Vec::new(), Vec::new());
+    adopt(&shared, clock(), &plan, &options, &mut |step| match step {
+        Step::SSTables { permille, .. } => permilles.push(permille),
+        Step::CommitLog { .. } => panic!("the log is empty"),
+        Step::Building { count } => others.push(format!("building {count}")),
+        Step::Flushing => others.push("flushing".to_owned()),
+    })
+    .unwrap();
+    assert!(permilles.is_sorted() && permilles[0] == 0 && permilles.len() > 10, "{permilles:?}");
+    assert_eq!(permilles.last(), Some(&1000));
+    assert!(others.len() == 2 && others[0].starts_with("building "), "{others:?}");
 }

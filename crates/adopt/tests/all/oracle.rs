@@ -58,7 +58,7 @@ fn compare(golden: &Golden) -> Adopted {
     let plan = Plan::of(&shared, &request).unwrap();
     plan.check(|_| false).unwrap_or_else(|error| panic!("{error}"));
     let options = AdoptOptions { target: "/target".into(), copy: false, verify: true };
-    let adopted = adopt(&shared, golden.clock(), &plan, &options, |_, _| {}).unwrap();
+    let adopted = adopt(&shared, golden.clock(), &plan, &options, &mut |_| {}).unwrap();
     let database = Database::open(golden.options()).unwrap();
     assert!(golden.compare(&database, true) > 1000);
     database.close().unwrap();

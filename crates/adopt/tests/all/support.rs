@@ -136,7 +136,7 @@ pub fn take_into(fs: &FakeFileSystem, directories: &[&str], target: &str) -> Res
     let plan = Plan::of(&shared, &request(directories))?;
     plan.check(|_| false)?;
     let options = AdoptOptions { target: target.into(), copy: false, verify: false };
-    adopt(&shared, clock(), &plan, &options, |_, _| {})
+    adopt(&shared, clock(), &plan, &options, &mut |_| {})
 }
 
 pub fn request(directories: &[&str]) -> PlanRequest {

@@ -62,7 +62,16 @@ impl Console {
         let _ = writeln!(std::io::stderr(), "{clear}{text}");
     }
 
-    fn show_progress(&self, text: &str) {
+    /// Removes the line of progress from the terminal.
+    pub fn clear(&self) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut progress.1) {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+
+    /// Replaces the line of progress on a terminal; elsewhere, prints it now and then.
+    pub fn show_progress(&self, text: &str) {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_terminal {
             progress.1 = true;

@@ -1,6 +1,6 @@
 //! `cassette move`: copies keyspaces between clusters, verifies and repairs the copy.
 
-mod console;
+pub mod console;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -74,6 +74,15 @@ impl Default for ImportOptions {
     }
 }
 
+/// What an import has done with an SSTable, with the bytes of its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImportStep {
+    /// It was checked in its directory.
+    Checked(u64),
+    /// It was linked or copied.
+    Transferred(u64),
+}
+
 /// How an SSTable was transferred to its table's directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transfer {
@@ -187,6 +196,7 @@ impl Core {
         id: TableId,
         directory: &Path,
         options: &ImportOptions,
+        observe: &mut dyn FnMut(ImportStep),
     ) -> Result<Vec<ImportedSSTable>> {
         self.check_running()?;
         if self.phase() == Phase::Recovering {
@@ -194,7 +204,7 @@ impl Core {
         }
         let table = self.table(id)?;
         let _alone = table.importing.lock();
-        self.import_alone(&table, directory, options, None).map_err(refused(directory))
+        self.import_alone(&table, directory, options, None, observe).map_err(refused(directory))
     }
 
     /// See [`Engine::replace`](crate::Engine::replace).
@@ -213,7 +223,8 @@ impl Core {
         let _alone = table.importing.lock();
         let _no_compaction = self.pause_compactions(&table);
         let _no_flush = table.flush.lock();
-        self.import_alone(&table, directory, options, Some(Replaced { keep })).map_err(refused(directory))
+        self.import_alone(&table, directory, options, Some(Replaced { keep }), &mut |_| {})
+            .map_err(refused(directory))
     }
 
     /// With `replaced`, the caller holds the table's flush lock, and no compaction runs.
@@ -223,6 +234,7 @@ impl Core {
         directory: &Path,
         options: &ImportOptions,
         replaced: Option<Replaced<'_>>,
+        observe: &mut dyn FnMut(ImportStep),
     ) -> Result<Vec<ImportedSSTable>> {
         let ImportSource { directory, is_backup } = self.import_source(directory)?;
         let metadata = table.metadata();
@@ -230,6 +242,7 @@ impl Core {
         for sstable in &sources {
             self.import_files(sstable)?;
             self.check_sstable(sstable, &metadata, options)?;
+            observe(ImportStep::Checked(self.bytes_of(sstable)?));
         }
         if table.is_dropped() || sources.is_empty() && replaced.is_none() {
             return Ok(Vec::new());
@@ -245,7 +258,7 @@ impl Core {
         let id = self.time_uuid();
         let mut transaction =
             Transaction::begin(self.fs.clone(), &table.directory, OperationType::Import, id)?;
-        let brought = self.bring(table, &metadata, &sources, options, &mut transaction);
+        let brought = self.bring(table, &metadata, &sources, options, &mut transaction, observe);
         let brought = match brought {
             Ok(brought) => brought,
             Err(error) => {
@@ -370,6 +383,7 @@ impl Core {
         sources: &[Descriptor],
         options: &ImportOptions,
         transaction: &mut Transaction,
+        observe: &mut dyn FnMut(ImportStep),
     ) -> Result<Vec<Brought>> {
         let target = |source: &Descriptor| Descriptor { version: source.version, ..table.next_descriptor() };
         let targets: Vec<_> = sources.iter().map(target).collect();
@@ -396,6 +410,7 @@ impl Core {
             }
             let transfer = if is_linked { Transfer::Linked } else { Transfer::Copied };
             transfers.push((transfer, is_linked_elsewhere));
+            observe(ImportStep::Transferred(self.bytes_of(source)?));
         }
         let directory = &table.directory;
         self.fs.sync_dir(directory).map_err(|e| StorageError::io(directory, "sync the directory", e))?;
@@ -417,6 +432,11 @@ impl Core {
             self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
         let prefix = sstable.file_prefix();
         Ok(entries.into_iter().filter(|entry| !entry.is_dir && entry.name.starts_with(&prefix)).collect())
+    }
+
+    /// Returns the bytes of the files of an SSTable.
+    fn bytes_of(&self, sstable: &Descriptor) -> Result<u64> {
+        Ok(self.files_of(sstable)?.iter().map(|file| file.len).sum())
     }
 
     /// Transfers Statistics, which contains an SSTable's level and repair status.

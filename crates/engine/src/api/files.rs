@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::Engine;
 use crate::admin::archived::ArchivedLog;
-use crate::admin::import::{ImportOptions, ImportedSSTable};
+use crate::admin::import::{ImportOptions, ImportStep, ImportedSSTable};
 use crate::admin::recovery::ReplaySummary;
 use crate::admin::snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
 use crate::admin::verify::VerifiedSSTable;
@@ -69,7 +69,21 @@ impl Engine {
         directory: &Path,
         options: &ImportOptions,
     ) -> Result<Vec<ImportedSSTable>> {
-        let imported = self.inner.core.import(id, directory, options)?;
+        self.import_observed(id, directory, options, &mut |_| {})
+    }
+
+    /// [`import`](Self::import) that reports what it has done.
+    ///
+    /// # Errors
+    /// As for `import`.
+    pub fn import_observed(
+        &self,
+        id: TableId,
+        directory: &Path,
+        options: &ImportOptions,
+        observe: &mut dyn FnMut(ImportStep),
+    ) -> Result<Vec<ImportedSSTable>> {
+        let imported = self.inner.core.import(id, directory, options, observe)?;
         self.inner.core.compaction_wanted.raise();
         Ok(imported)
     }
