@@ -15,6 +15,7 @@ use cassette_vfs::{FakeFileSystem, FileSystem};
 use serde_json::Value;
 
 use crate::golden::Golden;
+use crate::support::files;
 
 /// Copies a directory of this machine.
 fn copy(from: &Path, fs: &FakeFileSystem, to: &Path) {
@@ -69,8 +70,19 @@ fn compare(golden: &Golden) -> Adopted {
 
 #[test]
 fn random_schemas_answer_as_the_cassandra_that_wrote_them() {
-    let Some(cassandra) = Cassandra::find() else { return };
-    assert_eq!(compare(&random_node(&cassandra, "30", &[])).mutations, 0);
+    for (end, version) in [(&[][..], "nb"), (&["big"], "oa"), (&["bti"], "da")] {
+        let Some(cassandra) = Cassandra::find() else { return };
+        let golden = random_node(&cassandra, "30", end);
+        let is_data = |path: &PathBuf| {
+            let path = path.to_string_lossy();
+            path.contains("/random/") && path.ends_with("-Data.db")
+        };
+        let found = files(&golden.fs, "/node/data");
+        let mut data = found.keys().filter(|path| is_data(path));
+        let is_of_version = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(version);
+        assert!(data.all(is_of_version), "{version}");
+        assert_eq!(compare(&golden).mutations, 0);
+    }
 }
 
 #[test]

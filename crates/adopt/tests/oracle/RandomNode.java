@@ -18,16 +18,17 @@ import org.apache.cassandra.utils.FBUtilities;
  * Fills a node with tables of random schemas, and records what Cassandra answers; the test `oracle.rs` compiles and
  * runs it.
  *
- *   RandomNode EXPECTED SEED TABLES [SYNC COMPRESSION]
+ *   RandomNode EXPECTED SEED TABLES [SYNC COMPRESSION | FORMAT]
  *
  * EXPECTED is written as JSON: the `data` directory, `taken_at` in seconds, and `results` with `query` and the
  * hexadecimal values in `raw`. The node is drained at the end; with SYNC, a mode of the commit log, its process stops
- * at once, without a flush.
- * COMPRESSION is the class that compresses the commit log then, or `none`.
+ * at once, without a flush. COMPRESSION is the class that compresses the commit log then, or `none`. With FORMAT, `big`
+ * or `bti`, SSTables have the version of Cassandra 5.0, and expire after 2038.
  */
 public class RandomNode
 {
     static Random random;
+    static boolean isOfCassandra5;
 
     /** A CQL type, and a source of literals of it. */
     record Type(String cql, Supplier<String> value) {}
@@ -71,26 +72,46 @@ public class RandomNode
         NATIVE.put("varint", () -> random.nextLong() + "" + below(1_000_000));
     }
 
-    /** Returns a random type: frozen where keys and elements have to be. */
-    static Type type(int depth, boolean frozen)
+    /** Types whose empty value differs from null, besides those of texts and blobs. */
+    static final List<String> EMPTIABLE = List.of("ascii", "bigint", "blob", "boolean", "decimal", "double", "float",
+            "inet", "int", "text", "timestamp", "timeuuid", "uuid", "varint");
+    /** A type that has no order, so keys and sets cannot contain it. */
+    static final Type DURATION = new Type("duration", () -> below(30) + "mo" + below(100) + "d"
+            + below(1_000_000_000_000L) + "ns");
+
+    static Type nativeType(String name) { return new Type(name, NATIVE.get(name)); }
+    static Type list(boolean frozen, Type of) { return frozen(frozen, "list<" + of.cql + ">", () -> "["
+            + repeat(of.value) + "]"); }
+    static Type set(boolean frozen, Type of) { return frozen(frozen, "set<" + of.cql + ">", () -> "{"
+            + repeat(of.value) + "}"); }
+    static Type map(boolean frozen, Type key, Type of) { return frozen(frozen, "map<" + key.cql + ", " + of.cql + ">",
+            () -> "{" + repeat(() -> key.value.get() + ": " + of.value.get()) + "}"); }
+    static Type tuple(Type a, Type b) { return frozen(true, "tuple<" + a.cql + ", " + b.cql + ">", () -> "("
+            + orNull(a) + ", " + orNull(b) + ")"); }
+    static Type vector(Type of, int length) { return new Type("vector<" + of.cql + ", " + length + ">", () -> "["
+            + join(Stream.generate(of.value).limit(length)) + "]"); }
+    static String orNull(Type of) { return chance(0.1) ? "null" : of.value.get(); }
+
+    /** Returns a random type: frozen where keys and elements have to be, with an order where keys and sets need one. */
+    static Type type(int depth, boolean frozen, boolean ordered)
     {
         if (depth > 2 || chance(depth == 0 && !frozen ? 0.4 : 0.7))
         {
-            String name = choose(new ArrayList<>(NATIVE.keySet()));
-            return new Type(name, NATIVE.get(name));
+            if (!ordered && hasDurations() && chance(0.1))
+                return DURATION;
+            return nativeType(choose(new ArrayList<>(NATIVE.keySet())));
         }
         boolean freeze = frozen || depth > 0 || chance(0.3);
-        Type a = type(depth + 1, true), b = type(depth + 1, true);
+        Type a = type(depth + 1, true, true), b = type(depth + 1, true, ordered);
         switch (random.nextInt(6))
         {
-            case 0: return frozen(freeze, "list<" + a.cql + ">", () -> "[" + repeat(a.value) + "]");
-            case 1: return frozen(freeze, "set<" + a.cql + ">", () -> "{" + repeat(a.value) + "}");
-            case 2: return frozen(freeze, "map<" + a.cql + ", " + b.cql + ">",
-                    () -> "{" + repeat(() -> a.value.get() + ": " + b.value.get()) + "}");
-            case 3: return frozen(true, "tuple<" + a.cql + ", " + b.cql + ">",
-                    () -> "(" + a.value.get() + ", " + b.value.get() + ")");
-            case 4: return version() < 500 ? new Type("float", NATIVE.get("float")) : new Type("vector<float, 3>",
-                    () -> "[" + join(Stream.generate(NATIVE.get("float")).limit(3)) + "]");
+            case 0: return list(freeze, b);
+            case 1: return set(freeze, a);
+            case 2: return map(freeze, a, b);
+            case 3: return tuple(a, b);
+            case 4:
+                Type element = chance(0.5) ? nativeType("float") : b;
+                return version() < 500 ? nativeType("float") : vector(element, 1 + random.nextInt(3));
             default:
                 if (UDTS.isEmpty())
                     return new Type("int", NATIVE.get("int"));
@@ -122,24 +143,48 @@ public class RandomNode
         return version() >= 500 || !type.matches("(frozen<)?(list|set|map)<.*|u[0-9]+");
     }
 
+    static boolean hasDurations() { return version() >= 310; }
+
     /** Whether user-defined types can have a cell for each field. */
     static boolean hasUnfrozenTypes() { return version() != 300; }
 
     static List<Column> columns(String prefix, int count, boolean frozen)
     {
         List<Column> out = new ArrayList<>();
-        for (int i = 0; i < count; i++) out.add(new Column(prefix + i, type(0, frozen)));
+        for (int i = 0; i < count; i++) out.add(new Column(prefix + i, type(0, frozen, frozen)));
         return out;
     }
 
     static Table create(int number)
     {
         boolean clustered = chance(0.7);
-        Table t = new Table("random.r" + number, columns("p", 1 + random.nextInt(2), true),
-                columns("c", clustered ? 1 + random.nextInt(2) : 0, true),
-                columns("s", clustered ? random.nextInt(3) : 0, false), columns("v", random.nextInt(5), false));
-        String order = clustered ? " AND CLUSTERING ORDER BY (" + join(t.clustering.stream()
-                .map(c -> c.name + choose(List.of(" ASC", " DESC")))) + ")" : "";
+        List<Column> key = columns("p", 1 + random.nextInt(2), true);
+        List<Column> clustering = columns("c", clustered ? 1 + random.nextInt(2) : 0, true);
+        List<Column> statics = columns("s", clustered ? random.nextInt(3) : 0, false);
+        return create(new Table("random.r" + number, key, clustering, statics, columns("v", random.nextInt(5), false)));
+    }
+
+    /** Returns a table with a type wherever it is possible. */
+    static Table create(String name, Type of, Type unfrozen, boolean ordered)
+    {
+        Type key = ordered ? of : nativeType("int");
+        List<Type> types = new ArrayList<>(List.of(unfrozen, of, list(false, of), list(true, of), map(false, key, of),
+                map(true, key, of), set(false, key), set(true, key), tuple(of, key)));
+        if (version() >= 500)
+            types.add(vector(of, 2));
+        List<Column> regular = new ArrayList<>();
+        for (Type type : types) regular.add(new Column("v" + regular.size(), type));
+        List<Column> keys = List.of(new Column("p0", key), new Column("p1", key));
+        List<Column> clustering = List.of(new Column("c0", key), new Column("c1", key));
+        List<Column> statics = List.of(new Column("s0", of), new Column("s1", list(false, of)));
+        return create(new Table("random.t_" + name, keys, clustering, statics, regular));
+    }
+
+    static Table create(Table t)
+    {
+        boolean clustered = !t.clustering.isEmpty();
+        String order = clustered ? " AND CLUSTERING ORDER BY (" + join(t.clustering.stream().map(c -> c.name
+                + choose(List.of(" ASC", " DESC")))) + ")" : "";
         String all = join(Stream.of(t.key, t.clustering, t.statics, t.regular).flatMap(List::stream)
                                 .map(c -> c.name + " " + c.type.cql + (t.statics.contains(c) ? " static" : "")));
         run("CREATE TABLE " + t.name + " (" + all + ", PRIMARY KEY ((" + names(t.key) + ")"
@@ -156,8 +201,21 @@ public class RandomNode
     }
 
     static String names(List<Column> columns) { return join(columns.stream().map(Column::name)); }
-    static List<String> values(List<Column> columns) {
-        return columns.stream().map(c -> c.type.value.get()).collect(Collectors.toList());
+    /** Returns values, some of them empty, of keys and cells; a partition key of one column cannot be empty. */
+    static List<String> values(List<Column> columns)
+    {
+        boolean isKey = columns.size() == 1 && columns.get(0).name.startsWith("p");
+        return columns.stream().map(c -> isKey ? c.type.value.get() : value(c)).collect(Collectors.toList());
+    }
+
+    static String value(Column of)
+    {
+        boolean isCell = of.name.startsWith("v") || of.name.startsWith("s");
+        if (isCell && chance(0.04))
+            return "null";
+        if (!EMPTIABLE.contains(of.type.cql) || !chance(0.06))
+            return of.type.value.get();
+        return of.type.cql.equals("blob") ? "0x" : "blobAs" + of.type.cql + "(0x)";
     }
 
     static String where(List<Column> columns, List<String> values)
@@ -169,8 +227,8 @@ public class RandomNode
 
     static String using()
     {
-        return " USING TIMESTAMP " + (1_700_000_000_000_000L + below(1_000_000_000))
-                + (chance(0.3) ? " AND TTL " + (100_000_000 + below(100_000_000)) : "");
+        return " USING TIMESTAMP " + (1_700_000_000_000_000L + below(1_000_000_000)) + (chance(0.3) ? " AND TTL "
+                + (100_000_000 + below(isOfCassandra5 ? 500_000_000 : 100_000_000)) : "");
     }
 
     static <T> List<T> some(List<T> of, int min)
@@ -214,11 +272,23 @@ public class RandomNode
             else if (kind < 0.3 && !t.statics.isEmpty())
                 insert(t, t.key, key, some(t.statics, 1));
             else if (kind < 0.6 && !t.regular.isEmpty())
-                run("UPDATE " + t.name + using() + " SET " + join(some(t.regular, 1).stream()
-                        .map(c -> c.name + " = " + c.type.value.get())) + " WHERE " + where(whole, row));
+            {
+                String assignments = join(some(t.regular, 1).stream().map(RandomNode::assignment));
+                run("UPDATE " + t.name + using() + " SET " + assignments + " WHERE " + where(whole, row));
+            }
             else
                 insert(t, whole, row, some(t.regular, 0));
         }
+    }
+
+    /** Returns an assignment: of the value, or of more elements. */
+    static String assignment(Column of)
+    {
+        boolean adds = of.type.cql.matches("(list|set|map)<.*") && chance(0.5);
+        if (!adds)
+            return of.name + " = " + value(of);
+        String operator = of.type.cql.startsWith("map") ? " + " : choose(List.of(" + ", " - "));
+        return of.name + " = " + of.name + operator + of.type.value.get();
     }
 
     static void flush(String table) throws Exception { StorageService.instance.forceKeyspaceFlush("random", table); }
@@ -327,11 +397,14 @@ public class RandomNode
         // Beside other nodes on this machine.
         Path configuration = Paths.get(java.net.URI.create(System.getProperty("cassandra.config")));
         int port = freePort();
-        boolean stops = arguments.length > 3;
+        boolean stops = arguments.length > 4;
+        isOfCassandra5 = arguments.length == 4;
         String yaml = Files.readString(configuration).replace("127.0.0.1:7000", version() < 400 ? "127.0.0.1"
                 : "127.0.0.1:" + port) + "storage_port: " + port + "\n";
         if (version() >= 400)
             yaml += version() > 400 ? "materialized_views_enabled: true\n" : "enable_materialized_views: true\n";
+        if (isOfCassandra5)
+            yaml += "storage_compatibility_mode: NONE\nsstable:\n  selected_format: " + arguments[3] + "\n";
         if (stops)
         {
             // Many segments.
@@ -357,7 +430,7 @@ public class RandomNode
         {
             List<Column> fields = columns("f", 1 + random.nextInt(3), true);
             run("CREATE TYPE random.u" + i + " (" + join(fields.stream().map(c -> c.name + " " + c.type.cql)) + ")");
-            UDTS.add(new Type("u" + i, () -> "{" + join(fields.stream().map(c -> c.name + ": " + c.type.value.get()))
+            UDTS.add(new Type("u" + i, () -> "{" + join(fields.stream().map(c -> c.name + ": " + orNull(c.type)))
                     + "}"));
         }
         List<String> results = new ArrayList<>();
@@ -365,9 +438,18 @@ public class RandomNode
         // First: its changes of the schema flush tables.
         List<String> more = writeMore();
         for (int i = 0; i < Integer.parseInt(arguments[2]); i++)
+            tables.add(create(i));
+        for (String type : NATIVE.keySet())
+            tables.add(create(type, nativeType(type), nativeType(type), true));
+        for (Type type : UDTS)
         {
-            Table t = create(i);
-            tables.add(t);
+            Type frozen = frozen(true, type.cql, type.value);
+            tables.add(create(type.cql, frozen, hasUnfrozenTypes() ? type : frozen, true));
+        }
+        if (hasDurations())
+            tables.add(create("duration", DURATION, DURATION, false));
+        for (Table t : tables)
+        {
             List<List<String>> keys = Stream.generate(() -> values(t.key)).limit(8).collect(Collectors.toList());
             List<List<String>> clusterings = Stream.generate(() -> values(t.clustering)).limit(6)
                     .collect(Collectors.toList());
