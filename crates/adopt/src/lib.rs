@@ -23,6 +23,9 @@ mod report;
 mod sizes;
 mod versions;
 
+#[doc(hidden)]
+pub use commitlog::read_segment;
+
 pub use adoption::{Adopted, adopt};
 pub use error::{AdoptError, Result};
 pub use estimate::estimate_text;

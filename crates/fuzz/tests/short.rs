@@ -29,6 +29,7 @@ targets!(
     sstable,
     mutations,
     messages,
+    segments,
     data_directory,
     paging_state,
     http,

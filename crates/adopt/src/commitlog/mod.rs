@@ -61,6 +61,30 @@ pub(crate) fn check_segments(fs: &dyn FileSystem, segments: &[Segment]) -> Resul
     Ok(())
 }
 
+/// Calls `each` with the position and the content of every record of a segment with this id: for
+/// the fuzz target. `is_last` is true for the last segment of a log.
+///
+/// # Errors
+/// A text for users, if the segment is damaged or not supported.
+#[doc(hidden)]
+pub fn read_segment(
+    content: &[u8],
+    id: u64,
+    is_last: bool,
+    mut each: impl FnMut(i32, &[u8]),
+) -> std::result::Result<(), String> {
+    let header = SegmentHeader::decode(content, id)?;
+    let each = |position, record: &[u8]| -> std::result::Result<(), std::convert::Infallible> {
+        each(position, record);
+        Ok(())
+    };
+    match records::for_each_record(&header, id, content, is_last, each) {
+        Ok(_) => Ok(()),
+        Err(records::Stopped::Damaged(problem)) => Err(problem.detail),
+        Err(records::Stopped::Failed(never)) => match never {},
+    }
+}
+
 impl Segment {
     fn damaged(&self, offset: u64, detail: &str) -> AdoptError {
         AdoptError::CommitLog { segment: self.path.clone(), offset, detail: detail.to_owned() }

@@ -14,6 +14,7 @@ mod mutations;
 mod paging_state;
 mod query_logs;
 mod sasl;
+mod segments;
 mod sstable;
 mod values;
 
@@ -30,6 +31,7 @@ pub const TARGETS: &[Target] = &[
     sstable::TARGET,
     mutations::TARGET,
     messages::TARGET,
+    segments::TARGET,
     data_directory::TARGET,
     paging_state::TARGET,
     http::TARGET,
