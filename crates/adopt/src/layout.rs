@@ -111,6 +111,20 @@ pub(crate) fn is_data_directory(fs: &dyn FileSystem, path: &Path) -> Result<bool
     Ok(false)
 }
 
+/// Returns the data directories of Cassandra beside one. What cannot be read is none.
+pub(crate) fn data_directories_beside(fs: &dyn FileSystem, data: &Path) -> Vec<PathBuf> {
+    let canonical = fs.canonicalize(data).unwrap_or_default();
+    let Some(parent) = canonical.parent() else { return Vec::new() };
+    let beside =
+        names_of_directories(fs, parent).unwrap_or_default().into_iter().map(|name| parent.join(name));
+    let is_data = |path: &PathBuf| {
+        *path != canonical
+            && is_data_directory(fs, path).unwrap_or(false)
+            && !is_cassettes(fs, path).unwrap_or(true)
+    };
+    beside.filter(is_data).collect()
+}
+
 /// Whether a directory of tables is one of this program, in its data directory.
 fn is_cassettes(fs: &dyn FileSystem, data: &Path) -> Result<bool> {
     let Ok(data) = fs.canonicalize(data) else { return Ok(false) };

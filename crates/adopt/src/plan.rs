@@ -11,7 +11,9 @@ use cassette_vfs::FileSystem;
 use crate::commitlog::{self, Segment};
 use crate::error::{AdoptError, Result};
 use crate::interrupted;
-use crate::layout::{CassandraDirectory, Recognised, TableDirectory, list, recognise};
+use crate::layout::{
+    CassandraDirectory, Recognised, TableDirectory, data_directories_beside, list, recognise,
+};
 use crate::nodes::{self, NodeSummary, is_read};
 use crate::sizes::size_text;
 use crate::versions;
@@ -115,6 +117,7 @@ impl Plan {
             let refusal = disagreement.map(|text| Refusal { reason: Reason::Final, text });
             plan.refusals.extend(refusal);
         }
+        plan.refuse_further_directories(fs.as_ref(), &directories);
         plan.refuse_versions(request.roles);
         if plan.refusals.iter().any(|refusal| refusal.reason == Reason::Final) {
             return Ok(plan);
@@ -237,6 +240,26 @@ impl Plan {
             }
         }
         Ok(())
+    }
+
+    /// Refuses if there are data directories beside the specified ones: a node may have SSTables of
+    /// any table in each of them.
+    fn refuse_further_directories(&mut self, fs: &dyn FileSystem, specified: &[CassandraDirectory]) {
+        let beside = specified.iter().flat_map(|directory| data_directories_beside(fs, &directory.data));
+        let is_specified =
+            |path: &PathBuf| specified.iter().any(|directory| is_same(fs, &directory.data, path));
+        let further: BTreeSet<PathBuf> = beside.filter(|path| !is_specified(path)).collect();
+        if !further.is_empty() {
+            let paths: Vec<String> = further.iter().map(|path| path.display().to_string()).collect();
+            self.refuse(
+                Reason::MissingNodes,
+                format!(
+                    "{} is beside a specified directory, and may be another of data_file_directories: specify it, too, \
+                     or leave out what it contains with --ignore-missing-nodes",
+                    paths.join(", ")
+                ),
+            );
+        }
     }
 
     /// Refuses SSTables of versions that cannot be read: those of system tables finally.

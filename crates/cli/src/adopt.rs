@@ -68,7 +68,8 @@ pub struct AdoptArguments {
     #[arg(long)]
     ignore_commitlog: bool,
 
-    /// Adopt although partitions may only be on nodes that are not specified
+    /// Adopt although partitions may only be on nodes, or in data directories beside the specified
+    /// ones, that are not specified
     #[arg(long)]
     ignore_missing_nodes: bool,
 

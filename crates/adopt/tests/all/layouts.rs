@@ -128,6 +128,22 @@ fn a_node_without_a_commit_log_is_refused_unless_it_is_to_be_ignored() {
 }
 
 #[test]
+fn a_data_directory_beside_the_specified_one_is_not_left_out_silently() {
+    let (fs, expected) = node();
+    let tables = fs.read_dir(Path::new("/cassandra/data/app")).unwrap();
+    let users = &tables.iter().find(|table| table.name.starts_with("users-")).unwrap().name;
+    let (from, to) =
+        (Path::new("/cassandra/data/app").join(users), Path::new("/cassandra/data2/app").join(users));
+    copy(&fs, &from, &to);
+    fs.remove_dir_all(&from).unwrap();
+    let error = take_in(&fs, &["/cassandra"]).unwrap_err().to_string();
+    assert!(error.contains("/cassandra/data2 is beside"), "{error}");
+    take_in(&fs, &["/cassandra", "/cassandra/data2"]).unwrap();
+    let database = Database::open(options(&fs, "/target")).unwrap();
+    assert!(answers(&database) == expected);
+}
+
+#[test]
 fn directories_that_cannot_be_keyspaces_are_not_read() {
     let (fs, expected) = node();
     put(&fs, "/cassandra/data/lost+found/x", b"x");
