@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use cassette_adopt::{Plan, PlanRequest, Reason, Recognised, recognise, refuse_foreign};
 use cassette_database::Database;
-use cassette_vfs::FileSystem;
+use cassette_engine::Mutation;
+use cassette_rows::{Clustering, DecoratedKey, LivenessInfo, PartitionUpdate, RowBuilder};
+use cassette_vfs::{FakeFileSystem, FileSystem};
 
-use crate::support::{files, node, options, put, request, take_in};
+use crate::support::{SCHEMA, files, leave, node, options, put, request, run, take_in};
 
 /// A segment whose section has a record.
 const SEGMENT: &[u8] = &[
@@ -96,4 +98,35 @@ fn a_server_does_not_start_in_or_within_foreign_tables() {
         refuse_foreign(&shared, Path::new(free)).unwrap();
     }
     assert_eq!(recognise(&fs, Path::new("/own")).unwrap(), Recognised::Cassette);
+}
+
+/// Names of keyspaces, tables and indexes become those of directories.
+#[test]
+fn names_that_lead_out_of_the_data_directory_are_refused() {
+    let fs = FakeFileSystem::new();
+    let database = Database::open(options(&fs, "/made")).unwrap();
+    run(&database, &SCHEMA);
+    let put = |table: &str, keyspace: &str, clustering: &[&[u8]]| {
+        let table = database.catalog().table("system_schema", table).unwrap().clone();
+        let mut update = PartitionUpdate::new(DecoratedKey::new(keyspace.to_owned().into()));
+        let mut row = RowBuilder::new(Clustering::of(clustering));
+        row.liveness(LivenessInfo::new(1));
+        update.add_row(row.finish(), &table);
+        database.engine().apply(&[Mutation { table, update }]).unwrap();
+    };
+    put("keyspaces", "../evil", &[]);
+    put("tables", "app", &[b"/etc/evil"]);
+    put("views", "app", &[b"a/b"]);
+    put("indexes", "app", &[b"users", b".."]);
+    leave(database, &fs, "/made", "/cassandra");
+    let shared: Arc<dyn FileSystem> = Arc::new(fs);
+    let plan = Plan::of(&shared, &request(&["/cassandra"])).unwrap();
+    let refused = plan.check(|_| false).unwrap_err().to_string();
+    let said = format!("{refused}\n{}", plan.warnings.join("\n"));
+    for name in [r#""../evil" in"#, r#""/etc/evil" in"#, r#""a/b" in"#, r#"".." in"#] {
+        assert!(said.contains(name), "{name}: {said}");
+    }
+    let names = plan.keyspaces.iter().map(|keyspace| keyspace.name.as_str());
+    assert_eq!(names.collect::<Vec<_>>(), ["app"]);
+    assert!(plan.keyspaces.iter().all(|keyspace| !keyspace.indexes.contains_key("..")));
 }

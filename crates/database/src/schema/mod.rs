@@ -9,3 +9,8 @@ pub(crate) mod indexes;
 pub(crate) mod options;
 pub(crate) mod system;
 pub(crate) mod views;
+
+/// Java's `\w+`: the characters allowed in directory names.
+pub(crate) fn is_word(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}

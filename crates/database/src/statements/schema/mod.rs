@@ -33,6 +33,7 @@ use crate::execution::Execution;
 use crate::planning::context::{BindContext, PlanContext};
 use crate::schema::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::schema::guardrails::Guard;
+use crate::schema::is_word;
 
 /// The maximum length of a keyspace name.
 const KEYSPACE_NAME_LENGTH: usize = 48;
@@ -230,11 +231,6 @@ fn validate_keyspace_name(name: &str) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// Java's `\w+`: the characters allowed in directory names.
-fn is_word(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Returns the keyspace that a CREATE adds to.

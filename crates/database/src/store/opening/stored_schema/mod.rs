@@ -19,6 +19,7 @@ use crate::schema::catalog::{
     Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, TypeUse, resolve_type,
 };
 use crate::schema::indexes::{CLASS_NAME, Index, IndexKind, is_storage_attached};
+use crate::schema::is_word;
 use crate::schema::system::SCHEMA;
 use crate::schema::system::encode::{self, StoredRow};
 
@@ -212,7 +213,9 @@ impl<'a> Loader<'a> {
                 self.saw(row.liveness().timestamp);
                 self.saw(row.deletion().timestamp);
                 if row.is_live(self.now) {
-                    let done = each(&keyspace, StoredRow { table, row: &row, now: self.now });
+                    let row = StoredRow { table, row: &row, now: self.now };
+                    let done = if self.is_foreign { check_names(&keyspace, &row) } else { Ok(()) };
+                    let done = done.and_then(|()| each(&keyspace, row));
                     self.tolerate(done)?;
                 }
             }
@@ -225,7 +228,11 @@ impl<'a> Loader<'a> {
         match done {
             Err(error) if self.is_foreign => {
                 let problem = error.to_string();
-                self.problems.push(problem.strip_prefix(UNREADABLE).unwrap_or(&problem).to_owned());
+                let problem = problem.strip_prefix(UNREADABLE).unwrap_or(&problem).to_owned();
+                // Rows of several tables have the names of a keyspace and a table.
+                if !self.problems.contains(&problem) {
+                    self.problems.push(problem);
+                }
                 Ok(())
             }
             done => done,
@@ -234,6 +241,21 @@ impl<'a> Loader<'a> {
 
     fn saw(&mut self, timestamp: i64) {
         self.newest_timestamp = self.newest_timestamp.max(timestamp);
+    }
+}
+
+/// Checks the names in a row that become those of directories: another program's may lead anywhere.
+fn check_names(keyspace: &str, row: &StoredRow<'_>) -> Result<()> {
+    let of_row = match row.table.name.as_str() {
+        "tables" | "views" => row.clustering_text(0),
+        "indexes" => row.clustering_text(1),
+        _ => None,
+    };
+    match std::iter::once(keyspace).chain(of_row).find(|name| !is_word(name)) {
+        None => Ok(()),
+        Some(name) => Err(unreadable(format_args!(
+            "{name:?} in keyspace {keyspace:?}: a name of letters, digits and underscores expected"
+        ))),
     }
 }
 
