@@ -206,6 +206,39 @@ impl ChunkedFile {
         Ok(bytes.freeze())
     }
 
+    /// Reads the chunks of a compressed file from `first` on, as they are stored, each followed by its
+    /// checksum, with which it has been compared: as many as are adjacent and have `room` bytes
+    /// together, and at least one. Replaces the content of `buffer`. Returns the number of chunks.
+    pub fn stored_chunks(&self, first: u64, room: usize, buffer: &mut Vec<u8>) -> Result<u64> {
+        let Layout::Compressed(info) = &self.layout else {
+            buffer.clear();
+            buffer.extend_from_slice(&self.read_chunk(first)?);
+            return Ok(1);
+        };
+        let start = info.chunk(first, self.file_length).ok_or_else(|| self.past_end(first))?;
+        let mut lengths = vec![stored_length(&start)];
+        let mut length = lengths[0];
+        for index in first + 1.. {
+            let Some(next) = info.chunk(index, self.file_length) else { break };
+            let of_next = stored_length(&next);
+            if next.offset != start.offset + length as u64 || length + of_next > room {
+                break;
+            }
+            lengths.push(of_next);
+            length += of_next;
+        }
+        buffer.resize(length, 0);
+        self.read(start.offset, buffer)?;
+        let mut rest = &buffer[..];
+        let mut offset = start.offset;
+        for of_chunk in &lengths {
+            let (chunk, after) = rest.split_at(*of_chunk);
+            self.check_stored(offset, chunk)?;
+            (rest, offset) = (after, offset + *of_chunk as u64);
+        }
+        Ok(lengths.len() as u64)
+    }
+
     /// Returns chunk `index` as a slice of the mapped file; `None` if it is compressed, has no
     /// checksum, or has not been verified yet and this thread may not wait for a disk.
     fn mapped_chunk(&self, mapped: &Mapped, index: u64) -> Result<Option<Bytes>> {

@@ -161,7 +161,7 @@ impl<'r> Outgoing<'r> {
         let mut sent = 0;
         while let Some(piece) = stored.next_piece()? {
             sent += piece.len() as u64;
-            send(&piece)?;
+            send(piece)?;
         }
         if sent == length {
             return Ok(());

@@ -8,12 +8,13 @@ use cassette_vfs::RandomAccessFile;
 
 use super::SSTableReader;
 use super::open::open_file;
-use crate::chunked_file::{Caching, Layout};
+use crate::chunked_file::Layout;
 use crate::compression::CompressionInfo;
 use crate::descriptor::{Component, Version};
 
-/// Bytes of a piece of a component that has no chunks.
-const PIECE: u64 = 256 << 10;
+/// Bytes of a piece: few enough to stay in a processor's cache between its read, its checksums and its
+/// use.
+const PIECE: usize = 256 << 10;
 
 /// Reads a component from front to back, as it is stored. Data and the Index of version nb are
 /// compared with their checksums; the other components were when the SSTable was opened.
@@ -26,6 +27,8 @@ pub struct StoredComponent<'r> {
     chunk: u64,
     chunks: u64,
     offset: u64,
+    /// The last piece.
+    piece: Vec<u8>,
 }
 
 impl SSTableReader {
@@ -54,7 +57,8 @@ impl SSTableReader {
             }
             _ => 0,
         };
-        Ok(StoredComponent { reader: self, component, file, length, chunk: 0, chunks, offset: 0 })
+        let piece = Vec::new();
+        Ok(StoredComponent { reader: self, component, file, length, chunk: 0, chunks, offset: 0, piece })
     }
 }
 
@@ -65,30 +69,27 @@ impl StoredComponent<'_> {
     }
 
     /// Returns the next bytes; `None` at the end.
-    pub fn next_piece(&mut self) -> Result<Option<Bytes>> {
-        let piece = if self.chunk < self.chunks {
-            self.chunk += 1;
-            let (shared, chunk) = (&self.reader.shared, self.chunk - 1);
-            match (self.component, shared.data.layout()) {
-                (Component::Data, Layout::Compressed(_)) => shared.data.stored_chunk(chunk)?,
-                (Component::Data, Layout::Plain { .. }) => shared.data.chunk(chunk, Caching::LeaveAlone)?,
-                _ => shared.index.chunk(chunk, Caching::LeaveAlone)?,
-            }
+    pub fn next_piece(&mut self) -> Result<Option<&[u8]>> {
+        if self.chunk < self.chunks {
+            let (shared, chunk) = (&self.reader.shared, self.chunk);
+            self.chunk += match (self.component, shared.data.layout()) {
+                (Component::Data, _) => shared.data.stored_chunks(chunk, PIECE, &mut self.piece)?,
+                _ => shared.index.stored_chunks(chunk, PIECE, &mut self.piece)?,
+            };
         } else {
             // After the chunks of Data: the empty one that Cassandra's compactions leave.
-            let length = self.length.saturating_sub(self.offset).min(PIECE);
+            let length = self.length.saturating_sub(self.offset).min(PIECE as u64);
             if length == 0 {
                 return Ok(None);
             }
-            let mut bytes = vec![0; length as usize];
-            let read = self.file.read_exact_at(&mut bytes, self.offset);
+            self.piece.resize(length as usize, 0);
+            let read = self.file.read_exact_at(&mut self.piece, self.offset);
             read.map_err(|e| {
                 let path = self.reader.descriptor().path(self.component);
                 StorageError::io(path, format!("read {length} bytes at {}", self.offset), e)
             })?;
-            bytes.into()
-        };
-        self.offset += piece.len() as u64;
-        Ok(Some(piece))
+        }
+        self.offset += self.piece.len() as u64;
+        Ok(Some(&self.piece))
     }
 }
