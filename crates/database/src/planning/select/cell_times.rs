@@ -136,14 +136,15 @@ pub(crate) fn of(of: &Expression, what: CellTime, input: Input<'_, '_>) -> Resul
 
 fn of_column(column: &ColumnMetadata, what: CellTime, input: Input<'_, '_>) -> Times {
     let now = input.now();
+    if !column.data_type.is_multi_cell() {
+        let cell = input.row.and_then(|row| row.cell(column, now));
+        return cell.map_or(Times::None, |cell| Times::One(what.of(&cell, now)));
+    }
     let mut cells = input.row.into_iter().flat_map(|row| row.cells(column, now)).peekable();
     if cells.peek().is_none() {
         return Times::None;
     }
     match &column.data_type {
-        data_type if !data_type.is_multi_cell() => {
-            Times::One(cells.next().and_then(|cell| what.of(&cell, now)))
-        }
         DataType::Udt { definition, .. } => {
             let mut times = vec![None; definition.fields.len()];
             for cell in cells {

@@ -78,6 +78,11 @@ impl<'r> CurrentRow<'r> {
         cells.filter(move |cell| cell.is_live(now))
     }
 
+    /// Returns the cell of a static or regular column that has one, if it is live at `now`.
+    pub fn cell(&self, column: &ColumnMetadata, now: u32) -> Option<Cell<'r>> {
+        self.stored(column)?.cells_of(column.id).next().filter(|cell| cell.is_live(now))
+    }
+
     /// Returns the row that contains a static or regular column.
     fn stored(&self, column: &ColumnMetadata) -> Option<&'r Row> {
         match column.kind {
