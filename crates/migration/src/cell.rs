@@ -18,6 +18,24 @@ pub struct Cell {
     pub expires: Option<u32>,
 }
 
+/// A cell whose values are elsewhere; the fields are those of [`Cell`].
+#[derive(Debug, Clone, Copy)]
+pub struct CellRef<'a> {
+    pub column: usize,
+    pub path: Option<&'a [u8]>,
+    pub value: &'a [u8],
+    pub timestamp: i64,
+    pub expires: Option<u32>,
+}
+
+impl Cell {
+    pub fn borrowed(&self) -> CellRef<'_> {
+        let Self { column, path, value, timestamp, expires } = self;
+        let (column, timestamp, expires) = (*column, *timestamp, *expires);
+        CellRef { column, path: path.as_deref(), value, timestamp, expires }
+    }
+}
+
 /// A row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {

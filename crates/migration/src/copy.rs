@@ -10,7 +10,7 @@ use crate::cell::Row;
 use crate::endpoint::{Endpoint, Session};
 use crate::error::{MoveError, Result};
 use crate::event::{Event, Observer};
-use crate::page::PageRequest;
+use crate::page::{PageRequest, Values};
 use crate::statements::Statements;
 use crate::token_range::TokenRange;
 
@@ -51,37 +51,54 @@ impl<'s> Scan<'s> {
 
     /// Reads the next page; `None` at the end.
     pub fn next_page(&mut self, session: &mut Session<'_>) -> Result<Option<Vec<Row>>> {
+        let mut rows = Vec::with_capacity(usize::try_from(self.page_size).unwrap_or(0));
+        let (statements, now) = (self.statements, self.now);
+        let mut key = self.key.take();
+        let read = self.visit_page(session, &mut |values| {
+            let mut row = statements.decode(values, now)?;
+            if key.as_ref() == Some(&row.key) {
+                row.statics.clear();
+            } else {
+                key = Some(row.key.clone());
+            }
+            rows.push(row);
+            Ok(())
+        })?;
+        self.key = key;
+        Ok(read.then_some(rows))
+    }
+
+    /// Reads the next page, and calls `visit` with the values of each row. Returns whether there
+    /// was one.
+    pub fn visit_page(
+        &mut self,
+        session: &mut Session<'_>,
+        visit: &mut dyn FnMut(Values<'_>) -> Result<()>,
+    ) -> Result<bool> {
         if self.is_at_end {
-            return Ok(None);
+            return Ok(false);
         }
-        let values = [self.range.0, self.range.1].map(|token| token.to_be_bytes().to_vec());
-        let page = session.page(&PageRequest {
+        let range = [self.range.0, self.range.1].map(|token| token.to_be_bytes().to_vec());
+        let request = PageRequest {
             text: &self.statements.select,
-            values: &values,
+            values: &range,
             token: self.range.1,
             page_size: self.page_size,
             paging_state: self.paging_state.take(),
             now: self.now,
+        };
+        let (mut rows, mut bytes) = (0_usize, 0_usize);
+        self.paging_state = session.visit_page(&request, &mut |values| {
+            rows += 1;
+            bytes += values.iter().flatten().map(|value| value.len()).sum::<usize>();
+            visit(values)
         })?;
-        self.is_at_end = page.next.is_none();
-        self.paging_state = page.next;
-        let mut rows = Vec::with_capacity(page.rows.len());
-        let mut bytes = 0;
-        for row in page.rows {
-            let mut row = self.statements.decode(row, self.now)?;
-            bytes += row.length();
-            if self.key.as_ref() == Some(&row.key) {
-                row.statics.clear();
-            } else {
-                self.key = Some(row.key.clone());
-            }
-            rows.push(row);
-        }
-        if let Some(length) = bytes.checked_div(rows.len()) {
+        self.is_at_end = self.paging_state.is_none();
+        if let Some(length) = bytes.checked_div(rows) {
             let fitting = (PAGE_BYTES / length.max(1)).clamp(1, PAGE_ROWS_MAX);
             self.page_size = i32::try_from(fitting).unwrap_or(PAGE_ROWS_FIRST);
         }
-        Ok(Some(rows))
+        Ok(true)
     }
 }
 

@@ -8,7 +8,7 @@ use cassette_database::{self as db, BoundValue, Database, Outcome, ResultMetadat
 
 use crate::client::{Client, Cluster, ClusterSettings};
 use crate::error::{MoveError, Result};
-use crate::page::{Page, PageRequest};
+use crate::page::{Page, PageRequest, Values};
 
 /// A source or target.
 #[derive(Clone)]
@@ -80,10 +80,27 @@ impl Session<'_> {
         }
     }
 
-    /// Reads a page.
-    pub fn page(&mut self, request: &PageRequest<'_>) -> Result<Page> {
+    /// Reads a page, and calls `visit` with the values of each row. Returns where the next page
+    /// starts.
+    ///
+    /// # Errors
+    /// If the source fails for too long, or the first error of `visit`.
+    pub fn visit_page(
+        &mut self,
+        request: &PageRequest<'_>,
+        visit: &mut dyn FnMut(Values<'_>) -> Result<()>,
+    ) -> Result<Option<Bytes>> {
         match self {
-            Self::Cluster(client) => client.page(request),
+            Self::Cluster(client) => {
+                let Some(rows) = client.rows(request)? else { return Ok(None) };
+                let mut values = Vec::with_capacity(rows.columns_count());
+                for row in &rows {
+                    values.clear();
+                    values.extend(row);
+                    visit(&values)?;
+                }
+                Ok(rows.paging_state)
+            }
             Self::Directory { database, path } => {
                 let values: Vec<_> = request.values.iter().map(|value| BoundValue::Set(value)).collect();
                 let options = StatementOptions {
@@ -92,15 +109,16 @@ impl Session<'_> {
                     now_in_seconds: Some(request.now),
                     ..StatementOptions::default()
                 };
-                let mut page = Collected::default();
+                let mut visited = Visited { visit, content: Vec::new(), ends: Vec::new(), error: None };
                 let values = db::Values { values: &values, names: None };
-                let executed = database
-                    .query(None, request.text, values, &options, &mut page)
-                    .map_err(|error| directory(path, &error))?;
-                if let Outcome::Rows { paging_state } = executed.outcome {
-                    page.page.next = paging_state;
+                let executed = database.query(None, request.text, values, &options, &mut visited);
+                if let Some(error) = visited.error {
+                    return Err(error);
                 }
-                Ok(page.page)
+                match executed.map_err(|error| directory(path, &error))?.outcome {
+                    Outcome::Rows { paging_state } => Ok(paging_state),
+                    _ => Ok(None),
+                }
             }
         }
     }
@@ -108,6 +126,45 @@ impl Session<'_> {
 
 fn directory(path: &std::path::Path, error: &db::DatabaseError) -> MoveError {
     MoveError::Directory { path: path.display().to_string(), reason: error.to_string() }
+}
+
+/// Calls a function with each row of a database.
+struct Visited<'v> {
+    visit: &'v mut dyn FnMut(Values<'_>) -> Result<()>,
+    /// The values of the row, one after the other.
+    content: Vec<u8>,
+    /// Where each value ends in `content`; `None` for nulls.
+    ends: Vec<Option<usize>>,
+    error: Option<MoveError>,
+}
+
+impl db::RowSink for Visited<'_> {
+    fn begin(&mut self, _: &Arc<ResultMetadata>) {}
+
+    fn value(&mut self, value: Option<&[u8]>) {
+        self.content.extend_from_slice(value.unwrap_or_default());
+        self.ends.push(value.map(|_| self.content.len()));
+    }
+
+    fn value_with(&mut self, write: &mut dyn FnMut(&mut Vec<u8>)) {
+        write(&mut self.content);
+        self.ends.push(Some(self.content.len()));
+    }
+
+    fn end_row(&mut self) -> db::Result<()> {
+        let mut start = 0;
+        let values: Vec<Option<&[u8]>> = self
+            .ends
+            .iter()
+            .map(|end| end.map(|end| &self.content[std::mem::replace(&mut start, end)..end]))
+            .collect();
+        if self.error.is_none() {
+            self.error = (self.visit)(&values).err();
+        }
+        self.content.clear();
+        self.ends.clear();
+        Ok(())
+    }
 }
 
 /// Collects the rows of a database.

@@ -16,12 +16,14 @@ pub struct PageRequest<'a> {
     pub now: u32,
 }
 
-/// A page of rows.
+/// The values of a row, in the order of the selected columns.
+pub type Values<'a> = &'a [Option<&'a [u8]>];
+
+/// All rows of a result.
 #[derive(Debug, Default)]
 pub struct Page {
     pub columns: Vec<String>,
     pub rows: Vec<Vec<Option<Bytes>>>,
-    pub next: Option<Bytes>,
 }
 
 impl Page {

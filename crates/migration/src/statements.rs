@@ -7,8 +7,9 @@ use cassette_protocol::Value;
 use cassette_rows::token::murmur3_token;
 use cassette_rows::types::quote_identifier;
 
-use crate::cell::{Cell, Row, encode_list, encode_map, fields, list, map};
-use crate::error::{Result, unsuitable};
+use crate::cell::{Cell, CellRef, Row, encode_list, encode_map, fields, list, map};
+use crate::error::{MoveError, Result};
+use crate::page::Values;
 use crate::schema::{Column, Kind, Shape, Table};
 
 /// A bound value.
@@ -109,35 +110,57 @@ impl Statements {
     }
 
     /// Decodes a selected row, read at `now`.
-    pub fn decode(&self, row: Vec<Option<Bytes>>, now: u32) -> Result<Row> {
-        let malformed = |name: &str| {
-            unsuitable(format!("reading {}: malformed value of column {name}", self.table.quoted()))
-        };
-        let mut values = row.into_iter();
-        let key: Vec<Bytes> = values.by_ref().take(self.keys).map(Option::unwrap_or_default).collect();
-        // A partition that has static cells only is a row without clustering. All values are taken,
-        // also those after the first null.
-        let clustering: Vec<Option<Bytes>> = values.by_ref().take(self.clusterings).collect();
-        let clustering = clustering.into_iter().collect();
-        let mut cells = |columns: &[Column]| -> Result<Vec<Cell>> {
-            let mut found = Vec::new();
-            for (column, definition) in columns.iter().enumerate() {
-                let value = values.next().flatten();
-                let is_counter = definition.shape == Shape::Counter;
-                let mut time = || if is_counter { None } else { values.next().flatten() };
-                let (written, ttl) = (time(), time());
-                let Some(value) = value else { continue };
-                let decoded = cells_of(column, definition, &value, written.as_ref(), ttl.as_ref(), now);
-                match decoded {
-                    Some(cells) => found.extend(cells),
-                    None => return malformed(&definition.name),
-                }
-            }
-            Ok(found)
-        };
-        let statics = cells(&self.statics)?;
-        let cells = cells(&self.regulars)?;
+    pub fn decode(&self, values: Values<'_>, now: u32) -> Result<Row> {
+        let selected = self.split(values);
+        let shared = |value: &Option<&[u8]>| Bytes::copy_from_slice(value.unwrap_or_default());
+        let key: Vec<Bytes> = selected.key.iter().map(shared).collect();
+        let clustering = selected.clustering.map(|values| values.iter().map(shared).collect());
+        let (mut statics, mut cells) = (Vec::new(), Vec::with_capacity(self.regulars.len()));
+        self.visit_cells(&selected, now, |is_static, cell| {
+            let cell = Cell {
+                column: cell.column,
+                path: cell.path.map(Bytes::copy_from_slice),
+                value: Bytes::copy_from_slice(cell.value),
+                timestamp: cell.timestamp,
+                expires: cell.expires,
+            };
+            if is_static { statics.push(cell) } else { cells.push(cell) }
+        })?;
         Ok(Row { token: murmur3_token(&serialized_key(&key)).0, key, clustering, statics, cells })
+    }
+
+    /// Separates the values of a selected row.
+    pub fn split<'v>(&self, values: Values<'v>) -> SelectedRow<'v> {
+        let (key, rest) = values.split_at(self.keys.min(values.len()));
+        let (clustering, cells) = rest.split_at(self.clusterings.min(rest.len()));
+        let is_row = clustering.iter().all(Option::is_some);
+        SelectedRow { key, clustering: is_row.then_some(clustering), cells }
+    }
+
+    /// Calls `visit` with each cell of a row that was read at `now`, and with whether it is static.
+    ///
+    /// # Errors
+    /// If a value is malformed.
+    pub fn visit_cells(
+        &self,
+        row: &SelectedRow<'_>,
+        now: u32,
+        mut visit: impl FnMut(bool, CellRef<'_>),
+    ) -> Result<()> {
+        let mut values = row.cells.iter().copied();
+        for (is_static, columns) in [(true, &self.statics), (false, &self.regulars)] {
+            for (column, definition) in columns.iter().enumerate() {
+                let Some(selected) = Selected::next(definition, &mut values) else { continue };
+                let visited = selected.visit(column, definition, now, &mut |cell| visit(is_static, cell));
+                visited.ok_or_else(|| self.malformed(definition))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn malformed(&self, column: &Column) -> MoveError {
+        let (table, column) = (self.table.quoted(), &column.name);
+        MoveError::Unsuitable(format!("reading {table}: malformed value of column {column}"))
     }
 
     /// Returns the writes of a row that was read at `now`, in their order. `marker` is the write
@@ -325,27 +348,71 @@ fn index(index: usize) -> Bytes {
     Bytes::copy_from_slice(&u32::try_from(index).unwrap_or(u32::MAX).to_be_bytes())
 }
 
-/// Returns the cells of a column; `None` if a value is malformed.
-fn cells_of(
-    column: usize,
-    definition: &Column,
-    value: &Bytes,
-    written: Option<&Bytes>,
-    ttl: Option<&Bytes>,
-    now: u32,
-) -> Option<Vec<Cell>> {
-    let timestamp = |bytes: &Bytes| Some(i64::from_be_bytes(bytes.as_ref().try_into().ok()?));
-    let expires = |bytes: &Bytes| {
-        let ttl = i32::from_be_bytes(bytes.as_ref().try_into().ok()?);
-        Some(now.saturating_add(u32::try_from(ttl).ok()?))
-    };
-    let cell = |path, value, timestamp, expires| Cell { column, path, value, timestamp, expires };
-    if !definition.shape.is_multi_cell() {
-        let timestamp = written.map_or(Some(0), timestamp)?;
-        let expires = ttl.map(expires).map_or(Some(None), |found| found.map(Some))?;
-        return Some(vec![cell(None, value.clone(), timestamp, expires)]);
+/// The values of a selected row.
+pub struct SelectedRow<'a> {
+    pub key: Values<'a>,
+    /// `None` if the partition has static cells only.
+    pub clustering: Option<Values<'a>>,
+    cells: Values<'a>,
+}
+
+/// What was selected of a column that is not null.
+struct Selected<'a> {
+    value: &'a [u8],
+    written: Option<&'a [u8]>,
+    ttl: Option<&'a [u8]>,
+}
+
+impl<'a> Selected<'a> {
+    /// Takes the values of a column; `None` if it is null.
+    fn next(column: &Column, values: &mut impl Iterator<Item = Option<&'a [u8]>>) -> Option<Self> {
+        let value = values.next().flatten();
+        let is_counter = column.shape == Shape::Counter;
+        let mut time = || if is_counter { None } else { values.next().flatten() };
+        let (written, ttl) = (time(), time());
+        value.map(|value| Self { value, written, ttl })
     }
-    let elements: Vec<(Bytes, Option<Bytes>)> = match &definition.shape {
+
+    /// Calls `visit` with each cell; `None` if a value is malformed.
+    fn visit(
+        &self,
+        column: usize,
+        definition: &Column,
+        now: u32,
+        visit: &mut dyn FnMut(CellRef<'_>),
+    ) -> Option<()> {
+        let timestamp = |bytes: &[u8]| Some(i64::from_be_bytes(bytes.try_into().ok()?));
+        let expires = |bytes: &[u8]| {
+            let ttl = i32::from_be_bytes(bytes.try_into().ok()?);
+            Some(now.saturating_add(u32::try_from(ttl).ok()?))
+        };
+        if !definition.shape.is_multi_cell() {
+            let timestamp = self.written.map_or(Some(0), timestamp)?;
+            let expires = self.ttl.map(expires).map_or(Some(None), |found| found.map(Some))?;
+            visit(CellRef { column, path: None, value: self.value, timestamp, expires });
+            return Some(());
+        }
+        let times = |bytes: &[u8]| list(&Bytes::copy_from_slice(bytes));
+        let written = times(self.written?)?;
+        let ttls = self.ttl.map_or(Some(Vec::new()), times)?;
+        let elements = elements(&definition.shape, &Bytes::copy_from_slice(self.value))?;
+        for (at, (path, value)) in elements.iter().enumerate() {
+            // Fields without a value have no cell.
+            let Some(value) = value else { continue };
+            let timestamp = timestamp(written.get(at)?.as_ref()?)?;
+            let expires = match ttls.get(at) {
+                Some(Some(ttl)) => Some(expires(ttl)?),
+                _ => None,
+            };
+            visit(CellRef { column, path: Some(path), value, timestamp, expires });
+        }
+        Some(())
+    }
+}
+
+/// Decodes the elements of a multi-cell value: path and value. `None` if it is malformed.
+fn elements(shape: &Shape, value: &Bytes) -> Option<Vec<(Bytes, Option<Bytes>)>> {
+    Some(match shape {
         Shape::List => list(value)?.into_iter().enumerate().map(|(at, value)| (index(at), value)).collect(),
         Shape::Set => {
             list(value)?.into_iter().map(|path| Some((path?, Some(Bytes::new())))).collect::<Option<_>>()?
@@ -356,21 +423,7 @@ fn cells_of(
             fields.into_iter().enumerate().map(|(at, value)| (index(at), value)).collect()
         }
         Shape::Simple | Shape::Counter => Vec::new(),
-    };
-    let written = list(written?)?;
-    let ttls = ttl.map_or(Some(Vec::new()), list)?;
-    let mut cells = Vec::with_capacity(elements.len());
-    for (at, (path, value)) in elements.into_iter().enumerate() {
-        // Fields without a value have no cell.
-        let Some(value) = value else { continue };
-        let timestamp = timestamp(written.get(at)?.as_ref()?)?;
-        let expires = match ttls.get(at) {
-            Some(Some(ttl)) => Some(expires(ttl)?),
-            _ => None,
-        };
-        cells.push(cell(Some(path), value, timestamp, expires));
-    }
-    Some(cells)
+    })
 }
 
 /// Serializes a partition key as its token requires.

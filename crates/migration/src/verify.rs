@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use twox_hash::XxHash3_128;
 
-use crate::cell::{Cell, Row};
+use crate::cell::{Cell, CellRef, Row};
 use crate::copy::Scan;
 use crate::endpoint::Session;
 use crate::error::Result;
 use crate::event::Difference;
+use crate::page::Values;
 use crate::plan::readable;
 use crate::statements::Statements;
 use crate::token_range::TokenRange;
@@ -25,14 +26,12 @@ pub struct Digest {
 }
 
 impl Digest {
-    fn add(&mut self, row: &Row) {
-        self.rows += 1;
-        for (key, content) in parts(row) {
-            // Both in one hash: a sum of separate ones would not notice exchanged contents.
-            let mut bytes = key.to_le_bytes().to_vec();
-            bytes.extend(content.to_le_bytes());
-            self.sum = self.sum.wrapping_add(XxHash3_128::oneshot(&bytes));
-        }
+    fn add(&mut self, key: u128, content: u128) {
+        // Both in one hash: a sum of separate ones would not notice exchanged contents.
+        let mut bytes = [0; 32];
+        bytes[..16].copy_from_slice(&key.to_le_bytes());
+        bytes[16..].copy_from_slice(&content.to_le_bytes());
+        self.sum = self.sum.wrapping_add(XxHash3_128::oneshot(&bytes));
     }
 }
 
@@ -44,12 +43,62 @@ pub fn digest(
     now: u32,
 ) -> Result<Digest> {
     let mut digest = Digest::default();
+    let mut rows = RowHashes::default();
     let mut scan = Scan::new(statements, range, now);
-    while let Some(rows) = scan.next_page(session)? {
-        rows.iter().for_each(|row| digest.add(row));
-    }
+    while scan.visit_page(session, &mut |values| rows.add(statements, values, now, &mut digest))? {}
     Ok(digest)
 }
+
+/// Computes the hashes of [`parts`] without the cells in between: a verification reads all rows.
+#[derive(Default)]
+struct RowHashes {
+    /// Of the last row, without its clustering.
+    key: Vec<u8>,
+    has_key: bool,
+    next_key: Vec<u8>,
+    statics: Vec<u8>,
+    cells: Vec<u8>,
+}
+
+impl RowHashes {
+    fn add(
+        &mut self,
+        statements: &Statements,
+        values: Values<'_>,
+        now: u32,
+        digest: &mut Digest,
+    ) -> Result<()> {
+        let row = statements.split(values);
+        [&mut self.next_key, &mut self.statics, &mut self.cells].into_iter().for_each(Vec::clear);
+        row.key.iter().for_each(|value| put(value.unwrap_or_default(), &mut self.next_key));
+        let (statics, cells) = (&mut self.statics, &mut self.cells);
+        statements.visit_cells(&row, now, |is_static, cell| {
+            put_cell(cell, if is_static { statics } else { cells });
+        })?;
+        // The static cells belong to the first row of a partition.
+        let is_first = !self.has_key || self.key != self.next_key;
+        std::mem::swap(&mut self.key, &mut self.next_key);
+        self.has_key = true;
+        digest.rows += 1;
+        let length = self.key.len();
+        if is_first && !self.statics.is_empty() {
+            self.key.push(STATIC);
+            digest.add(XxHash3_128::oneshot(&self.key), XxHash3_128::oneshot(&self.statics));
+            self.key.truncate(length);
+        }
+        if let Some(clustering) = row.clustering {
+            self.key.push(REGULAR);
+            clustering.iter().for_each(|value| put(value.unwrap_or_default(), &mut self.key));
+            digest.add(XxHash3_128::oneshot(&self.key), XxHash3_128::oneshot(&self.cells));
+            self.key.truncate(length);
+        }
+        Ok(())
+    }
+}
+
+/// Follows the partition key in the hashed key of static cells, and of a row.
+const STATIC: u8 = 0;
+const REGULAR: u8 = 1;
 
 /// Returns hashes of key and content of the row, and of the static cells that it has.
 fn parts(row: &Row) -> impl Iterator<Item = (u128, u128)> {
@@ -57,11 +106,11 @@ fn parts(row: &Row) -> impl Iterator<Item = (u128, u128)> {
     row.key.iter().for_each(|value| put(value, &mut key));
     let statics = (!row.statics.is_empty()).then(|| {
         let mut key = key.clone();
-        key.push(0);
+        key.push(STATIC);
         (XxHash3_128::oneshot(&key), content(&row.statics))
     });
     let regular = row.clustering.as_ref().map(|clustering| {
-        key.push(1);
+        key.push(REGULAR);
         clustering.iter().for_each(|value| put(value, &mut key));
         (XxHash3_128::oneshot(&key), content(&row.cells))
     });
@@ -70,15 +119,17 @@ fn parts(row: &Row) -> impl Iterator<Item = (u128, u128)> {
 
 fn content(cells: &[Cell]) -> u128 {
     let mut bytes = Vec::new();
-    for cell in cells {
-        bytes.extend((cell.column as u64).to_le_bytes());
-        bytes.push(u8::from(cell.path.is_some()));
-        put(cell.path.as_deref().unwrap_or_default(), &mut bytes);
-        put(&cell.value, &mut bytes);
-        bytes.extend(cell.timestamp.to_le_bytes());
-        bytes.extend(u64::from(cell.expires.unwrap_or(u32::MAX)).to_le_bytes());
-    }
+    cells.iter().for_each(|cell| put_cell(cell.borrowed(), &mut bytes));
     XxHash3_128::oneshot(&bytes)
+}
+
+fn put_cell(cell: CellRef<'_>, out: &mut Vec<u8>) {
+    out.extend((cell.column as u64).to_le_bytes());
+    out.push(u8::from(cell.path.is_some()));
+    put(cell.path.unwrap_or_default(), out);
+    put(cell.value, out);
+    out.extend(cell.timestamp.to_le_bytes());
+    out.extend(u64::from(cell.expires.unwrap_or(u32::MAX)).to_le_bytes());
 }
 
 fn put(value: &[u8], out: &mut Vec<u8>) {
@@ -187,6 +238,8 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::cell::encode_list;
+    use crate::schema::{Column, Kind, Shape, Table};
 
     fn row(key: &'static str, clustering: Option<&'static str>, value: &'static str, timestamp: i64) -> Row {
         let cell = Cell { column: 0, path: None, value: value.into(), timestamp, expires: None };
@@ -200,8 +253,8 @@ mod tests {
     }
 
     fn digest_of(rows: &[Row]) -> Digest {
-        let mut digest = Digest::default();
-        rows.iter().for_each(|row| digest.add(row));
+        let mut digest = Digest { rows: rows.len() as u64, ..Digest::default() };
+        rows.iter().flat_map(parts).for_each(|(key, content)| digest.add(key, content));
         digest
     }
 
@@ -225,5 +278,69 @@ mod tests {
         ] {
             assert_ne!(whole, other);
         }
+    }
+
+    /// A table with the columns k, c, s (static) and the set r.
+    fn statements() -> Statements {
+        let column = |name: &str, kind, shape| Column {
+            name: name.to_owned(),
+            kind,
+            position: 0,
+            cql_type: "text".to_owned(),
+            order: "none".to_owned(),
+            shape,
+        };
+        let columns = vec![
+            column("k", Kind::PartitionKey, Shape::Simple),
+            column("c", Kind::Clustering, Shape::Simple),
+            column("s", Kind::Static, Shape::Simple),
+            column("r", Kind::Regular, Shape::Set),
+        ];
+        let (keyspace, name, id) = ("ks".to_owned(), "t".to_owned(), String::new());
+        Statements::new(Table {
+            keyspace,
+            name,
+            id,
+            columns,
+            is_counter: false,
+            cdc: false,
+            gc_grace_seconds: 0,
+        })
+    }
+
+    #[test]
+    fn digests_of_selected_values_are_those_of_their_rows() {
+        let (now, written, ttl) = (1_000, 7_i64.to_be_bytes(), 5_i32.to_be_bytes());
+        let set = encode_list([Bytes::from_static(b"x"), Bytes::from_static(b"y")].iter());
+        let times = encode_list([written, written].map(|time| Bytes::copy_from_slice(&time)).iter());
+        let (value, first) = (Some(&b"v"[..]), Some(&b"1"[..]));
+        let statics = [value, Some(&written[..]), Some(&ttl[..])];
+        let regulars = [Some(&set[..]), Some(&times[..]), None];
+        let selected = |key, clustering, regulars: [Option<&'static [u8]>; 3]| -> Vec<Option<&[u8]>> {
+            [vec![Some(key), clustering], statics.to_vec(), regulars.to_vec()].concat()
+        };
+        let regulars = regulars.map(|value| value.map(|value| &*value.to_vec().leak()));
+        // Two rows of a partition, a row of another one, and a partition with static cells only.
+        let rows = [
+            selected(b"a", first, regulars),
+            selected(b"a", Some(b"2"), [None; 3]),
+            selected(b"b", first, regulars),
+            selected(b"c", None, [None; 3]),
+        ];
+        let statements = statements();
+        let (mut found, mut hashes, mut expected) = (Digest::default(), RowHashes::default(), Vec::new());
+        for values in &rows {
+            hashes.add(&statements, values, now, &mut found).unwrap();
+            let mut row = statements.decode(values, now).unwrap();
+            assert_eq!((row.statics.len(), row.statics[0].expires), (1, Some(1_005)));
+            if expected.last().is_some_and(|last: &Row| last.key == row.key) {
+                row.statics.clear();
+            }
+            expected.push(row);
+        }
+        assert_eq!((expected[0].cells.len(), &expected[3].clustering), (2, &None));
+        assert_eq!(found, digest_of(&expected));
+        let malformed = selected(b"a", first, [Some(b"\0"), Some(b"\0"), None]);
+        assert!(hashes.add(&statements, &malformed, now, &mut found).is_err());
     }
 }

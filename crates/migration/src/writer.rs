@@ -12,14 +12,24 @@ use crate::statements::{BoundStatement, Statements};
 
 /// Maximum number of statements in a batch; those of one row are never split.
 const STATEMENTS_MAX: usize = 64;
-/// Maximum bytes of values in a batch of several rows.
+/// Maximum bytes of values in a batch of several rows of a partition.
 const BYTES_MAX: usize = 128 << 10;
+/// Maximum number of partitions in a batch, and their bytes as Cassandra counts them. Both are below
+/// its default thresholds for warnings, which exclude batches of one partition:
+/// `unlogged_batch_across_partitions_warn_threshold`, and `batch_size_warn_threshold` of 5 KiB.
+const PARTITIONS_MAX: usize = 10;
+const PARTITIONS_BYTES_MAX: usize = 5_000;
+/// The bytes that Cassandra counts for a cell beside its values, and for a row beside its cells.
+const CELL_OVERHEAD: usize = 20;
 
-/// Some rows of one partition and their statements.
+/// Some rows of one partition, or of partitions of one node, and their statements.
 struct RowBatch<'r> {
     rows: Vec<&'r Row>,
     statements: Vec<BoundStatement>,
+    partitions: usize,
+    /// Of the values, and as Cassandra counts them.
     bytes: usize,
+    counted: usize,
 }
 
 /// Writes rows of a table.
@@ -50,7 +60,8 @@ impl Writer<'_> {
                     self.leave_missing(statements, row, now)?;
                 }
             }
-            let batches = batches(statements, &rows, now, marker);
+            let node = |row: &Row| self.client.node_of(row.token);
+            let batches = batches(statements, &rows, now, marker, &node);
             let writes: Vec<Write<'_>> = batches
                 .iter()
                 .map(|batch| Write {
@@ -124,8 +135,9 @@ impl Writer<'_> {
         let text = if is_static { &statements.select_static } else { &statements.select_row };
         let request =
             PageRequest { text, values: &values, token: row.token, page_size: 1, paging_state: None, now };
-        let mut page = self.client.page(&request)?;
-        page.rows.pop().map(|row| statements.decode(row, now)).transpose()
+        let rows = self.client.rows(&request)?;
+        let row = rows.as_ref().and_then(|rows| rows.iter().next());
+        row.map(|row| statements.decode(&row.collect::<Vec<_>>(), now)).transpose()
     }
 }
 
@@ -146,8 +158,16 @@ fn statement<'a>(statements: &'a Statements, bound: &'a BoundStatement) -> State
     }
 }
 
-/// Groups the statements of neighbouring rows of a partition.
-fn batches<'r>(statements: &Statements, rows: &'r [Row], now: u32, marker: i64) -> Vec<RowBatch<'r>> {
+/// Groups the statements of neighbouring rows: of a partition, and of small partitions that have the
+/// same node, which saves requests. Increments of counters are only grouped by partition: a failed
+/// one is repeated with all of its batch, after a read of each row.
+fn batches<'r>(
+    statements: &Statements,
+    rows: &'r [Row],
+    now: u32,
+    marker: i64,
+    node: &dyn Fn(&Row) -> usize,
+) -> Vec<RowBatch<'r>> {
     let mut batches: Vec<RowBatch<'r>> = Vec::new();
     for row in rows {
         let of_row = statements.writes(row, now, marker);
@@ -155,19 +175,107 @@ fn batches<'r>(statements: &Statements, rows: &'r [Row], now: u32, marker: i64) 
             continue;
         }
         let (length, count) = (row.length(), of_row.len());
+        let counted = length + CELL_OVERHEAD * (1 + row.cells.len() + row.statics.len());
+        let is_same = |batch: &RowBatch<'_>| batch.rows.last().is_some_and(|last| last.key == row.key);
         let fits = |batch: &&mut RowBatch<'_>| {
-            batch.rows[0].key == row.key
-                && batch.statements.len() + count <= STATEMENTS_MAX
-                && batch.bytes + length <= BYTES_MAX
+            let of_partition = batch.partitions == 1 && batch.bytes + length <= BYTES_MAX;
+            let of_node = !statements.table.is_counter
+                && batch.partitions + usize::from(!is_same(batch)) <= PARTITIONS_MAX
+                && batch.counted + counted <= PARTITIONS_BYTES_MAX
+                && node(batch.rows[0]) == node(row);
+            batch.statements.len() + count <= STATEMENTS_MAX && (is_same(batch) && of_partition || of_node)
         };
         match batches.last_mut().filter(fits) {
             Some(batch) => {
+                batch.partitions += usize::from(!is_same(batch));
                 batch.rows.push(row);
                 batch.statements.extend(of_row);
                 batch.bytes += length;
+                batch.counted += counted;
             }
-            None => batches.push(RowBatch { rows: vec![row], statements: of_row, bytes: length }),
+            None => {
+                batches.push(RowBatch {
+                    rows: vec![row],
+                    statements: of_row,
+                    partitions: 1,
+                    bytes: length,
+                    counted,
+                });
+            }
         }
     }
     batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Column, Kind, Shape, Table};
+
+    fn statements(is_counter: bool) -> Statements {
+        let column = |name: &str, kind, shape| Column {
+            name: name.to_owned(),
+            kind,
+            position: 0,
+            cql_type: "blob".to_owned(),
+            order: "none".to_owned(),
+            shape,
+        };
+        let of_value = if is_counter { Shape::Counter } else { Shape::Simple };
+        let columns = vec![
+            column("k", Kind::PartitionKey, Shape::Simple),
+            column("c", Kind::Clustering, Shape::Simple),
+            column("v", Kind::Regular, of_value),
+        ];
+        let (keyspace, name, id) = ("ks".to_owned(), "t".to_owned(), String::new());
+        Statements::new(Table { keyspace, name, id, columns, is_counter, cdc: false, gc_grace_seconds: 0 })
+    }
+
+    /// A row of partition `key`, whose number is also its token.
+    fn row(key: u8, length: usize) -> Row {
+        let value = Bytes::from(vec![7; length]);
+        let cell = Cell { column: 0, path: None, value, timestamp: 1, expires: None };
+        Row {
+            token: key.into(),
+            key: vec![Bytes::copy_from_slice(&[key])],
+            clustering: Some(vec![Bytes::from_static(b"c")]),
+            statics: Vec::new(),
+            cells: vec![cell],
+        }
+    }
+
+    /// The number of rows in each batch; keys below 100 belong to one node.
+    fn grouped(is_counter: bool, rows: &[Row]) -> Vec<usize> {
+        let node = |row: &Row| usize::from(row.token >= 100);
+        let statements = statements(is_counter);
+        batches(&statements, rows, 0, 0, &node).iter().map(|batch| batch.rows.len()).collect()
+    }
+
+    #[test]
+    fn small_partitions_of_a_node_share_batches_below_the_thresholds_of_warnings() {
+        let small: Vec<Row> = (0..25).map(|key| row(key, 10)).collect();
+        assert_eq!(grouped(false, &small), [10, 10, 5]);
+        let kilobytes: Vec<Row> = (0..9).map(|key| row(key, 1_000)).collect();
+        assert_eq!(grouped(false, &kilobytes), [4, 4, 1]);
+        let nodes: Vec<Row> = [1, 2, 100, 101, 3].map(|key| row(key, 10)).into();
+        assert_eq!(grouped(false, &nodes), [2, 2, 1]);
+    }
+
+    #[test]
+    fn rows_of_a_partition_share_batches_up_to_their_limits() {
+        let rows: Vec<Row> = (0..100).map(|_| row(1, 1_000)).collect();
+        assert_eq!(grouped(false, &rows), [64, 36]);
+        let long: Vec<Row> = (0..3).map(|_| row(1, 60 << 10)).collect();
+        assert_eq!(grouped(false, &long), [2, 1]);
+        // A partition that exceeds what several ones may have together starts a batch.
+        let mixed: Vec<Row> =
+            [(1, 10), (2, 4_000), (2, 4_000), (3, 10)].map(|(key, length)| row(key, length)).into();
+        assert_eq!(grouped(false, &mixed), [2, 2]);
+    }
+
+    #[test]
+    fn increments_of_counters_are_grouped_by_partition_only() {
+        let rows: Vec<Row> = [1, 1, 2, 3].map(|key| row(key, 8)).into();
+        assert_eq!(grouped(true, &rows), [2, 1, 1]);
+    }
 }

@@ -11,7 +11,9 @@ use cassette_protocol::request::{
     Batch, BatchStatement, BatchType, Execute, Prepare, Query, StatementSource,
 };
 use cassette_protocol::response::{Error, ErrorDetail};
-use cassette_protocol::{Consistency, QueryParameters, Request, Response, ResultMessage, Value, Values};
+use cassette_protocol::{
+    Consistency, QueryParameters, Request, Response, ResultMessage, Rows, Value, Values,
+};
 use cassette_tls::ClientTls;
 
 use crate::error::{MoveError, Result};
@@ -153,6 +155,11 @@ impl<'c> Client<'c> {
         Self { cluster, nodes: HashMap::new() }
     }
 
+    /// Returns the number of the first node that is asked for a token.
+    pub fn node_of(&self, token: i64) -> usize {
+        self.cluster.ring.node(token, 0)
+    }
+
     /// Executes a statement without values, such as DDL, and returns its rows.
     pub fn query(&mut self, text: &str) -> Result<Page> {
         self.repeat(text, |client, attempt| {
@@ -175,8 +182,8 @@ impl<'c> Client<'c> {
         })
     }
 
-    /// Reads a page.
-    pub fn page(&mut self, request: &PageRequest<'_>) -> Result<Page> {
+    /// Reads a page; `None` if the statement returns no rows.
+    pub fn rows(&mut self, request: &PageRequest<'_>) -> Result<Option<Rows>> {
         self.repeat(request.text, |client, attempt| {
             let consistency = client.cluster.settings.consistency;
             let index = client.cluster.ring.node(request.token, attempt);
@@ -193,7 +200,7 @@ impl<'c> Client<'c> {
             };
             let PreparedId { id, result_metadata_id } = prepared;
             let execute = Request::Execute(Execute { id, result_metadata_id, parameters });
-            page(node.connection.call(&execute)?)
+            rows(node.connection.call(&execute)?)
         })
     }
 
@@ -379,20 +386,23 @@ fn shortened(statement: &str) -> String {
     }
 }
 
-fn page(answer: Response) -> std::result::Result<Page, Failure> {
+fn rows(answer: Response) -> std::result::Result<Option<Rows>, Failure> {
     match answer {
         Response::Result(ResultMessage::Rows(rows)) => {
-            let rows = rows.decode(None).map_err(|error| Failure::Refused(error.to_string()))?;
-            let cell = |cell: Option<&[u8]>| cell.map(Bytes::copy_from_slice);
-            Ok(Page {
-                columns: rows.metadata.columns().iter().map(|column| column.name.to_string()).collect(),
-                rows: rows.iter().map(|row| row.map(cell).collect()).collect(),
-                next: rows.paging_state,
-            })
+            rows.decode(None).map(Some).map_err(|error| Failure::Refused(error.to_string()))
         }
-        Response::Result(_) => Ok(Page::default()),
+        Response::Result(_) => Ok(None),
         other => Err(refusal(other)),
     }
+}
+
+fn page(answer: Response) -> std::result::Result<Page, Failure> {
+    let Some(rows) = rows(answer)? else { return Ok(Page::default()) };
+    let cell = |cell: Option<&[u8]>| cell.map(Bytes::copy_from_slice);
+    Ok(Page {
+        columns: rows.metadata.columns().iter().map(|column| column.name.to_string()).collect(),
+        rows: rows.iter().map(|row| row.map(cell).collect()).collect(),
+    })
 }
 
 /// Classifies a response that is not a result.
