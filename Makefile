@@ -81,6 +81,14 @@ soak-move: ## a move by files to three Cassandra nodes; the mover and a node are
 abuse: build $(VENV)/installed ## one abusive client against all others: latency of the others, memory, end on SIGTERM (CASES)
 	$(VENV)/bin/python tests/abuse/run.py $(CASES)
 
+.PHONY: bench-guard
+bench-guard: ## fail if an operation executes over 3 % more instructions than recorded; needs valgrind (CASES)
+	cargo run --release --package cassette-guard -- check $(CASES)
+
+.PHONY: bench-guard-update
+bench-guard-update: ## record the instructions of operations in crates/guard/counts.txt (CASES)
+	cargo run --release --package cassette-guard -- update $(CASES)
+
 .PHONY: bench-cassandra
 bench-cassandra: build ## YCSB on Cassette and on Apache Cassandra (RECORDS, OPERATIONS, SCANS, ROUNDS)
 	benches/cassandra_comparison.sh
@@ -162,7 +170,7 @@ $(CACHE)/typos/bin/typos:
 
 .PHONY: package
 package: ## assemble every package as for a registry, without compiling it
-	cargo package --workspace --exclude cassette-fuzz --exclude cassette-simulation --no-verify --allow-dirty --quiet
+	cargo package --workspace --exclude cassette-fuzz --exclude cassette-guard --exclude cassette-simulation --no-verify --allow-dirty --quiet
 
 .PHONY: fmt
 fmt: ## format the code
