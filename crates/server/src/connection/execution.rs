@@ -7,7 +7,7 @@ use std::{
 };
 
 use cassette_protocol::{
-    DecodedRequest, Opcode, Prelude, Request, Response, Version,
+    DecodedRequest, Envelope, Opcode, Prelude, Request, Response, Version,
     response::{Error, ErrorDetail},
 };
 use cassette_rows::interrupt::{self, Cancellation, Interrupted};
@@ -24,7 +24,7 @@ use crate::{
     Backend, Body,
     backend::{Answer, Effort},
     body::Meter,
-    gate::Pass,
+    gate::OwnedPass,
     limits::Charge,
     running::Entered,
     shared::Shared,
@@ -61,7 +61,7 @@ pub(super) struct Job {
     version: Version,
     trace: Option<Trace>,
     entered: Entered,
-    pass: Pass,
+    pass: OwnedPass,
 }
 
 impl Jobs {
@@ -115,22 +115,22 @@ struct Trace {
 
 impl<B: Backend> Connection<B> {
     /// Executes a request directly if memory contains everything it needs and it is not traced.
-    pub(super) fn execute(
-        &mut self,
-        stream: i16,
-        decoded: DecodedRequest,
-        length: usize,
-        charge: Option<Charge>,
-        pass: Pass,
-    ) {
+    pub(super) fn execute(&mut self, envelope: Envelope, decoded: DecodedRequest, charge: Option<Charge>) {
+        let Some(pass) = self.shared.gate.enter() else { return self.hold(envelope, charge) };
+        let (stream, length) = (envelope.header.stream, envelope.body.len());
+        // The request shares the part of the body that it needs; a second reference would keep the
+        // rest.
+        drop(envelope);
         let DecodedRequest { request, tracing, .. } = decoded;
         self.registered.count_request();
         let version = self.encoder.version();
         if self.throw_on_overload && self.permit.requests().is_exceeded() && charge.is_none() {
+            drop(pass);
             return self.refuse_for_overload(stream);
         }
         if tracing || self.shared.backend.traces_by_chance() {
             let trace = Trace { id: self.shared.backend.new_trace(), is_told: tracing };
+            let pass = pass.into_owned();
             return self.start_job(stream, request, version, length, Some(trace), charge, pass);
         }
         let begun = self.encoder.begin();
@@ -144,9 +144,11 @@ impl<B: Backend> Connection<B> {
             }
             Ok(Answer::WouldBlock) => {
                 self.encoder.abandon(begun);
+                let pass = pass.into_owned();
                 self.start_job(stream, request, version, length, None, charge, pass);
             }
             Err(error) => {
+                drop(pass);
                 self.encoder.abandon(begun);
                 self.respond(stream, &Response::Error(error));
             }
@@ -170,7 +172,7 @@ impl<B: Backend> Connection<B> {
         length: usize,
         trace: Option<Trace>,
         charge: Option<Charge>,
-        pass: Pass,
+        pass: OwnedPass,
     ) {
         let accounts = self.permit.requests();
         let charge = match charge {

@@ -410,12 +410,7 @@ impl<B: Backend> Connection<B> {
             Request::Query(_) | Request::Prepare(_) | Request::Execute(_) | Request::Batch(_)
                 if matches!(self.stage, Stage::Ready) =>
             {
-                let Some(pass) = self.shared.gate.enter() else { return self.hold(envelope, charge) };
-                // The request shares the part of the body that it needs; a second reference would
-                // keep the rest.
-                let length = envelope.body.len();
-                drop(envelope);
-                self.execute(stream, decoded, length, charge, pass);
+                self.execute(envelope, decoded, charge);
             }
             _ => {
                 let Some(request) = self.authenticate(stream, version, decoded.request) else { return };

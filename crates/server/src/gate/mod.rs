@@ -2,24 +2,23 @@
 //!
 //! ```text
 //! open -> stalled -> forwarding      permanently, also after a restart
-//!   ^--------'                       released, or its time is over
+//!   ^--------'                       released, or the stall has lasted its maximum time
 //! ```
 //!
 //! A request holds a [`Pass`] from before it is executed until it has ended, so a point in time can
 //! be found before which every executed request has ended: for a stall, and without one
 //! ([`Gate::drained`]).
 
+mod passes;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use self::passes::{Entry, Passes};
 use crate::forwarding::{Forwarding, Recording};
-
-/// Pause between two checks for requests in execution.
-const PAUSE: Duration = Duration::from_micros(500);
 
 /// What happens to requests.
 #[derive(Debug, Clone)]
@@ -32,53 +31,60 @@ pub(crate) enum Phase {
 /// Admits requests to execution.
 #[derive(Debug)]
 pub struct Gate {
-    is_closed: AtomicBool,
-    /// Its lowest bit selects the counter of new requests.
-    epoch: AtomicUsize,
-    in_execution: [AtomicUsize; 2],
+    passes: Passes,
     phase: watch::Sender<Phase>,
     /// Locked during changes of the phase: the number of the last stall, and its end.
     stall: Mutex<(u64, Option<Instant>)>,
 }
 
-/// The permission to execute a request.
+/// The permission to execute a request, by the thread that entered. Borrows the gate: counting
+/// references to it would write to a cache line that all threads share.
 #[derive(Debug)]
-pub(crate) struct Pass {
-    gate: Arc<Gate>,
-    counter: usize,
+pub(crate) struct Pass<'g> {
+    gate: &'g Arc<Gate>,
+    entry: Entry,
 }
 
-impl Drop for Pass {
+/// The permission to execute a request, by any thread.
+#[derive(Debug)]
+pub(crate) struct OwnedPass {
+    gate: Arc<Gate>,
+    entry: Entry,
+}
+
+impl Pass<'_> {
+    pub fn into_owned(self) -> OwnedPass {
+        let owned = OwnedPass { gate: Arc::clone(self.gate), entry: self.entry };
+        // The other one leaves.
+        std::mem::forget(self);
+        owned
+    }
+}
+
+impl Drop for Pass<'_> {
     fn drop(&mut self) {
-        self.gate.in_execution[self.counter].fetch_sub(1, Ordering::SeqCst);
+        self.gate.passes.leave(self.entry);
+    }
+}
+
+impl Drop for OwnedPass {
+    fn drop(&mut self) {
+        self.gate.passes.leave(self.entry);
     }
 }
 
 impl Gate {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            is_closed: AtomicBool::new(false),
-            epoch: AtomicUsize::new(0),
-            in_execution: Default::default(),
+            passes: Passes::new(),
             phase: watch::channel(Phase::Open).0,
             stall: Mutex::default(),
         })
     }
 
     /// Admits a request; `None` while requests are not executed.
-    pub(crate) fn enter(self: &Arc<Self>) -> Option<Pass> {
-        loop {
-            let epoch = self.epoch.load(Ordering::SeqCst);
-            let pass = Pass { gate: Arc::clone(self), counter: epoch & 1 };
-            self.in_execution[pass.counter].fetch_add(1, Ordering::SeqCst);
-            // Counted first, so that closing the gate, or changing the epoch, waits for it.
-            if self.is_closed.load(Ordering::SeqCst) {
-                return None;
-            }
-            if self.epoch.load(Ordering::SeqCst) == epoch {
-                return Some(pass);
-            }
-        }
+    pub(crate) fn enter(self: &Arc<Self>) -> Option<Pass<'_>> {
+        Some(Pass { entry: self.passes.enter()?, gate: self })
     }
 
     /// Returns what happens to requests, and its changes.
@@ -86,29 +92,10 @@ impl Gate {
         self.phase.subscribe()
     }
 
-    /// Waits until all requests that are in execution now have ended; others continue. Returns
+    /// Waits until the requests that are in execution now have ended; others continue. Returns
     /// `false` at `deadline`.
     pub(crate) fn drained(&self, deadline: Instant) -> bool {
-        let _alone = self.stall.lock();
-        let epoch = self.epoch.load(Ordering::SeqCst);
-        // Left by an earlier call that reached its deadline.
-        if !self.ended(&[(epoch + 1) & 1], deadline) {
-            return false;
-        }
-        self.epoch.store(epoch + 1, Ordering::SeqCst);
-        self.ended(&[epoch & 1], deadline)
-    }
-
-    fn ended(&self, counters: &[usize], deadline: Instant) -> bool {
-        loop {
-            if counters.iter().all(|counter| self.in_execution[*counter].load(Ordering::SeqCst) == 0) {
-                return true;
-            }
-            if Instant::now() >= deadline {
-                return false;
-            }
-            std::thread::sleep(PAUSE);
-        }
+        self.passes.drained(deadline)
     }
 
     /// Stalls new requests, and waits until those in execution have ended. Resumes after `at_most`.
@@ -135,11 +122,12 @@ impl Gate {
                 })
                 .map_err(|error| format!("cannot start a thread: {error}"))?;
             *stall = (number, Some(until));
-            self.is_closed.store(true, Ordering::SeqCst);
+            // The phase first: a request that is refused waits for its end.
             self.phase.send_replace(Phase::Stalled);
+            self.passes.close();
             number
         };
-        if self.ended(&[0, 1], until) {
+        if self.passes.ended(until) {
             return Ok(());
         }
         self.resume(Some(number));
@@ -158,7 +146,7 @@ impl Gate {
             return;
         }
         stall.1 = None;
-        self.is_closed.store(false, Ordering::SeqCst);
+        self.passes.open();
         self.phase.send_replace(Phase::Open);
     }
 
@@ -177,7 +165,7 @@ impl Gate {
             return Err(forwards(to));
         }
         if stall.1.is_none_or(|until| Instant::now() >= until) {
-            return Err("requests are not stalled: the time is over".to_owned());
+            return Err("requests are not stalled: the stall has lasted its maximum time".to_owned());
         }
         match record() {
             Ok(()) => {
@@ -213,10 +201,6 @@ mod tests {
         Forwarding::new("127.0.0.1:9".to_owned(), None)
     }
 
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_millis(5)
-    }
-
     #[test]
     fn a_stall_waits_for_requests_in_execution_and_admits_no_others() {
         let gate = Gate::new();
@@ -238,7 +222,7 @@ mod tests {
         while gate.enter().is_none() {
             std::thread::yield_now();
         }
-        assert!(gate.forward(target(), || Ok(())).is_err(), "its time is over");
+        assert!(gate.forward(target(), || Ok(())).is_err(), "the stall has ended");
         assert!(gate.enter().is_some());
     }
 
@@ -265,19 +249,5 @@ mod tests {
         assert!(gate.forward(target(), unknown).is_err());
         gate.release();
         assert!(gate.enter().is_none());
-    }
-
-    #[test]
-    fn draining_waits_for_earlier_requests_only() {
-        let gate = Gate::new();
-        let earlier = gate.enter().unwrap();
-        assert!(!gate.drained(soon()));
-        let later = gate.enter().unwrap();
-        assert!(!gate.drained(soon()), "the first one is still in execution");
-        drop(earlier);
-        assert!(!gate.drained(soon()), "the second one is");
-        drop(later);
-        let _ = gate.enter().unwrap();
-        assert!(gate.drained(soon()));
     }
 }
