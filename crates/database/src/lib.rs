@@ -19,7 +19,7 @@ mod store;
 pub use api::authentication::{AdminAccess, DEFAULT_SUPERUSER, IdentityLogin, Login, Superuser};
 pub use api::cidr::CidrGroup;
 pub use api::compaction_history::CompactionRecord;
-pub use api::database::{BatchSource, BatchStatement, Database, Options, pools};
+pub use api::database::{BatchSource, BatchStatement, Database, FORWARDING_FILE, Options, pools};
 pub use api::deferred::{DeferError, DeferredWrite, NotApplied, Undeferrable};
 pub use api::embedded;
 pub use api::embedded::{

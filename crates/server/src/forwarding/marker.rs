@@ -7,10 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cassette_database::FORWARDING_FILE;
 use cassette_vfs::FileSystem;
 use serde::{Deserialize, Serialize};
 
-const FILE_NAME: &str = "forwarding.json";
 /// The longest file.
 const LENGTH_MAX: usize = 4096;
 
@@ -31,7 +31,7 @@ pub struct Marker {
 #[derive(Serialize, Deserialize)]
 struct Content {
     version: u32,
-    /// `host:port`.
+    /// `host:port`, several ones separated by commas.
     target: String,
 }
 
@@ -43,7 +43,7 @@ impl Marker {
 
     /// Returns its path.
     pub fn path(&self) -> PathBuf {
-        self.directory.join(FILE_NAME)
+        self.directory.join(FORWARDING_FILE)
     }
 
     /// Returns the target to which the server forwards; `None` if it does not.

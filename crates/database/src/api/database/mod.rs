@@ -1,6 +1,7 @@
 //! The open database: its store and its prepared statements.
 
 mod batches;
+mod cut_over;
 mod opening;
 mod statements;
 
@@ -31,6 +32,7 @@ use crate::store::Store;
 use crate::store::indexes::SearchMetrics;
 
 pub use self::batches::{BatchSource, BatchStatement};
+pub use self::cut_over::FORWARDING_FILE;
 pub use self::opening::Options;
 
 /// An open database. Cheap to clone and usable from any thread. It is closed when the last clone

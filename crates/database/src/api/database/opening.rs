@@ -24,7 +24,7 @@ use crate::statements::builds::{build_index, build_view};
 use crate::store::authorization::AuthSettings;
 use crate::store::{Store, StoreParts, StoreSettings};
 
-use super::{Database, Inner};
+use super::{Database, Inner, cut_over};
 
 /// The options of a database.
 #[derive(Clone)]
@@ -111,9 +111,14 @@ impl Database {
     /// `Database::open("data")?`.
     ///
     /// # Errors
-    /// If another process has it open, or its files cannot be read or written.
+    /// If another process has it open, its files cannot be read or written, or its server was cut
+    /// over to another one.
     pub fn open(options: impl Into<Options>) -> Result<Self> {
-        let mut options = options.into();
+        Self::open_for(options.into(), false)
+    }
+
+    /// Opens a database whose file system keeps changes in memory, if it is for reading only.
+    pub(crate) fn open_for(mut options: Options, is_read_only: bool) -> Result<Self> {
         if let Err(why) = CompactionOptions::parse(&options.default_compaction) {
             return Err(DatabaseError::Config(format!("default_compaction: {why}")));
         }
@@ -134,6 +139,7 @@ impl Database {
         let data_dir = options.engine.data_dir.clone();
         let engine = Engine::open(options.engine, options.file_system.clone(), options.clock.clone())
             .map_err(DatabaseError::storage)?;
+        cut_over::check(&*options.file_system, &data_dir, is_read_only)?;
         let paging_key = PagingKey::open(&*options.file_system, &data_dir)?;
         let prepared = Arc::new(PreparedStatements::new(options.prepared_statements_cache_size));
         let counted = prepared.clone();

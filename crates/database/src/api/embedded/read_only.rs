@@ -19,7 +19,8 @@ impl Database {
     /// Statements that write fail. Files written by opening itself stay in memory, including the
     /// rows that only the commit log contains. Any number of processes can open a directory
     /// read-only at the same time, but not while a process has it open for writing. There are no
-    /// background threads.
+    /// background threads. A directory whose server was cut over to another one lacks later writes,
+    /// which is logged.
     ///
     /// # Errors
     /// Those of [`open`](Self::open). Invalid, if the directory is neither.
@@ -75,7 +76,7 @@ impl Database {
         // Such as those in the schema of a base table's snapshot.
         options.materialized_views_enabled = true;
         options.dynamic_data_masking_enabled = true;
-        let database = Self::open(options)?;
+        let database = Self::open_for(options, true)?;
         fill(&database)?;
         database.refuse_writes();
         Ok(database)
