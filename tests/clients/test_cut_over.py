@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import random
+import shutil
 import subprocess
 import threading
 import time
@@ -155,13 +156,14 @@ class Pair:
             for key in range(KEYS):
                 session.execute(insert, (f"user{key}", "y" * 500))
 
-    def command(self, *options, target=None):
+    def command(self, *options, target=None, captured=None):
+        captured = captured or self.folder / "source" / "data" / "cdc_raw"
         return [
             str(part)
             for part in [
                 BINARY, "move", "--from", f"127.0.0.1:{self.source.port}",
                 "--to", target or f"127.0.0.1:{self.target.port}",
-                "--from-admin", f"127.0.0.1:{self.admin}", "--follow", self.folder / "source" / "data" / "cdc_raw",
+                "--from-admin", f"127.0.0.1:{self.admin}", "--follow", captured,
                 "--progress", self.folder / "progress", "--ranges", "16", *options,
             ]
         ]  # fmt: skip
@@ -333,6 +335,22 @@ def test_clients_that_must_log_in_are_not_forwarded_to_a_target_without_logins(t
         assert moved.returncode == 0, moved.stderr
     finally:
         pair.stop()
+
+
+def test_a_directory_without_the_last_changes_ends_a_cut_over_and_the_source_serves(pair, tmp_path):
+    assert pair.move("--until-caught-up").returncode == 0
+    shutil.copytree(tmp_path / "source" / "data" / "cdc_raw", tmp_path / "copy")
+    load = Load(pair.source.port, rate=300).start()
+    time.sleep(1)
+    moved = pair.move("--cutover", "--pause-max", "5s", captured=tmp_path / "copy")
+    load.stop()
+    assert moved.returncode != 0 and "lacks captured changes" in moved.stderr, moved.stderr
+    assert not load.failures, load.failures[:5]
+    load.check(pair.source.port)
+    assert not is_forwarded(pair)
+    # With the directory itself, the same move continues.
+    assert pair.move("--cutover", "--pause-max", "5s").returncode == 0
+    load.check(pair.target.port)
 
 
 def test_undo_serves_the_data_directory_again(pair):
