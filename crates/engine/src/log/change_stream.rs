@@ -14,7 +14,7 @@ use cassette_vfs::FileSystem;
 use cassette_vfs::encryption::{Encryption, PieceCipher};
 use hashbrown::HashMap;
 
-use crate::log::commitlog::cdc::{CdcIndex, index_name};
+use crate::log::commitlog::cdc::{CdcIndex, index_name, read_index};
 use crate::log::commitlog::chain::Chain;
 use crate::log::commitlog::{
     CommitLogOptions, OpenError, Position, SegmentBody, SegmentRecord, TableVersion, cipher_of, first_record,
@@ -450,9 +450,5 @@ fn index_path(segment: &Path) -> PathBuf {
 /// Returns the index of a segment; `None` if it has none, or an incomplete one that a crash left.
 fn index_of(fs: &dyn FileSystem, segment: &Path) -> Result<Option<CdcIndex>> {
     let path = index_path(segment);
-    match fs.read(&path) {
-        Ok(text) => Ok(CdcIndex::decode(&text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(StorageError::io(&path, "read", error).into()),
-    }
+    read_index(fs, &path).map_err(|error| StorageError::io(&path, "read", error).into())
 }

@@ -33,6 +33,9 @@ use super::{CommitLogOptions, OpenError, Position};
 /// The second line of the index of a segment that is not written any more.
 const COMPLETED: &str = "COMPLETED";
 
+/// The maximum length of an index, bytes: more than ten digits and COMPLETED take.
+const INDEX_LENGTH_MAX: u64 = 64;
+
 /// How change data capture is done, with Cassandra's names.
 #[derive(Debug, Clone)]
 pub struct CdcOptions {
@@ -91,6 +94,21 @@ impl CdcIndex {
         };
         Some(Self { offset: offset.trim_end().parse().ok()?, completed })
     }
+}
+
+/// Reads an index; `None` if there is none, or the file is not an index. What is longer than any
+/// index is not read.
+pub(crate) fn read_index(fs: &dyn FileSystem, path: &Path) -> io::Result<Option<CdcIndex>> {
+    let file = match fs.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    if file.len()? > INDEX_LENGTH_MAX {
+        return Ok(None);
+    }
+    let mut text = [0; INDEX_LENGTH_MAX as usize];
+    let length = file.read_at(&mut text, 0)?;
+    Ok(text.get(..length).and_then(CdcIndex::decode))
 }
 
 /// Returns the name of the index of the segment with this name.
@@ -191,7 +209,7 @@ impl CdcDirectory {
         let age = |(id, _): (u64, CdcIndex)| Duration::from_millis(now.saturating_sub(id));
         Ok(CapturedStats {
             bytes: captured().map(|(_, index)| u64::from(index.offset)).sum(),
-            disk_bytes: linked.values().map(|linked| linked.length).sum(),
+            disk_bytes: total_length(&linked),
             total_space: self.options.total_space,
             oldest_age: captured().next().map_or(Duration::ZERO, age),
         })
@@ -203,11 +221,7 @@ impl CdcDirectory {
         for entry in self.fs.read_dir(&self.options.directory)? {
             let Some((_, id)) = format::parse_file_name(&entry.name) else { continue };
             let path = self.options.directory.join(&entry.name);
-            let index = match self.fs.read(&self.index_of(&path)) {
-                Ok(text) => CdcIndex::decode(&text),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-                Err(error) => return Err(error),
-            };
+            let index = read_index(self.fs.as_ref(), &self.index_of(&path))?;
             found.insert(id, Linked { path, length: entry.len, index });
         }
         Ok(found)
@@ -223,8 +237,8 @@ impl CdcDirectory {
             return Ok(Linking::NoSpace(used));
         }
         let linked = self.list()?;
-        let used: u64 = linked.values().map(|linked| linked.length).sum();
-        let excess = (used + u64::from(size)).saturating_sub(self.options.total_space);
+        let used = total_length(&linked);
+        let excess = used.saturating_add(u64::from(size)).saturating_sub(self.options.total_space);
         if excess > 0 && self.options.block_writes {
             *self.full.lock() = Some((now, used));
             return Ok(Linking::NoSpace(used));
@@ -331,9 +345,9 @@ impl CdcDirectory {
     }
 
     fn complete(&self, segment: &Path, index: CdcIndex) -> io::Result<()> {
-        match self.fs.read(&self.index_of(segment)) {
+        match read_index(self.fs.as_ref(), &self.index_of(segment)) {
             // It may not be durable, but the next start writes the same again.
-            Ok(text) if CdcIndex::decode(&text) == Some(index) => Ok(()),
+            Ok(found) if found == Some(index) => Ok(()),
             _ => self.publish(segment, index, true),
         }
     }
@@ -356,6 +370,11 @@ impl CdcDirectory {
 fn id_of(segment: &Path) -> Option<u64> {
     let (_, id) = format::parse_file_name(segment.file_name()?.to_str()?)?;
     Some(id)
+}
+
+/// Returns the bytes of segments: sparse files can add up to more than any disk has.
+fn total_length(linked: &BTreeMap<u64, Linked>) -> u64 {
+    linked.values().fold(0, |total, linked| total.saturating_add(linked.length))
 }
 
 /// The captured changes of a segment.
@@ -388,6 +407,8 @@ pub(super) fn index_at(segment: u64, sealed: Option<u32>, synced: Position) -> C
 
 #[cfg(test)]
 mod tests {
+    use cassette_vfs::FakeFileSystem;
+
     use super::*;
 
     #[test]
@@ -404,6 +425,23 @@ mod tests {
             assert_eq!(CdcIndex::decode(text.as_bytes()), None, "{text}");
         }
         assert_eq!(index_name("CommitLog-101-12.log"), "CommitLog-101-12_cdc.idx");
+    }
+
+    #[test]
+    fn an_index_that_is_too_long_is_not_read() {
+        let fs = FakeFileSystem::new();
+        let shared: &dyn FileSystem = &fs;
+        let path = Path::new("/cdc/CommitLog-101-12_cdc.idx");
+        shared.create_dir_all(Path::new("/cdc")).unwrap();
+        let write = |text: &[u8]| shared.create(path).unwrap().write_all(text).unwrap();
+        assert_eq!(read_index(shared, path).unwrap(), None);
+        write(b"70\nCOMPLETED");
+        assert_eq!(read_index(shared, path).unwrap(), Some(CdcIndex { offset: 70, completed: true }));
+        // Valid text at its beginning, and more than memory holds after it.
+        shared.open_writable(path, 0).unwrap().allocate(1 << 20).unwrap();
+        let before = fs.operations();
+        assert_eq!(read_index(shared, path).unwrap(), None);
+        assert_eq!(fs.operations() - before, 1, "it is opened and not read");
     }
 
     #[test]

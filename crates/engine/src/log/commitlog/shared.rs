@@ -242,13 +242,15 @@ impl Shared {
                 return Ok((end, captured.min(state.captured_end())));
             }
             state.syncing = true;
-            self.publish_captured(&mut state);
+            let is_published = self.publish_captured(&mut state);
             state.syncing = false;
             self.advanced.notify_all();
-            if state.has_unpublished() {
+            if !is_published {
                 let source = io::Error::other("an index of change data capture could not be written");
                 return Err(AppendError::Refused { source: Arc::new(source) });
             }
+            // There may be changes again, which were logged meanwhile.
+            return Ok((end, captured.min(state.captured_end())));
         }
     }
 
@@ -396,26 +398,26 @@ impl Shared {
     }
 
     /// Writes the indexes of captured segments after a sync. `syncing` is set, so that they are
-    /// written in order.
-    fn publish_captured(&self, state: &mut Locked<'_>) {
-        let Some(cdc) = &self.cdc else { return };
+    /// written in order. Returns whether everything that was due has been written.
+    fn publish_captured(&self, state: &mut Locked<'_>) -> bool {
+        let Some(cdc) = &self.cdc else { return true };
         let due = state.take_unpublished();
         if due.is_empty() {
-            return;
+            return true;
         }
         self.advanced.notify_all();
         let not_syncing = |state: &mut State| state.syncing = false;
         let published = self.unlocked(state, "writing an index of change data capture", not_syncing, || {
             due.iter().try_for_each(|(_, path, index)| cdc.publish(path, *index, false))
         });
-        if let Err(error) = published {
-            tracing::warn!(%error, "captured changes are not readable yet: an index could not be written");
-            for (id, _, _) in &due {
-                if let Some(tracked) = state.segments.get_mut(id) {
-                    tracked.captured = Captured::Some(CdcIndex::default());
-                }
+        let Err(error) = published else { return true };
+        tracing::warn!(%error, "captured changes are not readable yet: an index could not be written");
+        for (id, _, _) in &due {
+            if let Some(tracked) = state.segments.get_mut(id) {
+                tracked.captured = Captured::Some(CdcIndex::default());
             }
         }
+        false
     }
 
     /// Logs an event durably. No-op if the log is not archived.
