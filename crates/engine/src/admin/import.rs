@@ -255,6 +255,7 @@ impl Core {
             None => Vec::new(),
             Some(replaced) => self.prepare_replacement(table, replaced)?,
         };
+        let position = position.max(self.positions.get(table.id));
         let id = self.time_uuid();
         let mut transaction =
             Transaction::begin(self.fs.clone(), &table.directory, OperationType::Import, id)?;
@@ -274,16 +275,28 @@ impl Core {
             readers.push(reader);
             stays.push(options.copy_data || options.keep_source || is_backup || is_linked_elsewhere);
         }
+        // Before the commit: an import that does not happen is reported for nothing, and one whose
+        // event a crash loses would not be. What fails after the commit has changed the table.
+        if let Err(error) = self.log_event(table, EventKind::Imported, log.position()) {
+            drop(readers);
+            if let Err(left) = transaction.abort() {
+                tracing::warn!(error = %left, "files of a failed import stay until the next start");
+            }
+            return Err(error);
+        }
         let committed = self.commit(table, transaction, &removed)?;
         self.take_in(table, readers, replaced.is_some())?;
-        if let Err(error) = committed.finish() {
-            tracing::warn!(%error, "the log of an import stays until the next start");
-        }
         if replaced.is_some() {
             self.row_cache.forget(table.id);
             self.log_event(table, EventKind::Truncated, position)?;
         }
-        self.log_event(table, EventKind::Imported, log.position())?;
+        if let Err(error) = committed.finish() {
+            tracing::warn!(%error, "the log of an import stays until the next start");
+        }
+        // Again, for a backup that was taken between the first time and the commit.
+        if let Err(error) = self.log_event(table, EventKind::Imported, log.position()) {
+            tracing::warn!(%error, "an import is not in the archived commit log");
+        }
         let moved = sources.iter().zip(&mut imported).zip(stays).filter(|(_, stays)| !stays);
         for ((sstable, imported), _) in moved {
             match self.remove_source(sstable) {

@@ -287,9 +287,10 @@ impl Core {
         if !has_sstables && (keep.is_none() || !is_in_memory) {
             return self.truncate_memtables(&table);
         }
-        // Every record up to here is in an SSTable after the flush.
+        // Every record up to here is in an SSTable after the flush, and those of writes meanwhile.
         let position = self.usable_log()?.position();
         self.flush_alone(&table)?;
+        let position = position.max(self.positions.get(table.id));
         // Without the flushed SSTables, a replay of the log would restore their data. A flush
         // succeeds even if it could not save its position, or had none because the log has failed.
         // Nor must the truncation survive a crash that loses earlier writes of other tables.
@@ -309,8 +310,9 @@ impl Core {
             view.unreadable = Arc::new([]);
         });
         self.row_cache.forget(id);
-        committed.finish()?;
-        self.log_event(&table, EventKind::Truncated, position)
+        // Before the files are removed: if that fails, the table is truncated nevertheless.
+        self.log_event(&table, EventKind::Truncated, position)?;
+        Ok(committed.finish()?)
     }
 
     /// Logs what readers of archived segments need, once it is durable: an event without its effect

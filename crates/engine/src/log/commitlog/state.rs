@@ -397,14 +397,21 @@ impl State {
         }
     }
 
-    /// Returns a position that all records so far precede or end at, in a segment that the archive
-    /// has or will have.
+    /// Returns a position that all records so far precede or end at, and that all later ones end
+    /// after. With an offset above 0, its segment has records and will be in the archive.
+    ///
+    /// After a finished segment it is not the end of that: the archive may have it already, and no
+    /// backup may need it there.
     pub(super) fn archive_position(&self) -> Position {
-        if self.segments.contains_key(&self.end.segment) {
-            return self.end;
+        match &self.active {
+            Some(active) if active.end > active.file.first => self.end,
+            Some(active) => Position { segment: active.file.id, offset: 0 },
+            // The segment that is reserved, or being reserved, has the id before the next one.
+            None => {
+                let is_reserved = self.creating || self.spare.is_some();
+                Position { segment: self.next_id - u64::from(is_reserved), offset: 0 }
+            }
         }
-        let next = self.spare.as_ref().map_or(self.next_id, |spare| spare.id);
-        Position { segment: next, offset: 0 }
     }
 
     /// Returns the finished and durable segments that are not linked in the archive.
@@ -670,4 +677,19 @@ fn chunk_of<'a>(pending: &'a mut Vec<Chunk>, buffer: &mut Vec<u8>, active: &Acti
     let chunk = pending.last_mut().expect("a chunk was pushed when there was none");
     chunk.bytes.truncate(chunk.committed);
     chunk
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_archive_position_precedes_a_segment_that_is_being_reserved() {
+        let mut state = State::new(BTreeMap::new(), Position::ZERO, Position::ZERO, 10);
+        assert_eq!(state.archive_position(), Position { segment: 10, offset: 0 });
+        // As `create_spare` does before it releases the lock: the next records go to segment 10.
+        state.creating = true;
+        state.next_id += 1;
+        assert_eq!(state.archive_position(), Position { segment: 10, offset: 0 });
+    }
 }
