@@ -115,19 +115,26 @@ impl FileSystem for RealFileSystem {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn FileLock>> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(FileAccess::current().file_mode())
-            .open(path);
-        let mut file = attempted(file, "open lock file", path)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(lock_held(&file, path)),
-            Err(TryLockError::Error(error)) => return attempted(Err(error), "lock", path),
-        }
+        let mut file = loop {
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(FileAccess::current().file_mode())
+                .open(path);
+            let file = attempted(file, "open lock file", path)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(lock_held(&file, path)),
+                Err(TryLockError::Error(error)) => return attempted(Err(error), "lock", path),
+            }
+            // The previous holder may have removed the file before it released the lock: the next
+            // one would lock another file of this name.
+            if attempted(is_at(&file, path), "read the metadata of", path)? {
+                break file;
+            }
+        };
         let noted = file
             .set_len(0)
             .and_then(|()| file.rewind())
@@ -155,6 +162,16 @@ impl FileSystem for RealFileSystem {
             let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
             u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()
         })
+    }
+}
+
+/// Whether the path leads to this file.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let own = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(found) => Ok((found.dev(), found.ino()) == (own.dev(), own.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -197,6 +197,33 @@ mod tests {
     }
 
     #[test]
+    fn one_build_at_a_time_also_when_another_one_ends() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        const BUILDS: usize = 4000;
+        let directory = tempfile::tempdir().unwrap();
+        let target = directory.path().join("target");
+        let shared: Arc<dyn FileSystem> = Arc::new(crate::RealFileSystem);
+        let (building, built) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while built.load(Ordering::Relaxed) < BUILDS {
+                        let Ok(staged) = StagedDirectory::begin(&shared, &target, "building") else {
+                            continue;
+                        };
+                        assert_eq!(building.fetch_add(1, Ordering::SeqCst), 0);
+                        std::thread::yield_now();
+                        building.fetch_sub(1, Ordering::SeqCst);
+                        built.fetch_add(1, Ordering::Relaxed);
+                        drop(staged);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
     fn a_directory_of_another_origin_and_a_running_build_are_kept() {
         let fs = FakeFileSystem::new();
         let shared: Arc<dyn FileSystem> = Arc::new(fs.clone());
