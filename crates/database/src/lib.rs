@@ -24,7 +24,7 @@ pub use api::deferred::{DeferError, DeferredWrite, NotApplied, Undeferrable};
 pub use api::embedded;
 pub use api::embedded::{
     Applied, Batch, ErrorKind, MaybeUnset, OpenOptions, OwnedRow, Query, RestoreNames, Row, RowIter, Rows,
-    Session, SnapshotRestore, Statement, Unset, Value,
+    Session, SnapshotRestore, Statement, Unset, Value, keyspace_definitions,
 };
 pub use api::foreign::{ForeignNode, ForeignTable, Unflushed};
 pub use api::log_point::LogPoint;

@@ -176,7 +176,8 @@ impl Database {
             indexes::unbuild(self.store(), index)?;
         }
         let taken = take().map_err(DatabaseError::of_operation);
-        let has_changed = taken.as_ref().is_ok_and(|taken| replace || !taken.is_empty());
+        // A replacement can fail after it has replaced the rows.
+        let has_changed = taken.as_ref().map_or(replace, |taken| replace || !taken.is_empty());
         for index in indexes {
             if has_changed
                 && replace

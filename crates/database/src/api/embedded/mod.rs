@@ -62,7 +62,7 @@ pub use named::{Named, NoMore};
 pub use open_options::OpenOptions;
 pub use query::{Query, Statement};
 pub use renamed_schema::RestoreNames;
-pub use restore::SnapshotRestore;
+pub use restore::{SnapshotRestore, keyspace_definitions};
 pub use row_iter::RowIter;
 pub use rows::{ColumnIndex, Iter, OwnedRow, Row, Rows};
 pub use session::Session;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cassette_cql::ast::{QualifiedName, Statement};
-use cassette_cql::split_statements;
+use cassette_cql::{StatementKind, Subject, split_statements};
 use cassette_engine::{ImportOptions, ImportedSSTable};
 use cassette_rows::{ColumnKind, ColumnMetadata, TableMetadata};
 
@@ -45,11 +45,16 @@ impl Database {
     pub fn restore_as(&self, directory: &Path, options: &SnapshotRestore) -> Result<Vec<ImportedSSTable>> {
         let text = self.schema_text(directory)?;
         let (_, keyspace, table) = parse(&text, directory)?;
+        options.check(&keyspace, &table, directory)?;
         let renamed = options.names.rename(&text, &keyspace, &table);
         let (schema, keyspace, table) = parse(&renamed, directory)?;
         let session = self.session();
         create_keyspace(self, &session, &keyspace)?;
-        execute(&session, &schema.before)?;
+        execute(&session, &schema.types)?;
+        if self.catalog().table(&keyspace, &table).is_none() {
+            execute(&session, &schema.table)?;
+        }
+        execute(&session, &schema.indexes)?;
         let imported = if options.replace {
             self.replace(&keyspace, &table, directory, &options.import)?
         } else {
@@ -61,15 +66,18 @@ impl Database {
         Ok(imported)
     }
 
-    /// Checks that a table that exists can take the rows of a snapshot, without changing anything.
+    /// Checks that a directory can be restored, without changing anything: that it is a snapshot of
+    /// the expected table, and that a table that exists can take its rows.
     ///
     /// # Errors
-    /// Invalid, if it has other columns, views, or an index that is being built.
+    /// Invalid, if it is not, or the table has other columns, views, or an index that is being
+    /// built.
     #[doc(hidden)]
-    pub fn check_restore(&self, directory: &Path, names: &RestoreNames) -> Result<()> {
+    pub fn check_restore(&self, directory: &Path, options: &SnapshotRestore) -> Result<()> {
         let text = self.schema_text(directory)?;
         let (_, keyspace, table) = parse(&text, directory)?;
-        let renamed = names.rename(&text, &keyspace, &table);
+        options.check(&keyspace, &table, directory)?;
+        let renamed = options.names.rename(&text, &keyspace, &table);
         let (schema, keyspace, table) = parse(&renamed, directory)?;
         let catalog = self.catalog();
         let Some(existing) = catalog.table(&keyspace, &table) else { return Ok(()) };
@@ -89,9 +97,8 @@ impl Database {
         let sample = Self::in_memory()?;
         let session = sample.session();
         create_keyspace(&sample, &session, &keyspace)?;
-        // Without indexes, which do not matter here and would be created.
-        let definitions: Vec<&str> = schema.before.iter().filter(|text| !is_index(text)).copied().collect();
-        execute(&session, &definitions)?;
+        execute(&session, &schema.types)?;
+        execute(&session, &schema.table)?;
         let found = sample.catalog();
         let Some(found) = found.table(&keyspace, &table) else { return Ok(()) };
         match difference(found, existing) {
@@ -120,16 +127,30 @@ pub struct SnapshotRestore {
     pub names: RestoreNames,
     /// Whether the rows of the table are replaced.
     pub replace: bool,
+    /// The keyspace and name of the table that the directory is expected to define, under its own
+    /// name; any if it is `None`.
+    pub expected: Option<(String, String)>,
+}
+
+impl SnapshotRestore {
+    fn check(&self, keyspace: &str, table: &str, directory: &Path) -> Result<()> {
+        let Some((expected_keyspace, expected_table)) = &self.expected else { return Ok(()) };
+        if (expected_keyspace.as_str(), expected_table.as_str()) != (keyspace, table) {
+            bail_invalid!(
+                "cannot restore {}: its schema.cql was expected to create {expected_keyspace}.{expected_table}, and \
+                 creates {keyspace}.{table}",
+                directory.display()
+            );
+        }
+        Ok(())
+    }
 }
 
 fn parse<'a>(text: &'a str, directory: &Path) -> Result<(Schema<'a>, String, String)> {
-    let Some(parsed) = Schema::parse(text) else {
-        bail_invalid!(
-            "cannot restore {}: its schema.cql does not create a table in a keyspace",
-            directory.display()
-        );
-    };
-    Ok(parsed)
+    match Schema::parse(text) {
+        Ok(parsed) => Ok(parsed),
+        Err(reason) => bail_invalid!("cannot restore {}: its schema.cql {reason}", directory.display()),
+    }
 }
 
 fn create_keyspace(database: &Database, session: &Session, keyspace: &str) -> Result<()> {
@@ -139,11 +160,6 @@ fn create_keyspace(database: &Database, session: &Session, keyspace: &str) -> Re
         session.execute(&create, ())?;
     }
     Ok(())
-}
-
-fn is_index(statement: &str) -> bool {
-    let parsed = cassette_cql::parse(statement);
-    parsed.is_ok_and(|parsed| matches!(parsed.statement, Statement::CreateIndex(_)))
 }
 
 /// Returns the reason why rows of `source` cannot be added to `target`.
@@ -184,28 +200,127 @@ fn execute(session: &Session, statements: &[&str]) -> Result<()> {
     statements.iter().try_for_each(|statement| session.execute(statement, ()).map(drop))
 }
 
-/// The statements of a `schema.cql`.
+/// The statements of a `schema.cql`: definitions of one table. Others are not executed, because the
+/// file may come from elsewhere.
+#[derive(Default)]
 struct Schema<'a> {
-    before: Vec<&'a str>,
+    types: Vec<&'a str>,
+    /// The table, and the drops of its former columns. A table that exists may have got columns of
+    /// these names since.
+    table: Vec<&'a str>,
+    indexes: Vec<&'a str>,
     /// Imported rows do not update views, which are built from the rows afterwards.
     views: Vec<&'a str>,
 }
 
 impl<'a> Schema<'a> {
-    /// Returns the statements, and the keyspace and name of the table; `None` if there is no table.
-    fn parse(text: &'a str) -> Option<(Self, String, String)> {
-        let (mut before, mut views, mut table) = (Vec::new(), Vec::new(), None);
+    /// Returns the statements, and the keyspace and name of the table.
+    ///
+    /// # Errors
+    /// What the text does instead, after its name.
+    fn parse(text: &'a str) -> std::result::Result<(Self, String, String), String> {
+        const NO_TABLE: &str = "does not create a table in a keyspace";
+        let (mut schema, mut table, mut subjects) = (Self::default(), None, Vec::new());
         for statement in split_statements(text) {
-            match cassette_cql::parse(statement).ok()?.statement {
-                Statement::CreateView(_) => views.push(statement),
+            let parsed = cassette_cql::parse(statement).map_err(|_| NO_TABLE)?.statement;
+            subjects.push(Subject::of(&parsed, None));
+            match &parsed {
+                Statement::CreateKeyspace(_) | Statement::CreateType(_) => schema.types.push(statement),
                 Statement::CreateTable(create) => {
-                    table.get_or_insert(create.name);
-                    before.push(statement);
+                    if table.replace(create.name.clone()).is_some() {
+                        return Err("creates more than one table".to_owned());
+                    }
+                    schema.table.push(statement);
                 }
-                _ => before.push(statement),
+                Statement::AlterTable(_) => schema.table.push(statement),
+                Statement::CreateIndex(_) => schema.indexes.push(statement),
+                Statement::CreateView(_) => schema.views.push(statement),
+                _ => return Err("contains a statement that is not part of a table's definition".to_owned()),
             }
         }
-        let QualifiedName { keyspace, name, .. } = table?;
-        Some((Self { before, views }, keyspace?.as_str().to_owned(), name.as_str().to_owned()))
+        let QualifiedName { keyspace, name, .. } = table.ok_or(NO_TABLE)?;
+        let keyspace = keyspace.ok_or(NO_TABLE)?.as_str().to_owned();
+        let name = name.as_str().to_owned();
+        let is_foreign = |subject: &Subject| {
+            subject.keyspace.as_deref() != Some(keyspace.as_str())
+                || subject.kind == StatementKind::AlterTable && subject.name.as_deref() != Some(name.as_str())
+        };
+        if subjects.iter().any(is_foreign) {
+            return Err(format!("contains a statement on something else than {keyspace}.{name}"));
+        }
+        Ok((schema, keyspace, name))
+    }
+}
+
+/// Returns the statements of a text that creates a keyspace and its types, if it contains nothing
+/// else.
+///
+/// # Errors
+/// Invalid, if it contains other statements.
+#[doc(hidden)]
+pub fn keyspace_definitions<'a>(text: &'a str, keyspace: &str) -> Result<Vec<&'a str>> {
+    let mut statements = Vec::new();
+    for statement in split_statements(text) {
+        let parsed = cassette_cql::parse(statement).map(|parsed| Subject::of(&parsed.statement, None));
+        let is_definition = parsed.is_ok_and(|subject| {
+            matches!(subject.kind, StatementKind::CreateKeyspace | StatementKind::CreateType)
+                && subject.keyspace.as_deref() == Some(keyspace)
+        });
+        if !is_definition {
+            bail_invalid!("expected statements that create keyspace {keyspace} and its types, found others");
+        }
+        statements.push(statement);
+    }
+    Ok(statements)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_file_with_other_statements_than_definitions_of_its_table_is_rejected() {
+        const TABLE: &str = "CREATE TABLE IF NOT EXISTS ks.t (k int PRIMARY KEY, v int);";
+        for addition in [
+            "",
+            "CREATE KEYSPACE IF NOT EXISTS ks WITH replication = {'class': 'SimpleStrategy'};",
+            "CREATE TYPE IF NOT EXISTS ks.pair (a int);",
+            "ALTER TABLE ks.t DROP v USING TIMESTAMP 7;",
+            "CREATE INDEX IF NOT EXISTS i ON ks.t (v);",
+        ] {
+            let text = format!("{TABLE}\n{addition}");
+            let parsed = Schema::parse(&text);
+            let (_, keyspace, table) = parsed.unwrap_or_else(|error| panic!("{addition}: {error}"));
+            assert_eq!((keyspace.as_str(), table.as_str()), ("ks", "t"));
+        }
+        for addition in [
+            "DROP TABLE ks.t;",
+            "DROP KEYSPACE other;",
+            "TRUNCATE ks.t;",
+            "CREATE ROLE r WITH SUPERUSER = true AND LOGIN = true AND PASSWORD = 'x';",
+            "GRANT ALL ON ALL KEYSPACES TO r;",
+            "INSERT INTO system_auth.roles (role, is_superuser) VALUES ('r', true);",
+            "ALTER TABLE ks.u DROP v;",
+            "ALTER TABLE other.t DROP v;",
+            "CREATE TYPE other.pair (a int);",
+            "CREATE TABLE ks.u (k int PRIMARY KEY);",
+            "CREATE INDEX ON other.t (v);",
+            "USE ks;",
+        ] {
+            assert!(Schema::parse(&format!("{TABLE}\n{addition}")).is_err(), "{addition}");
+        }
+        assert!(Schema::parse("CREATE TYPE ks.pair (a int);").is_err());
+    }
+
+    #[test]
+    fn the_definition_of_a_keyspace_contains_nothing_else() {
+        let keyspace = "CREATE KEYSPACE IF NOT EXISTS ks WITH replication = {'class': 'SimpleStrategy'};";
+        let types = "CREATE TYPE IF NOT EXISTS ks.pair (a int);";
+        assert_eq!(keyspace_definitions(&format!("{keyspace}\n{types}"), "ks").unwrap().len(), 2);
+        for other in
+            ["DROP KEYSPACE ks;", "CREATE TYPE other.pair (a int);", "GRANT ALL ON KEYSPACE ks TO r;"]
+        {
+            assert!(keyspace_definitions(&format!("{keyspace}\n{other}"), "ks").is_err(), "{other}");
+        }
     }
 }
