@@ -58,6 +58,10 @@ soak-kill: ## kill -9 the server 200 times under load; CASSETTE_KILL_SEED repeat
 soak-backup: ## restore SEEDS (1000) random histories with crashes to random moments; CASSETTE_BACKUP_SEED is the first
 	CASSETTE_BACKUP_SEEDS=$(or $(SEEDS),1000) cargo test --package cassette-backup --test point_in_time exactly -- --nocapture
 
+.PHONY: soak-backup-crashes
+soak-backup-crashes: ## crash within random operations of backups, archiving and restores, SEEDS (1000) histories; CASSETTE_BACKUP_SEED is the first
+	CASSETTE_BACKUP_CRASHES=$(or $(SEEDS),1000) cargo test --package cassette-backup --test point_in_time within -- --nocapture
+
 .PHONY: fuzz
 fuzz: ## fuzz TARGET, or every target in turn, with libFuzzer for SECONDS each (60); findings go to target/fuzz/findings
 	crates/fuzz/fuzz.sh $(or $(SECONDS),60) $(TARGET)

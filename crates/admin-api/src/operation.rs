@@ -98,6 +98,9 @@ pub enum Operation {
         /// Whether to link files of the data directory instead of copying them.
         #[serde(default)]
         link: bool,
+        /// The absolute path of the file with the keys of encrypted backups.
+        #[serde(default)]
+        key_file: Option<String>,
     },
     /// Restore tables from a directory of backups on the node's machine.
     RestoreBackup {
@@ -118,6 +121,9 @@ pub enum Operation {
         /// The name of the restored table, if it is another one.
         #[serde(default)]
         table_as: Option<String>,
+        /// The absolute path of the file with the keys of encrypted backups.
+        #[serde(default)]
+        key_file: Option<String>,
     },
     /// Archive the commit log into the configured repository of backups, now.
     ArchiveCommitLog,

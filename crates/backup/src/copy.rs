@@ -1,5 +1,6 @@
 //! Files copied with their checksums.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use cassette_vfs::FileSystem;
@@ -30,8 +31,16 @@ impl Digest {
         self.hasher.update(part);
     }
 
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn content(&self) -> Content {
+        Content { bytes: self.bytes, crc32: self.hasher.clone().finalize() }
+    }
+
     pub fn finish(self) -> Content {
-        Content { bytes: self.bytes, crc32: self.hasher.finalize() }
+        self.content()
     }
 }
 
@@ -50,6 +59,18 @@ pub(crate) fn read(
         each(part)?;
     }
     Ok(digest.finish())
+}
+
+/// Reads a file of at most `maximum` bytes.
+///
+/// # Errors
+/// Damaged, if it is longer; otherwise those of the file system.
+pub(crate) fn read_small(fs: &dyn FileSystem, path: &Path, maximum: u64) -> Result<Vec<u8>> {
+    let length = fs.metadata(path).map_err(Error::io(path, "examine"))?.len;
+    if length > maximum {
+        return Err(Error::damaged(path, format!("expected at most {maximum} bytes, found {length}")));
+    }
+    fs.read(path).map_err(Error::io(path, "read"))
 }
 
 /// Returns the content of a file without copying it.
@@ -71,4 +92,12 @@ pub(crate) fn write(fs: &dyn FileSystem, path: &Path, bytes: &[u8]) -> Result<Co
     out.write_all(bytes).map_err(Error::io(path, "write"))?;
     out.sync().map_err(Error::io(path, "sync"))?;
     Ok(Content { bytes: bytes.len() as u64, crc32: crc32fast::hash(bytes) })
+}
+
+/// Returns bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

@@ -124,16 +124,20 @@ impl Repository {
             None => started.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
         };
         self.check_new(&name)?;
-        if self.objects.is_some() && options.transfer == Transfer::Link {
+        if let Some(layout) = &self.objects
+            && options.transfer == Transfer::Link
+        {
+            let what = if layout.is_directory() { "encrypted backups" } else { "an object store" };
             return Err(Error::invalid(format!(
-                "{}: files cannot be linked into an object store; back up without linking",
+                "{}: files cannot be linked into {what}; back up without linking",
                 self.root.display()
             )));
         }
         let previous = self.latest_readable()?;
-        let mut keyspaces = keyspaces(database, &options.keyspaces)?;
-        // Before the snapshot, which contains every record up to here.
+        // Before the tables are listed: the snapshot contains all of their records up to here, and
+        // the archived log everything of tables that are created later.
         let position = database.engine().archive_position().filter(|_| options.keyspaces.is_empty());
+        let mut keyspaces = keyspaces(database, &options.keyspaces)?;
         let log = position.map(|(chain, position)| LogPosition {
             chain: chain_name(chain.as_u128()),
             segment: position.segment,
@@ -146,7 +150,10 @@ impl Repository {
         // The remains of an interrupted backup of this name.
         clear_snapshot(database, &snapshot_name)?;
         let mut manifest = Manifest::new(started.as_millisecond());
+        manifest.number = previous.as_ref().map_or(0, |previous| previous.manifest.number).saturating_add(1);
         manifest.log = log;
+        manifest.key =
+            self.objects.as_ref().and_then(|layout| Some(layout.keys.as_ref()?.alias().to_owned()));
         let done = self.take(database, options, &name, &snapshot_name, &keyspaces, previous, manifest);
         if let Err(error) = clear_snapshot(database, &snapshot_name) {
             tracing::warn!(%error, snapshot = snapshot_name, "the snapshot of a backup stays until it expires");
@@ -184,6 +191,9 @@ impl Repository {
         let (copied_bytes, linked_bytes) = match &self.objects {
             None => self.write_directory(database, name, keyspaces, planned, &mut manifest)?,
             Some(layout) => {
+                if layout.is_directory() {
+                    self.check_space(&planned)?;
+                }
                 write_objects(layout, self.fs.as_ref(), database, keyspaces, planned, &mut manifest)?
             }
         };
@@ -298,7 +308,9 @@ impl Repository {
         let fs = self.fs.as_ref();
         match &file.source {
             Source::Previous { path, record } => {
-                if fs.hard_link(path, to).is_ok() {
+                // A file that has been cut off is not spread.
+                let is_complete = fs.metadata(path).is_ok_and(|found| found.len == record.bytes);
+                if is_complete && fs.hard_link(path, to).is_ok() {
                     return Ok((Content { bytes: record.bytes, crc32: record.crc32 }, true));
                 }
                 // Volumes without links, or with a maximum number of them.
@@ -368,7 +380,10 @@ fn write_objects(
         for file in table.files {
             // Without reading the file, if the previous backup has it.
             if let Source::Previous { record, .. } = &file.source
-                && record.object.as_ref().is_some_and(|object| known.contains(object))
+                && record
+                    .object
+                    .as_ref()
+                    .is_some_and(|object| known.contains(object) && layout.is_current(object))
             {
                 shared_bytes += record.bytes;
                 files.push(record.clone());

@@ -21,13 +21,16 @@
 mod copy;
 mod create;
 mod error;
+mod keys;
 mod log;
 mod manifest;
-#[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "only object stores have this layout"))]
+mod marker;
+#[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "only object stores have leases"))]
 mod object_layout;
 #[cfg(all(test, feature = "s3"))]
 mod object_tests;
 mod objects;
+mod opening;
 mod repository;
 mod restore;
 mod restore_new;
@@ -36,9 +39,11 @@ mod verify;
 
 pub use create::{BackupOptions, Created, Transfer};
 pub use error::{Error, Result};
+pub use keys::BackupKeys;
 pub use log::{Archived, LogArchiver, Until, parse_until};
 pub use manifest::{FileRecord, LogPosition, Manifest, TableRecord};
-pub use repository::{Backup, Repository, is_remote};
+pub use opening::{Location, is_remote};
+pub use repository::{Backup, Repository};
 pub use restore::{RestoreOptions, Restored};
-pub use service::{BackupService, OpenRepository, ServiceOptions, ServiceStatus, TaskStatus};
+pub use service::{BackupService, KeySource, ServiceOptions, ServiceStatus, TaskStatus};
 pub use verify::Verified;

@@ -21,6 +21,13 @@ pub struct Manifest {
     pub started_at_millis: i64,
     /// The end of the backup, milliseconds since 1970.
     pub ended_at_millis: i64,
+    /// The order of creation, which times do not show if a clock is set back. Later backups have
+    /// higher numbers; those of earlier versions have 0.
+    #[serde(default)]
+    pub number: u64,
+    /// The alias of the key that the backup is encrypted with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// The files with the definitions of keyspaces, relative to the backup.
     pub keyspaces: Vec<FileRecord>,
     /// The tables.
@@ -80,7 +87,7 @@ impl TableRecord {
 
     /// Returns the bytes of all files.
     pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes).sum()
+        self.files.iter().fold(0, |bytes, file| bytes.saturating_add(file.bytes))
     }
 
     /// Returns the number of SSTables.
@@ -96,6 +103,8 @@ impl Manifest {
             cassette_version: env!("CARGO_PKG_VERSION").to_owned(),
             started_at_millis,
             ended_at_millis: started_at_millis,
+            number: 0,
+            key: None,
             keyspaces: Vec::new(),
             tables: Vec::new(),
             log: None,
@@ -109,7 +118,7 @@ impl Manifest {
 
     /// Returns the bytes of the files of all tables.
     pub fn bytes(&self) -> u64 {
-        self.tables.iter().map(TableRecord::bytes).sum()
+        self.tables.iter().fold(0, |bytes, table| bytes.saturating_add(table.bytes()))
     }
 
     /// Returns the numbers of tables and of their SSTables, without those of the schema.
@@ -195,6 +204,15 @@ mod tests {
         let manifest = manifest();
         assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest.clone()));
         assert_eq!((manifest.bytes(), manifest.tables[0].sstables()), (14, 1));
+    }
+
+    #[test]
+    fn lengths_that_no_files_have_can_be_shown() {
+        let mut manifest = manifest();
+        manifest.tables[0].files[0].bytes = u64::MAX;
+        manifest.tables.push(manifest.tables[0].clone());
+        let decoded = Manifest::decode(&manifest.encode()).unwrap();
+        assert_eq!((decoded.bytes(), decoded.tables[0].bytes()), (u64::MAX, u64::MAX));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Repositories in object stores: in memory, and with failures.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,9 +12,10 @@ use object_store::{ObjectStore, ObjectStoreExt};
 use tempfile::TempDir;
 
 use crate::objects::{RemoteObjects, SharedObjects};
-use crate::{BackupOptions, Error, Repository, RestoreOptions, Result, Transfer, Until};
+use crate::{BackupKeys, BackupOptions, Error, Repository, RestoreOptions, Result, Transfer, Until};
 
 struct Fixture {
+    keys: Option<BackupKeys>,
     directory: TempDir,
     store: Arc<InMemory>,
     database: Database,
@@ -22,6 +24,10 @@ struct Fixture {
 
 impl Fixture {
     fn new() -> Self {
+        Self::with_keys(None)
+    }
+
+    fn with_keys(keys: Option<BackupKeys>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut options = cassette_database::Options::new(directory.path().join("data"));
         options.engine.commitlog_archiving = true;
@@ -34,7 +40,7 @@ impl Fixture {
         ] {
             session.execute(cql, ()).unwrap();
         }
-        let fixture = Self { directory, store: Arc::new(InMemory::new()), database, session };
+        let fixture = Self { keys, directory, store: Arc::new(InMemory::new()), database, session };
         fixture.insert(0..100);
         fixture
     }
@@ -52,7 +58,7 @@ impl Fixture {
         let objects: Arc<dyn SharedObjects> =
             Arc::new(RemoteObjects::with_store(store, "s3://bucket/p", "p")?);
         let fs: Arc<dyn FileSystem> = Arc::new(RealFileSystem);
-        Repository::of_objects(&fs, objects, changes)
+        Repository::of_objects(&fs, objects, changes, self.keys.as_ref())
     }
 
     fn back_up(&self, name: &str) -> Result<crate::Created> {
@@ -206,4 +212,54 @@ fn one_command_at_a_time_changes_an_object_store_and_foreign_objects_are_kept() 
     assert!(error.contains("expected an empty prefix or one of backups, found notes.txt"), "{error}");
     let error = other.open(false).map(drop).unwrap_err().to_string();
     assert!(error.contains("found no cassette-backups.json"), "{error}");
+}
+
+#[test]
+fn a_directory_of_another_origin_beside_the_data_directory_is_kept() {
+    let fixture = Fixture::new();
+    let backup = fixture.back_up("one").unwrap().backup;
+    let downloads = fixture.directory.path().join("data.downloads");
+    std::fs::create_dir(&downloads).unwrap();
+    std::fs::write(downloads.join("mine"), "mine").unwrap();
+    let repository = fixture.open(false).unwrap();
+    let error = repository.restore(&backup, &fixture.database, &RestoreOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("was not created by a restore"), "{error}");
+    assert_eq!(std::fs::read(downloads.join("mine")).unwrap(), b"mine");
+    std::fs::remove_dir_all(&downloads).unwrap();
+    repository.restore(&backup, &fixture.database, &RestoreOptions::default()).unwrap();
+    assert!(!downloads.exists());
+}
+
+fn keys(lines: &[(&str, &str)]) -> BackupKeys {
+    let line = |(alias, byte): &(&str, &str)| format!("{alias} {}\n", byte.repeat(32));
+    BackupKeys::parse(&lines.iter().map(line).collect::<String>()).unwrap()
+}
+
+#[test]
+fn encrypted_backups_in_an_object_store_are_shared_restored_and_moved_to_a_new_key() {
+    let mut fixture = Fixture::with_keys(Some(keys(&[("old", "01")])));
+    fixture.back_up("first").unwrap();
+    fixture.insert(100..130);
+    let second = fixture.back_up("second").unwrap();
+    assert!(second.linked_bytes > 0, "unchanged files are not stored again: {second}");
+    let mut archiver = fixture.open(true).unwrap().archiver();
+    archiver.archive(&fixture.database).unwrap();
+    let latest = RestoreOptions { until: Some(Until::Latest), ..RestoreOptions::default() };
+    assert_eq!(count(&fixture.restore("latest", &latest).unwrap(), "WHERE v = 'v3'"), 19);
+    // A new key: everything is stored again, and the old key is needed for the old backups alone.
+    fixture.keys = Some(keys(&[("new", "02"), ("old", "01")]));
+    let third = fixture.back_up("third").unwrap();
+    assert_eq!(third.backup.manifest.key.as_deref(), Some("new"));
+    let objects = |created: &crate::Created| -> HashSet<String> {
+        created.backup.manifest.files().filter_map(|file| file.object.clone()).collect()
+    };
+    assert!(objects(&third).is_disjoint(&objects(&second)));
+    assert_eq!(count(&fixture.restore("first", &RestoreOptions::default()).unwrap(), ""), 100);
+    for name in ["first", "second"] {
+        fixture.open(true).unwrap().remove(name).unwrap();
+    }
+    fixture.keys = Some(keys(&[("new", "02")]));
+    assert_eq!(count(&fixture.restore("third", &RestoreOptions::default()).unwrap(), ""), 130);
+    fixture.open(true).unwrap().remove("third").unwrap();
+    assert_eq!(fixture.objects("files"), [""; 0]);
 }

@@ -7,18 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cassette_vfs::{FileLock, FileSystem};
-use serde::{Deserialize, Serialize};
 
-use crate::copy::examine;
+use crate::copy::read_small;
 use crate::error::{Error, Result};
 use crate::log::{LogArchiver, LogRepository, Until, time_text};
 use crate::manifest::{Manifest, is_single_name};
+use crate::marker::{LOCK, MARKER};
 use crate::object_layout::ObjectLayout;
 use crate::objects::{DirectoryObjects, Objects};
 
-/// The file that makes a directory a repository.
-const MARKER: &str = "cassette-backups.json";
-const LOCK: &str = "lock";
 /// The directory of the archived commit log.
 const LOG: &str = "log";
 const MANIFEST: &str = "manifest.json";
@@ -29,21 +26,17 @@ pub(crate) const INCOMPLETE: &str = ".incomplete";
 const REMOVED: &str = ".removed";
 /// The maximum length of a manifest in bytes: about a million files.
 const MANIFEST_LENGTH_MAX: u64 = 256 << 20;
-const FORMAT: u32 = 1;
-
-#[derive(Serialize, Deserialize)]
-struct Marker {
-    format: u32,
-}
+/// The maximum length of the file with its checksum.
+const CRC_LENGTH_MAX: u64 = 16;
 
 /// A directory of backups, or their objects in a store. One command at a time changes it.
 pub struct Repository {
     pub(crate) fs: Arc<dyn FileSystem>,
     /// The directory, or the address of an object store in messages.
     pub(crate) root: PathBuf,
-    /// What the repository consists of, if it is not a directory.
+    /// What the repository consists of, if it is an object store or encrypted.
     pub(crate) objects: Option<ObjectLayout>,
-    _lock: Option<Box<dyn FileLock>>,
+    pub(crate) _lock: Option<Box<dyn FileLock>>,
 }
 
 impl fmt::Debug for Repository {
@@ -61,94 +54,14 @@ pub struct Backup {
     pub manifest: Manifest,
 }
 
+impl Backup {
+    /// Sorts backups by their creation.
+    fn order(&self) -> (u64, i64, String) {
+        (self.manifest.number, self.manifest.started_at_millis, self.name.clone())
+    }
+}
+
 impl Repository {
-    /// Opens a repository for changes; creates a missing or empty directory. Removes the remains
-    /// of interrupted commands.
-    ///
-    /// # Errors
-    /// Invalid, if the directory has other contents or another command uses it.
-    pub fn open(fs: Arc<dyn FileSystem>, root: &Path) -> Result<Self> {
-        if !is_repository(fs.as_ref(), root)? {
-            initialize(fs.as_ref(), root)?;
-        }
-        let lock = root.join(LOCK);
-        let lock = fs.lock(&lock).map_err(|error| busy(root, error))?;
-        let repository = Self { fs, root: root.to_owned(), objects: None, _lock: Some(lock) };
-        repository.remove_remains()?;
-        Ok(repository)
-    }
-
-    /// Opens a repository for reading, without writing to it. Excludes commands that change it.
-    ///
-    /// # Errors
-    /// Invalid, if the directory is not a repository or another command changes it.
-    pub fn open_for_reading(fs: Arc<dyn FileSystem>, root: &Path) -> Result<Self> {
-        if !is_repository(fs.as_ref(), root)? {
-            return Err(Error::invalid(format!(
-                "{}: expected a directory of backups, found no {MARKER} in it",
-                root.display()
-            )));
-        }
-        let lock = fs.lock_shared(&root.join(LOCK)).map_err(|error| busy(root, error))?;
-        Ok(Self { fs, root: root.to_owned(), objects: None, _lock: Some(lock) })
-    }
-
-    /// Opens the repository at a location, which is a directory or `s3://bucket/prefix`, for
-    /// changes; see [`open`](Self::open). `fs` has the directory, and the files of databases.
-    ///
-    /// # Errors
-    /// As for `open`, or if the store cannot be reached.
-    pub fn open_at(fs: Arc<dyn FileSystem>, location: &str) -> Result<Self> {
-        match Self::remote(&fs, location, true)? {
-            Some(remote) => Ok(remote),
-            None => Self::open(fs, Path::new(location)),
-        }
-    }
-
-    /// [`open_at`](Self::open_at) for reading. Objects that are read can be removed meanwhile by a
-    /// command that removes their backup.
-    ///
-    /// # Errors
-    /// As for `open_at`.
-    pub fn open_at_for_reading(fs: Arc<dyn FileSystem>, location: &str) -> Result<Self> {
-        match Self::remote(&fs, location, false)? {
-            Some(remote) => Ok(remote),
-            None => Self::open_for_reading(fs, Path::new(location)),
-        }
-    }
-
-    /// Opens a repository of objects; `None` if the location is a directory.
-    #[cfg(feature = "s3")]
-    fn remote(fs: &Arc<dyn FileSystem>, location: &str, changes: bool) -> Result<Option<Self>> {
-        if !is_remote(location) {
-            return Ok(None);
-        }
-        let objects = Arc::new(crate::objects::RemoteObjects::open(location)?);
-        Self::of_objects(fs, objects, changes).map(Some)
-    }
-
-    #[cfg(not(feature = "s3"))]
-    fn remote(_: &Arc<dyn FileSystem>, location: &str, _: bool) -> Result<Option<Self>> {
-        if !is_remote(location) {
-            return Ok(None);
-        }
-        Err(Error::invalid(format!(
-            "{location}: this program was built without object stores; specify a directory"
-        )))
-    }
-
-    #[cfg(feature = "s3")]
-    pub(crate) fn of_objects(
-        fs: &Arc<dyn FileSystem>,
-        objects: Arc<dyn crate::objects::SharedObjects>,
-        changes: bool,
-    ) -> Result<Self> {
-        let root = objects.describe("");
-        let root = PathBuf::from(root.to_string_lossy().trim_end_matches('/'));
-        let layout = ObjectLayout::open(objects, changes)?;
-        Ok(Self { fs: Arc::clone(fs), root, objects: Some(layout), _lock: None })
-    }
-
     /// Returns all complete backups, the oldest first.
     ///
     /// # Errors
@@ -158,10 +71,20 @@ impl Repository {
         for name in self.names()? {
             backups.push(self.backup(&name)?);
         }
-        backups.sort_by(|a, b| {
-            let key = |backup: &Backup| (backup.manifest.started_at_millis, backup.name.clone());
-            key(a).cmp(&key(b))
-        });
+        backups.sort_by_cached_key(Backup::order);
+        Ok(backups)
+    }
+
+    /// [`backups`](Self::backups) without those whose manifest is unreadable, which are logged.
+    pub(crate) fn readable(&self) -> Result<Vec<Backup>> {
+        let mut backups = Vec::new();
+        for name in self.names()? {
+            match self.backup(&name) {
+                Ok(backup) => backups.push(backup),
+                Err(error) => tracing::warn!(%error, backup = name, "a backup is damaged"),
+            }
+        }
+        backups.sort_by_cached_key(Backup::order);
         Ok(backups)
     }
 
@@ -240,7 +163,8 @@ impl Repository {
             Some(layout) => Arc::clone(&layout.objects),
             None => Arc::new(DirectoryObjects::new(self.fs.clone(), &self.root)),
         };
-        LogRepository { objects }
+        let plain = self.objects.as_ref().map_or_else(|| Arc::clone(&objects), |layout| layout.plain.clone());
+        LogRepository { objects, plain }
     }
 
     /// Removes archived segments of the commit log that no backup needs.
@@ -259,19 +183,7 @@ impl Repository {
     /// Returns the latest backup whose manifest is readable: a damaged one must not prevent the
     /// next.
     pub(crate) fn latest_readable(&self) -> Result<Option<Backup>> {
-        let mut latest: Option<Backup> = None;
-        for name in self.names()? {
-            match self.backup(&name) {
-                Ok(backup) => {
-                    let started = |backup: &Backup| backup.manifest.started_at_millis;
-                    if latest.as_ref().is_none_or(|other| started(other) <= started(&backup)) {
-                        latest = Some(backup);
-                    }
-                }
-                Err(error) => tracing::warn!(%error, backup = name, "a backup is damaged"),
-            }
-        }
-        Ok(latest)
+        Ok(self.readable()?.pop())
     }
 
     /// Removes a backup. Other backups do not change.
@@ -346,7 +258,7 @@ impl Repository {
     }
 
     /// Removes what interrupted commands left: their names record that it is not needed.
-    fn remove_remains(&self) -> Result<()> {
+    pub(crate) fn remove_remains(&self) -> Result<()> {
         for name in self.directories()? {
             if name.ends_with(INCOMPLETE) || name.ends_with(REMOVED) {
                 self.remove_directory(&self.root.join(name))?;
@@ -355,7 +267,7 @@ impl Repository {
         Ok(())
     }
 
-    fn names(&self) -> Result<Vec<String>> {
+    pub(crate) fn names(&self) -> Result<Vec<String>> {
         if let Some(layout) = &self.objects {
             return layout.names();
         }
@@ -378,17 +290,16 @@ impl Repository {
             return Ok(Backup { name: name.to_owned(), manifest: layout.manifest(name)? });
         }
         let directory = self.root.join(name);
-        let path = directory.join(MANIFEST);
-        let length = self.fs.metadata(&path).map_err(|error| Error::damaged(&path, error.to_string()))?.len;
-        if length > MANIFEST_LENGTH_MAX {
-            let detail = format!("expected at most {MANIFEST_LENGTH_MAX} bytes, found {length}");
-            return Err(Error::damaged(&path, detail));
-        }
-        let content = self.fs.read(&path).map_err(Error::io(&path, "read"))?;
-        let crc_path = directory.join(MANIFEST_CRC);
-        let found = examine(self.fs.as_ref(), &path)?.crc32.to_string();
-        let expected =
-            self.fs.read(&crc_path).map_err(|error| Error::damaged(&crc_path, error.to_string()))?;
+        let (path, crc_path) = (directory.join(MANIFEST), directory.join(MANIFEST_CRC));
+        let read = |path: &Path, maximum: u64| {
+            read_small(self.fs.as_ref(), path, maximum).map_err(|error| match error {
+                Error::Storage(error) => Error::damaged(path, error.to_string()),
+                error => error,
+            })
+        };
+        let content = read(&path, MANIFEST_LENGTH_MAX)?;
+        let found = crc32fast::hash(&content).to_string();
+        let expected = read(&crc_path, CRC_LENGTH_MAX)?;
         if expected != found.as_bytes() {
             let expected = String::from_utf8_lossy(&expected).into_owned();
             let detail = format!("expected checksum {expected} as in {MANIFEST_CRC}, found {found}");
@@ -397,61 +308,4 @@ impl Repository {
         let manifest = Manifest::decode(&content).map_err(|detail| Error::damaged(&path, detail))?;
         Ok(Backup { name: name.to_owned(), manifest })
     }
-}
-
-/// Whether a location is an object store, and not a directory.
-pub fn is_remote(location: &str) -> bool {
-    location.contains("://")
-}
-
-fn busy(root: &Path, error: io::Error) -> Error {
-    if error.kind() == io::ErrorKind::WouldBlock {
-        return Error::invalid(format!(
-            "{}: another command uses this directory of backups; try again when it is done",
-            root.display()
-        ));
-    }
-    Error::io(&root.join(LOCK), "lock")(error)
-}
-
-/// Whether the directory is a repository of a known format.
-fn is_repository(fs: &dyn FileSystem, root: &Path) -> Result<bool> {
-    let path = root.join(MARKER);
-    let content = match fs.read(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        content => content.map_err(Error::io(&path, "read"))?,
-    };
-    match serde_json::from_slice::<Marker>(&content) {
-        Ok(Marker { format: FORMAT }) => Ok(true),
-        Ok(Marker { format }) => Err(Error::invalid(format!(
-            "{}: expected format {FORMAT}, found {format}: use the version of cassette that wrote it",
-            path.display()
-        ))),
-        Err(error) => Err(Error::damaged(&path, error.to_string())),
-    }
-}
-
-fn initialize(fs: &dyn FileSystem, root: &Path) -> Result<()> {
-    match fs.read_dir(root) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs.create_with_parents(root).map_err(Error::io(root, "create the directory"))?;
-        }
-        entries => {
-            let entries = entries.map_err(Error::io(root, "list"))?;
-            // What an interrupted `initialize` leaves, and nothing else.
-            let is_own = |name: &str| name == LOCK || name.strip_suffix(".tmp") == Some(MARKER);
-            if let Some(other) = entries.iter().find(|entry| !is_own(&entry.name)) {
-                return Err(Error::invalid(format!(
-                    "{}: expected an empty directory or one of backups, found {}; specify another directory",
-                    root.display(),
-                    other.name
-                )));
-            }
-        }
-    }
-    let lock = root.join(LOCK);
-    drop(fs.lock(&lock).map_err(|error| busy(root, error))?);
-    let path = root.join(MARKER);
-    let content = serde_json::to_vec(&Marker { format: FORMAT }).expect("a number can be encoded");
-    fs.write_atomically(&path, &content).map_err(Error::io(&path, "write"))
 }

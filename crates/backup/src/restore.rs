@@ -1,19 +1,24 @@
 //! Restoring a backup into an open database.
 
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cassette_database::{Database, DatabaseError, ImportOptions, RestoreNames, SnapshotRestore};
-use cassette_vfs::FileSystem;
+use cassette_database::{
+    Database, DatabaseError, ImportOptions, RestoreNames, SnapshotRestore, keyspace_definitions,
+};
 use cassette_vfs::encryption::Encryption;
+use cassette_vfs::{StagedDirectory, StagingError};
 
+use crate::copy::read_small;
 use crate::create::AUTH;
 use crate::error::{Error, Result};
 use crate::log::Until;
 use crate::manifest::{SCHEMA, TableRecord};
 use crate::repository::{Backup, Repository};
+
+/// The maximum length of the definitions of a keyspace, bytes.
+const DEFINITION_LENGTH_MAX: u64 = 16 << 20;
 
 /// The options of a restore.
 #[derive(Debug, Clone, Default)]
@@ -115,10 +120,8 @@ impl Repository {
         let tables = self.selected(backup, &options.names, false)?;
         self.verify_unless_fetched(backup, options)?;
         let data = &database.engine().options().data_dir;
-        let files = self.fetch(backup, &tables, &scratch_beside(data))?;
-        let restored = self.restore_tables(backup, &tables, &files, database, options, false);
-        files.remove();
-        restored
+        let files = self.fetch(backup, &tables, data)?;
+        self.restore_tables(backup, &tables, &files, database, options, false)
     }
 
     /// Verifies all checksums before anything is changed. What is fetched is verified by that.
@@ -130,47 +133,30 @@ impl Repository {
     }
 
     /// Returns the files of tables and the definitions of their keyspaces: those of the backup, or
-    /// downloads in the directory `scratch`, which is replaced.
-    pub(crate) fn fetch(
-        &self,
-        backup: &Backup,
-        tables: &[&TableRecord],
-        scratch: &Path,
-    ) -> Result<LocalFiles> {
+    /// downloads beside the data directory `data`: within it, they could not be imported.
+    pub(crate) fn fetch(&self, backup: &Backup, tables: &[&TableRecord], data: &Path) -> Result<LocalFiles> {
         let Some(layout) = &self.objects else {
-            return Ok(LocalFiles {
-                fs: Arc::clone(&self.fs),
-                root: self.root.join(&backup.name),
-                is_scratch: false,
-            });
+            return Ok(LocalFiles { root: self.root.join(&backup.name), _downloads: None });
         };
-        let files = LocalFiles { fs: Arc::clone(&self.fs), root: scratch.to_owned(), is_scratch: true };
-        files.clear()?;
-        let fetched = (|| {
-            let create =
-                |path: &Path| self.fs.create_dir_all(path).map_err(Error::io(path, "create the directory"));
-            create(scratch)?;
-            for keyspace in &backup.manifest.keyspaces {
-                let directory = scratch.join(&keyspace.name);
-                create(&directory)?;
-                layout.fetch(self.fs.as_ref(), keyspace, &directory.join("keyspace.cql"))?;
-            }
-            for table in tables {
-                let directory = files.table(table);
-                create(&directory)?;
-                for file in &table.files {
-                    layout.fetch(self.fs.as_ref(), file, &directory.join(&file.name))?;
-                }
-            }
-            Ok(())
-        })();
-        match fetched {
-            Ok(()) => Ok(files),
-            Err(error) => {
-                files.remove();
-                Err(error)
+        let downloads = StagedDirectory::begin(&self.fs, data, "downloads")
+            .map_err(staging_error(data, "download of a backup for"))?;
+        let files = LocalFiles { root: downloads.path().to_owned(), _downloads: Some(downloads) };
+        let create =
+            |path: &Path| self.fs.create_dir_all(path).map_err(Error::io(path, "create the directory"));
+        create(&files.root)?;
+        for keyspace in &backup.manifest.keyspaces {
+            let directory = files.root.join(&keyspace.name);
+            create(&directory)?;
+            layout.fetch(self.fs.as_ref(), keyspace, &directory.join("keyspace.cql"))?;
+        }
+        for table in tables {
+            let directory = files.table(table);
+            create(&directory)?;
+            for file in &table.files {
+                layout.fetch(self.fs.as_ref(), file, &directory.join(&file.name))?;
             }
         }
+        Ok(files)
     }
 
     pub(crate) fn restore_tables(
@@ -184,12 +170,27 @@ impl Repository {
     ) -> Result<Restored> {
         options.check_names(tables)?;
         let directory_of = |table: &TableRecord| files.table(table);
+        let restore_of = |table: &TableRecord| SnapshotRestore {
+            import: ImportOptions {
+                // The levels of a set of SSTables are valid for that set alone.
+                keep_level: is_new,
+                keep_repaired: true,
+                verify: false,
+                copy_data: true,
+                ..ImportOptions::default()
+            },
+            names: options.rename.clone(),
+            replace: options.truncate,
+            expected: Some((table.keyspace.clone(), table.table.clone())),
+        };
         // All tables, before the first one is changed.
         for table in tables.iter().filter(|table| table.keyspace != AUTH) {
-            database.check_restore(&directory_of(table), &options.rename).map_err(|error| match error {
-                DatabaseError::Invalid(message) => Error::Invalid(message),
-                error => Error::in_database(format!("cannot restore {}", table.qualified_name()))(error),
-            })?;
+            database.check_restore(&directory_of(table), &restore_of(table)).map_err(
+                |error| match error {
+                    DatabaseError::Invalid(message) => Error::Invalid(message),
+                    error => Error::in_database(format!("cannot restore {}", table.qualified_name()))(error),
+                },
+            )?;
         }
         self.create_keyspaces(backup, tables, files, database, options)?;
         let mut restored = Restored::default();
@@ -199,23 +200,12 @@ impl Repository {
                 let before = restored.tables;
                 format!("cannot restore {name} ({before} of {} tables were restored before)", tables.len())
             };
-            let import = ImportOptions {
-                // The levels of a set of SSTables are valid for that set alone.
-                keep_level: is_new,
-                keep_repaired: true,
-                verify: false,
-                copy_data: true,
-                ..ImportOptions::default()
-            };
-            let directory = directory_of(table);
+            let (directory, restore) = (directory_of(table), restore_of(table));
             // The tables of roles exist in every database, and clients must not create them.
             let imported = match (table.keyspace == AUTH, options.truncate) {
-                (true, true) => database.replace(&table.keyspace, &table.table, &directory, &import),
-                (true, false) => database.import(&table.keyspace, &table.table, &directory, &import),
-                (false, replace) => {
-                    let names = options.rename.clone();
-                    database.restore_as(&directory, &SnapshotRestore { import, names, replace })
-                }
+                (true, true) => database.replace(AUTH, &table.table, &directory, &restore.import),
+                (true, false) => database.import(AUTH, &table.table, &directory, &restore.import),
+                (false, _) => database.restore_as(&directory, &restore),
             };
             let imported = imported.map_err(Error::in_database(context()))?;
             tracing::info!(table = name, sstables = imported.len(), "restored a table");
@@ -243,8 +233,10 @@ impl Repository {
         let session = database.session();
         for keyspace in backup.manifest.keyspaces.iter().filter(|keyspace| is_meant(&keyspace.name)) {
             let path = files.root.join(&keyspace.name).join("keyspace.cql");
-            let text = self.fs.read(&path).map_err(Error::io(&path, "read"))?;
+            let text = read_small(self.fs.as_ref(), &path, DEFINITION_LENGTH_MAX)?;
             let text = String::from_utf8(text).map_err(|error| Error::damaged(&path, error.to_string()))?;
+            keyspace_definitions(&text, &keyspace.name)
+                .map_err(Error::in_database(format!("cannot restore keyspace {}", keyspace.name)))?;
             let text = options.rename.rename(&text, &keyspace.name, "");
             for statement in cassette_database::split_statements(&text) {
                 session.execute(statement, ()).map_err(Error::in_database(format!(
@@ -257,12 +249,11 @@ impl Repository {
     }
 }
 
-/// The files of a backup on this machine.
+/// The files of a backup on this machine. Downloads are removed on drop.
 pub(crate) struct LocalFiles {
-    fs: Arc<dyn FileSystem>,
     /// The directory of the keyspaces' directories.
     pub root: PathBuf,
-    is_scratch: bool,
+    _downloads: Option<StagedDirectory>,
 }
 
 impl LocalFiles {
@@ -270,30 +261,29 @@ impl LocalFiles {
     pub fn table(&self, table: &TableRecord) -> PathBuf {
         self.root.join(&table.keyspace).join(&table.directory)
     }
-
-    /// Removes downloads.
-    pub fn remove(&self) {
-        if self.is_scratch
-            && let Err(error) = self.clear()
-        {
-            tracing::warn!(%error, "downloads of a restore stay until the next one");
-        }
-    }
-
-    fn clear(&self) -> Result<()> {
-        match self.fs.remove_dir_all(&self.root) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed.map_err(Error::io(&self.root, "remove")),
-        }
-    }
 }
 
-/// Returns the directory for downloads beside a data directory: within it, they could not be
-/// imported.
-pub(crate) fn scratch_beside(data: &Path) -> PathBuf {
-    let mut name = data.file_name().unwrap_or_default().to_owned();
-    name.push(".downloads");
-    data.with_file_name(name)
+/// Returns a function that explains the failure of a staged directory. `what` is what another
+/// command does with the target.
+pub(crate) fn staging_error(target: &Path, what: &'static str) -> impl FnOnce(StagingError) -> Error {
+    let target = target.to_owned();
+    move |error| {
+        let shown = target.display();
+        Error::invalid(match error {
+            StagingError::NoName => format!("{shown}: expected the name of a directory"),
+            StagingError::Busy(_) => {
+                format!("another {what} {shown} is running: wait until it ends")
+            }
+            StagingError::Foreign(staging) => format!(
+                "{}: the directory exists and was not created by a restore; remove it or specify another target",
+                staging.display()
+            ),
+            StagingError::MountPoint => {
+                format!("{shown} is a mount point, which cannot be replaced: specify a directory in it")
+            }
+            StagingError::Io { action, path, source } => return Error::io(&path, action)(source),
+        })
+    }
 }
 
 impl RestoreOptions {

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use cassette_database::{Database, ForeignNode, ImportOptions, Keyspace, Options};
 use cassette_engine::ArchivedLog;
 use cassette_rows::{TableId, TableMetadata};
-use cassette_vfs::{StagedDirectory, StagingError};
+use cassette_vfs::StagedDirectory;
 
 use crate::create::AUTH;
 use crate::error::{Error, Result};
 use crate::log::Until;
 use crate::manifest::{SCHEMA, TableRecord};
 use crate::repository::{Backup, Repository};
-use crate::restore::{LocalFiles, RestoreOptions, Restored, scratch_beside};
+use crate::restore::{LocalFiles, RestoreOptions, Restored, staging_error};
 
-/// The directory for segments that are downloaded, in the directory that is built.
-const SCRATCH: &str = "cassette-restore";
+/// The directory of downloaded segments, beside those of keyspaces, which have no such names.
+const SEGMENTS: &str = "commitlog-segments";
 
 impl Repository {
     /// Restores a backup into a data directory that does not exist yet, and replays the archived
@@ -47,12 +47,13 @@ impl Repository {
                 }
             }
         }
-        let staged = StagedDirectory::begin(&self.fs, target, "restoring").map_err(staging_error(target))?;
+        let staged = StagedDirectory::begin(&self.fs, target, "restoring")
+            .map_err(staging_error(target, "restore into"))?;
         let restored = match options.until {
             None => self.build(backup, &tables, target, staged.path(), options)?,
             Some(until) => self.build_until(backup, &tables, target, staged.path(), options, until)?,
         };
-        staged.publish().map_err(staging_error(target))?;
+        staged.publish().map_err(staging_error(target, "restore into"))?;
         Ok(restored)
     }
 
@@ -66,12 +67,9 @@ impl Repository {
         options: &RestoreOptions,
     ) -> Result<Restored> {
         self.verify_unless_fetched(backup, options)?;
-        let files = self.fetch(backup, tables, &scratch_beside(target))?;
-        let restored = self.create(data, true).and_then(|database| {
-            close_after(&database, self.restore_tables(backup, tables, &files, &database, options, true))
-        });
-        files.remove();
-        restored
+        let files = self.fetch(backup, tables, target)?;
+        let database = self.create(data, true)?;
+        close_after(&database, self.restore_tables(backup, tables, &files, &database, options, true))
     }
 
     fn create(&self, data: &Path, background_threads: bool) -> Result<Database> {
@@ -116,18 +114,9 @@ impl Repository {
         let needed = log.needed(position, until)?;
         let of_schema = backup.manifest.tables.iter().filter(|table| table.keyspace == SCHEMA);
         let fetched: Vec<&TableRecord> = of_schema.chain(tables.iter().copied()).collect();
-        let files = self.fetch(backup, &fetched, &scratch_beside(target))?;
-        // Removed before the directory appears.
-        let scratch = data.join(SCRATCH);
-        let restored = log
-            .fetch(&self.fs, &needed, &scratch)
-            .and_then(|segments| self.fill_until(backup, tables, &files, data, &segments, options, until));
-        files.remove();
-        let restored = restored?;
-        if self.fs.exists(&scratch).map_err(Error::io(&scratch, "examine"))? {
-            self.fs.remove_dir_all(&scratch).map_err(Error::io(&scratch, "remove"))?;
-        }
-        Ok(restored)
+        let files = self.fetch(backup, &fetched, target)?;
+        let segments = log.fetch(&self.fs, &needed, &files.root.join(SEGMENTS))?;
+        self.fill_until(backup, tables, &files, data, &segments, options, until)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the files of `build_until`, which has to remove them")]
@@ -269,25 +258,4 @@ fn close_after(database: &Database, done: Result<Restored>) -> Result<Restored> 
     let done = done?;
     closed?;
     Ok(done)
-}
-
-fn staging_error(target: &Path) -> impl FnOnce(StagingError) -> Error {
-    let target = target.to_owned();
-    move |error| {
-        let shown = target.display();
-        Error::invalid(match error {
-            StagingError::NoName => format!("{shown}: expected the name of a directory"),
-            StagingError::Busy(_) => {
-                format!("another restore into {shown} is running: wait until it ends")
-            }
-            StagingError::Foreign(staging) => format!(
-                "{}: the directory exists and was not created by a restore; remove it or specify another target",
-                staging.display()
-            ),
-            StagingError::MountPoint => {
-                format!("{shown} is a mount point, which cannot be replaced: specify a directory in it")
-            }
-            StagingError::Io { action, path, source } => return Error::io(&path, action)(source),
-        })
-    }
 }

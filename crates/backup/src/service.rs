@@ -10,12 +10,15 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use cassette_database::Database;
+use cassette_vfs::FileSystem;
 use jiff::Timestamp;
 use parking_lot::{Condvar, Mutex};
 
 use crate::create::{BackupOptions, Transfer};
 use crate::error::{Error, Result};
+use crate::keys::BackupKeys;
 use crate::log::{Archived, LogArchiver};
+use crate::opening::Location;
 use crate::repository::Repository;
 
 /// The prefix of the names of scheduled backups: only these are removed.
@@ -23,16 +26,17 @@ const PREFIX: &str = "auto-";
 /// The interval between attempts after a failure, unless the period is shorter.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// Opens the repository for changes. Called for each operation, so that commands can use it in
-/// between.
-pub type OpenRepository = Box<dyn Fn() -> Result<Repository> + Send + Sync>;
+/// Returns the keys of encrypted backups. Called for each operation, so that keys can be replaced.
+pub type KeySource = Box<dyn Fn() -> Result<Option<BackupKeys>> + Send + Sync>;
 
 /// What is done in the background.
 pub struct ServiceOptions {
-    /// The repository in messages. Contains no credentials.
+    /// The repository, which exists. Contains no credentials.
     pub repository: String,
-    /// Opens it.
-    pub open: OpenRepository,
+    /// The keys of an encrypted one.
+    pub keys: KeySource,
+    /// The file system of the repository, and of the database.
+    pub file_system: Arc<dyn FileSystem>,
     /// How often the commit log is archived; `None` if it is not.
     pub archive_period: Option<Duration>,
     /// How often a backup is created; `None` for none.
@@ -154,6 +158,14 @@ impl BackupService {
         self.shared.status.lock().clone()
     }
 
+    /// Returns the keys of the configured repository, if `address` is that.
+    ///
+    /// # Errors
+    /// Invalid, if they cannot be read.
+    pub fn keys_of(&self, address: &str) -> Result<Option<BackupKeys>> {
+        if address == self.shared.options.repository { (self.shared.options.keys)() } else { Ok(None) }
+    }
+
     /// Archives everything that has been acknowledged, now.
     ///
     /// # Errors
@@ -199,13 +211,20 @@ impl Shared {
         *stopping
     }
 
+    /// Opens the repository for changes. Each operation does, so that commands can use it in
+    /// between.
+    fn open(&self) -> Result<Repository> {
+        let location = Location { address: self.options.repository.clone(), keys: (self.options.keys)()? };
+        Repository::open_existing_at(Arc::clone(&self.options.file_system), &location)
+    }
+
     fn archive(&self) -> Result<Archived> {
         let mut archiver = self.archiver.lock();
         let archived = match &mut *archiver {
             Some(archiver) => archiver.archive(&self.database),
             None => {
                 let changing = self.changing.lock();
-                let mut opened = (self.options.open)()?.archiver();
+                let mut opened = self.open()?.archiver();
                 drop(changing);
                 let archived = opened.archive(&self.database);
                 *archiver = Some(opened);
@@ -241,10 +260,18 @@ impl Shared {
 
     fn back_up_due(&self) -> bool {
         match self.back_up() {
-            Ok(name) => {
+            Ok((name, pruned)) => {
                 let mut status = self.status.lock();
-                status.last_backup = Some(name);
                 status.backups.complete();
+                if let Err(error) = pruned {
+                    tracing::error!(%error, repository = self.options.repository, "scheduled backups beyond the \
+                        number to keep were not removed");
+                    let detail =
+                        format!("{name} was created, but the removal of earlier ones failed: {error}");
+                    status.backups.fail(&Error::invalid(detail));
+                }
+                status.last_backup = Some(name);
+                // The next backup follows when it is due: one a minute would fill the volume.
                 true
             }
             Err(error) => {
@@ -255,25 +282,37 @@ impl Shared {
         }
     }
 
-    fn back_up(&self) -> Result<String> {
+    /// Creates a backup, and removes those beyond the number to keep. Returns its name, and whether
+    /// the others were removed.
+    fn back_up(&self) -> Result<(String, Result<()>)> {
         let _changing = self.changing.lock();
-        let repository = (self.options.open)()?;
+        let repository = self.open()?;
         let name = format!("{PREFIX}{}", Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ"));
         let options =
             BackupOptions { name: Some(name), transfer: self.options.transfer, ..BackupOptions::default() };
         let created = repository.back_up(&self.database, &options)?;
         tracing::info!(%created, "created a scheduled backup");
-        if let Some(keep) = self.options.keep {
-            let backups = repository.backups()?;
-            let scheduled: Vec<_> =
-                backups.iter().map(|backup| &backup.name).filter(|name| name.starts_with(PREFIX)).collect();
-            for name in &scheduled[..scheduled.len().saturating_sub(keep.max(1))] {
-                repository.remove(name)?;
-                tracing::info!(backup = name, "removed a scheduled backup");
-            }
-        }
-        Ok(created.backup.name)
+        let pruned = self.options.keep.map_or(Ok(()), |keep| prune(&repository, keep));
+        Ok((created.backup.name, pruned))
     }
+}
+
+/// Removes the oldest scheduled backups, by the order of their creation, until `keep` are left.
+/// Damaged ones do not count, and stay.
+fn prune(repository: &Repository, keep: usize) -> Result<()> {
+    let backups = repository.readable()?;
+    let scheduled: Vec<_> =
+        backups.iter().map(|backup| &backup.name).filter(|name| is_scheduled(name)).collect();
+    for name in &scheduled[..scheduled.len().saturating_sub(keep.max(1))] {
+        repository.remove(name)?;
+        tracing::info!(backup = name, "removed a scheduled backup");
+    }
+    Ok(())
+}
+
+/// Whether a backup has the name of a scheduled one, and not only its prefix.
+fn is_scheduled(name: &str) -> bool {
+    name.strip_prefix(PREFIX).is_some_and(|time| time.parse::<Timestamp>().is_ok())
 }
 
 impl TaskStatus {
@@ -286,5 +325,94 @@ impl TaskStatus {
     fn fail(&mut self, error: &Error) {
         self.failed += 1;
         self.error = Some(error.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use cassette_database::Options;
+    use cassette_vfs::{FakeFileSystem, ManualClock};
+
+    use super::*;
+
+    const ROOT: &str = "/backups";
+
+    fn shared(keep: usize) -> (FakeFileSystem, Arc<ManualClock>, Shared) {
+        let fs = FakeFileSystem::new();
+        let clock = Arc::new(ManualClock::at_micros(1_795_514_400_000_000));
+        let mut options = Options::new("/data");
+        options.file_system = Arc::new(fs.clone());
+        options.clock = clock.clone();
+        options.engine.background_threads = false;
+        let database = Database::open(options).unwrap();
+        drop(Repository::open(Arc::new(fs.clone()), Path::new(ROOT)).unwrap());
+        let options = ServiceOptions {
+            repository: ROOT.to_owned(),
+            keys: Box::new(|| Ok(None)),
+            file_system: Arc::new(fs.clone()),
+            archive_period: None,
+            backup_period: Some(Duration::from_secs(3600)),
+            keep: Some(keep),
+            transfer: Transfer::Copy,
+        };
+        let shared = Shared {
+            database,
+            options,
+            archiver: Mutex::default(),
+            changing: Mutex::default(),
+            status: Mutex::default(),
+            stopping: Mutex::new(false),
+            stopped: Condvar::new(),
+        };
+        (fs, clock, shared)
+    }
+
+    fn names(shared: &Shared) -> Vec<String> {
+        shared.open().unwrap().names().unwrap()
+    }
+
+    fn back_up_as(shared: &Shared, name: &str) {
+        let options = BackupOptions { name: Some(name.to_owned()), ..BackupOptions::default() };
+        shared.open().unwrap().back_up(&shared.database, &options).unwrap();
+    }
+
+    #[test]
+    fn after_the_clock_was_set_back_the_new_backup_is_kept_and_the_oldest_is_removed() {
+        let (_, clock, shared) = shared(2);
+        back_up_as(&shared, "auto-2026-11-24T10:00:00.000Z");
+        clock.advance(Duration::from_secs(60));
+        back_up_as(&shared, "auto-2026-11-24T10:01:00.000Z");
+        clock.set_micros(1_795_500_000_000_000);
+        let created = shared.back_up().unwrap().0;
+        let mut expected = vec![created, "auto-2026-11-24T10:01:00.000Z".to_owned()];
+        expected.sort();
+        assert_eq!(names(&shared), expected);
+    }
+
+    #[test]
+    fn only_backups_with_the_name_of_a_scheduled_one_are_removed() {
+        let (_, _, shared) = shared(1);
+        for name in ["auto-before-upgrade", "manual", "auto-2026-11-24T10:00:00.000Z"] {
+            back_up_as(&shared, name);
+        }
+        let created = shared.back_up().unwrap().0;
+        let mut expected = vec![created, "auto-before-upgrade".to_owned(), "manual".to_owned()];
+        expected.sort();
+        assert_eq!(names(&shared), expected);
+    }
+
+    #[test]
+    fn a_damaged_backup_is_reported_and_does_not_repeat_the_next_one_early() {
+        let (fs, _, shared) = shared(1);
+        back_up_as(&shared, "auto-2026-11-24T10:00:00.000Z");
+        back_up_as(&shared, "damaged");
+        fs.corrupt(Path::new("/backups/damaged/manifest.json"), 20, 1);
+        assert!(shared.back_up_due(), "the next one follows after a period");
+        let status = shared.status.lock().backups.clone();
+        assert_eq!((status.completed, status.failed), (1, 1));
+        let error = status.error.unwrap();
+        assert!(error.contains("the removal of earlier ones failed") && error.contains("damaged"), "{error}");
     }
 }

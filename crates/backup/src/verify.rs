@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::copy::examine;
 use crate::error::{Error, Result};
+use crate::log::Until;
 use crate::manifest::FileRecord;
 use crate::repository::{Backup, Repository};
 
@@ -34,6 +35,40 @@ impl Repository {
             }
         }
         Ok(verified)
+    }
+
+    /// Reads the archived segments of the commit log that continue a backup, and compares them with
+    /// their records: none is missing, and none is damaged. No-op if the log was not archived.
+    ///
+    /// # Errors
+    /// Damaged, for the first segment that is missing or differs.
+    pub fn verify_log(&self, backup: &Backup) -> Result<Verified> {
+        let mut verified = Verified::default();
+        let log = self.log();
+        let Some(position) = &backup.manifest.log else { return Ok(verified) };
+        // Nothing has been archived since the backup.
+        if log.through(&position.chain)?.is_none() && log.records(&position.chain)?.is_empty() {
+            return Ok(verified);
+        }
+        let needed = log.needed(position, Until::Latest)?;
+        for record in &needed.segments {
+            log.read_segment(&needed.chain, record, &mut |_| Ok(()))?;
+            verified.files += 1;
+            verified.bytes = verified.bytes.saturating_add(record.bytes);
+        }
+        Ok(verified)
+    }
+
+    /// Checks that the archived commit log has everything between a backup and a moment, without
+    /// reading the segments.
+    ///
+    /// # Errors
+    /// Invalid, if the moment is not archived; Damaged, if a segment is missing.
+    pub fn check_until(&self, backup: &Backup, until: Until) -> Result<()> {
+        match &backup.manifest.log {
+            Some(position) => self.log().needed(position, until).map(drop),
+            None => Ok(()),
+        }
     }
 
     fn verify_file(&self, path: &Path, file: &FileRecord, verified: &mut Verified) -> Result<()> {

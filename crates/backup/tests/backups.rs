@@ -441,3 +441,62 @@ fn tables_are_restored_under_other_names_beside_those_that_exist() {
     assert_eq!(count("copy.people"), 100);
     restore(&["ks"], Some("copy"), None).unwrap();
 }
+
+#[test]
+fn a_column_that_was_added_again_since_the_backup_keeps_its_values_in_a_restore() {
+    let fixture = Fixture::new();
+    let execute = |cql: &str| fixture.session.execute(cql, ()).map(drop).unwrap();
+    execute("ALTER TABLE ks.people ADD note text");
+    execute("ALTER TABLE ks.people DROP note");
+    let backup = fixture.back_up("one").backup;
+    let options = RestoreOptions { names: vec!["ks.people".to_owned()], ..RestoreOptions::default() };
+    let repository = fixture.repository();
+    // The table exists and has no such column.
+    repository.restore(&backup, &fixture.database, &options).unwrap();
+    execute("ALTER TABLE ks.people ADD note text");
+    execute("INSERT INTO ks.people (id, note) VALUES (1, 'kept')");
+    repository.restore(&backup, &fixture.database, &options).unwrap();
+    let found = fixture.session.execute("SELECT note FROM ks.people WHERE id = 1", ()).unwrap();
+    assert_eq!(found.iter().next().unwrap().get::<String>(0).unwrap(), "kept");
+}
+
+#[test]
+fn definitions_of_a_backup_execute_no_other_statements_and_create_no_other_table() {
+    let fixture = Fixture::new();
+    let backup = fixture.back_up("one").backup;
+    let table = backup.manifest.tables.iter().find(|table| table.table == "counts").unwrap();
+    let directory = fixture.path("backups/one/ks");
+    let schema = directory.join(&table.directory).join("schema.cql");
+    let (table_text, keyspace_text) = (
+        std::fs::read_to_string(&schema).unwrap(),
+        std::fs::read_to_string(directory.join("keyspace.cql")).unwrap(),
+    );
+    // Who can write to the backups can also write the checksums.
+    let options = RestoreOptions {
+        names: vec!["ks.counts".to_owned()],
+        skip_verification: true,
+        ..RestoreOptions::default()
+    };
+    let repository = fixture.repository();
+    let restore = || repository.restore(&backup, &fixture.database, &options).unwrap_err().to_string();
+    let hostile = "\nDROP TABLE ks.people;\n";
+    std::fs::write(&schema, format!("{table_text}{hostile}")).unwrap();
+    assert!(restore().contains("a statement that is not part of a table's definition"), "{}", restore());
+    std::fs::write(&schema, table_text.replace("ks.counts", "ks.people")).unwrap();
+    assert!(restore().contains("was expected to create ks.counts, and creates ks.people"), "{}", restore());
+    std::fs::write(&schema, &table_text).unwrap();
+    std::fs::write(directory.join("keyspace.cql"), format!("{keyspace_text}{hostile}")).unwrap();
+    assert!(restore().contains("expected statements that create keyspace ks and its types"), "{}", restore());
+    assert_eq!(fixture.session.execute("SELECT id FROM ks.people", ()).unwrap().len(), 100);
+}
+
+#[test]
+fn a_file_that_was_cut_off_in_a_backup_is_copied_into_the_next_one() {
+    let fixture = Fixture::new();
+    fixture.back_up("one");
+    let data =
+        files(&fixture.path("backups/one/ks")).into_iter().find(|path| path.ends_with("nb-1-big-Data.db"));
+    std::fs::OpenOptions::new().write(true).open(data.unwrap()).unwrap().set_len(3).unwrap();
+    let next = fixture.back_up("two").backup;
+    fixture.repository().verify(&next).unwrap();
+}

@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use cassette_backup::{Backup, BackupOptions, Repository, RestoreOptions, Transfer, parse_until};
+use cassette_backup::{Backup, BackupOptions, Location, Repository, RestoreOptions, Transfer, parse_until};
 use cassette_database::{Database, Options, RestoreNames};
+use cassette_server::admin::backup_keys;
 use cassette_vfs::encryption::Encryption;
 use cassette_vfs::{FileSystem, RealFileSystem};
 use clap::{Args, Subcommand};
@@ -39,6 +40,10 @@ Examples:
   Use an object store, with AWS_ACCESS_KEY_ID and the others of the environment:
     cassette backup create --data data s3://bucket/prefix
 
+  Encrypt backups, with the first key of a file:
+    (umask 077; echo \"2026 $(openssl rand -hex 32)\" >keys)
+    cassette backup create --data data --key-file keys /backups
+
   Restore to a point in time, if the server archives its commit log (--archive-commitlog):
     cassette backup restore /backups --data restored --until '2026-11-24 10:15:30'")]
 pub enum BackupCommand {
@@ -46,7 +51,8 @@ pub enum BackupCommand {
     Create(CreateArguments),
     /// List the backups of a directory
     List(ListArguments),
-    /// Read every file of a backup and compare it with the recorded checksum
+    /// Read every file of a backup, and the commit log that was archived since, and compare them
+    /// with the recorded checksums
     Verify(VerifyArguments),
     /// Restore a backup into a data directory: a new one, or one that no server has open
     Restore(RestoreArguments),
@@ -57,11 +63,29 @@ pub enum BackupCommand {
     Remove(RemoveArguments),
 }
 
+/// The keys of encrypted backups.
+#[derive(Debug, Args)]
+pub struct KeyArguments {
+    /// The keys of encrypted backups: a file that only its owner may read, with lines of an alias
+    /// and a key, such as of `openssl rand -hex 32`; the first one encrypts
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+}
+
+impl KeyArguments {
+    fn location(&self, address: &str) -> anyhow::Result<Location> {
+        let keys = self.key_file.as_deref().map(backup_keys).transpose()?;
+        Ok(Location { address: address.to_owned(), keys })
+    }
+}
+
 /// The source and the target.
 #[derive(Debug, Args)]
 pub struct CreateArguments {
     /// The directory of backups, which is created if it is missing, or s3://BUCKET/PREFIX
     backups: String,
+    #[command(flatten)]
+    keys: KeyArguments,
     /// Keyspaces; all, with roles and permissions, if none is specified
     keyspaces: Vec<String>,
     /// The data directory
@@ -81,6 +105,8 @@ pub struct CreateArguments {
 pub struct ListArguments {
     /// The directory of backups, or s3://BUCKET/PREFIX
     backups: String,
+    #[command(flatten)]
+    keys: KeyArguments,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -91,6 +117,8 @@ pub struct ListArguments {
 pub struct VerifyArguments {
     /// The directory of backups, or s3://BUCKET/PREFIX
     backups: String,
+    #[command(flatten)]
+    keys: KeyArguments,
     /// The backup [default: the latest]
     #[arg(long)]
     name: Option<String>,
@@ -107,6 +135,8 @@ specified. Indexes and views are built again.")]
 pub struct RestoreArguments {
     /// The directory of backups, or s3://BUCKET/PREFIX
     backups: String,
+    #[command(flatten)]
+    keys: KeyArguments,
     /// Keyspaces, or tables as KEYSPACE.TABLE; everything if none is specified
     names: Vec<String>,
     /// The data directory: a missing or empty one, or one that no server has open
@@ -145,6 +175,8 @@ pub struct RestoreArguments {
 pub struct ArchiveArguments {
     /// The directory of backups, which is created if it is missing, or s3://BUCKET/PREFIX
     backups: String,
+    #[command(flatten)]
+    keys: KeyArguments,
     /// The data directory
     #[arg(long, value_name = "DIRECTORY")]
     data: PathBuf,
@@ -158,6 +190,8 @@ pub struct ArchiveArguments {
 pub struct RemoveArguments {
     /// The directory of backups, or s3://BUCKET/PREFIX
     backups: String,
+    #[command(flatten)]
+    keys: KeyArguments,
     /// The backup
     name: String,
 }
@@ -172,7 +206,8 @@ impl BackupCommand {
             Self::Restore(arguments) => restore(arguments)?,
             Self::Archive(arguments) => archive(arguments)?,
             Self::Remove(arguments) => {
-                Repository::open_at(file_system(), &arguments.backups)?.remove(&arguments.name)?;
+                let location = arguments.keys.location(&arguments.backups)?;
+                Repository::open_at(file_system(), &location)?.remove(&arguments.name)?;
                 println!("removed backup {}", arguments.name);
             }
         }
@@ -185,7 +220,7 @@ fn file_system() -> Arc<dyn FileSystem> {
 }
 
 fn create(arguments: &CreateArguments) -> anyhow::Result<()> {
-    let repository = Repository::open_at(file_system(), &arguments.backups)?;
+    let repository = Repository::open_at(file_system(), &arguments.keys.location(&arguments.backups)?)?;
     let database = open(&arguments.data, |_| {})?;
     let options = BackupOptions {
         name: arguments.name.clone(),
@@ -200,7 +235,7 @@ fn create(arguments: &CreateArguments) -> anyhow::Result<()> {
 }
 
 fn archive(arguments: &ArchiveArguments) -> anyhow::Result<()> {
-    let repository = Repository::open_at(file_system(), &arguments.backups)?;
+    let repository = Repository::open_at(file_system(), &arguments.keys.location(&arguments.backups)?)?;
     let encryption = commitlog_encryption(arguments.config.as_deref())?;
     let database = open(&arguments.data, |options| {
         options.engine.commitlog_archiving = true;
@@ -235,7 +270,8 @@ fn open(data: &Path, set: impl FnOnce(&mut Options)) -> anyhow::Result<Database>
 }
 
 fn list(arguments: &ListArguments) -> anyhow::Result<()> {
-    let repository = Repository::open_at_for_reading(file_system(), &arguments.backups)?;
+    let repository =
+        Repository::open_at_for_reading(file_system(), &arguments.keys.location(&arguments.backups)?)?;
     let backups = repository.backups()?;
     if arguments.json {
         let backups: Vec<_> = backups.iter().map(as_json).collect();
@@ -247,8 +283,9 @@ fn list(arguments: &ListArguments) -> anyhow::Result<()> {
     }
     for backup in &backups {
         let (tables, sstables) = backup.manifest.counts();
+        let key = backup.manifest.key.as_ref().map_or_else(String::new, |key| format!(", key {key}"));
         println!(
-            "{:<24}  {}  {tables} tables, {sstables} SSTables, {} bytes",
+            "{:<24}  {}  {tables} tables, {sstables} SSTables, {} bytes{key}",
             backup.name,
             time(backup.manifest.started_at_millis),
             backup.manifest.bytes()
@@ -267,6 +304,7 @@ fn as_json(backup: &Backup) -> serde_json::Value {
         "tables": tables,
         "sstables": sstables,
         "bytes": backup.manifest.bytes(),
+        "key": backup.manifest.key,
     })
 }
 
@@ -275,15 +313,21 @@ fn time(millis: i64) -> String {
 }
 
 fn verify(arguments: &VerifyArguments) -> anyhow::Result<()> {
-    let repository = Repository::open_at_for_reading(file_system(), &arguments.backups)?;
+    let repository =
+        Repository::open_at_for_reading(file_system(), &arguments.keys.location(&arguments.backups)?)?;
     let backup = repository.find(arguments.name.as_deref())?;
     let verified = repository.verify(&backup)?;
     println!("backup {}: {} files, {} bytes: no damage", backup.name, verified.files, verified.bytes);
+    if backup.manifest.log.is_some() {
+        let log = repository.verify_log(&backup)?;
+        println!("archived commit log since: {} segments, {} bytes: no damage", log.files, log.bytes);
+    }
     Ok(())
 }
 
 fn restore(arguments: &RestoreArguments) -> anyhow::Result<()> {
-    let repository = Repository::open_at_for_reading(file_system(), &arguments.backups)?;
+    let repository =
+        Repository::open_at_for_reading(file_system(), &arguments.keys.location(&arguments.backups)?)?;
     let until = arguments.until.as_deref().map(parse_until).transpose()?;
     let name = arguments.name.as_deref();
     let backup = match until {
@@ -303,6 +347,9 @@ fn restore(arguments: &RestoreArguments) -> anyhow::Result<()> {
     if arguments.dry_run {
         for table in repository.selected(&backup, &options.names, is_new)? {
             println!("{}  {} SSTables, {} bytes", table.qualified_name(), table.sstables(), table.bytes());
+        }
+        if let Some(until) = until {
+            repository.check_until(&backup, until)?;
         }
         let kind = if is_new { "new" } else { "existing" };
         println!("backup {} into the {kind} directory {}: nothing was changed", backup.name, data.display());

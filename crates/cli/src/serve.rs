@@ -31,7 +31,7 @@ use tokio::sync::watch;
 
 use crate::address::listen_address;
 use crate::admin::{AdminArguments, Prepared, reload};
-use crate::config::{BackupSettings, Config, duration};
+use crate::config::{BackupSettings, Config, commitlog_archiving, duration};
 use crate::forwarding::ForwardingArguments;
 use crate::listening::{cannot_listen, warn_of_exposure, warn_of_plain_text};
 use crate::{logging, memory, parent, superuser};
@@ -123,6 +123,11 @@ pub struct ServeArguments {
     #[arg(long, value_name = "COUNT")]
     keep: Option<usize>,
 
+    /// Encrypt the backups and the archived commit log with the first key of this file, which only
+    /// its owner may read: lines of an alias and a key, such as of `openssl rand -hex 32`
+    #[arg(long, value_name = "FILE", conflicts_with = "read_only")]
+    backup_key_file: Option<PathBuf>,
+
     /// Archive the commit log beside the backups, for restores to a point in time
     #[arg(long, conflicts_with = "read_only")]
     archive_commitlog: bool,
@@ -158,7 +163,10 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
     }
     let logging = logging::init();
     let mut config = match &arguments.config {
-        Some(path) => Config::read(path)?,
+        Some(path) => {
+            commitlog_archiving::refuse(path)?;
+            Config::read(path)?
+        }
         None => Config::default(),
     };
     config.choose_auth(arguments.authenticator.as_deref(), arguments.authorizer.as_deref());
@@ -166,6 +174,7 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
         repository: arguments.backup_to.clone(),
         backup_period: arguments.backup_every.clone(),
         keep: arguments.keep,
+        key_file: arguments.backup_key_file.clone(),
         archive_commitlog: arguments.archive_commitlog.then_some(true),
         ..BackupSettings::default()
     });

@@ -331,6 +331,51 @@ fn a_running_server_is_backed_up_and_restored_and_its_backup_becomes_a_new_direc
     assert!(cassette(&format!("backup verify {backups}")).0);
 }
 
+#[test]
+fn encrypted_backups_are_created_verified_and_restored_with_their_key_only() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let server = Server::over(|data| {
+        run(
+            data,
+            &[
+                "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+                "CREATE TABLE ks.t (k int PRIMARY KEY, v text)",
+                "INSERT INTO ks.t (k, v) VALUES (1, 'one')",
+            ],
+        );
+    });
+    let path = |name: &str| server.directory.path().join(name).display().to_string();
+    let (backups, keys, target) = (path("backups"), path("keys"), path("restored"));
+    std::fs::write(&keys, format!("first {}\n", "07".repeat(32))).unwrap();
+    let chmod = |mode| std::fs::set_permissions(&keys, std::fs::Permissions::from_mode(mode)).unwrap();
+    chmod(0o644);
+    let refused = server.nodetool(&format!("backup {backups} --key-file {keys}"));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("chmod 600"), "{refused:?}");
+    chmod(0o600);
+    server.shows(&format!("backup {backups} --name one --key-file {keys}"));
+    let restored = server.shows(&format!("restorebackup --truncate --key-file {keys} {backups} ks.t"));
+    assert!(restored.starts_with("backup one: restored 1 tables, 1 SSTables"), "{restored}");
+    let cassette = |words: &str| {
+        let output = Command::new(CASSETTE).args(words.split_whitespace()).output().unwrap();
+        let text = [&output.stdout[..], &output.stderr[..]].concat();
+        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let (listed, text) = cassette(&format!("backup list {backups} --key-file {keys}"));
+    assert!(listed && text.ends_with(" bytes, key first\n"), "{text}");
+    let (verified, text) = cassette(&format!("backup verify {backups} --key-file {keys}"));
+    assert!(verified && text.ends_with(" bytes: no damage\n"), "{text}");
+    let (verified, text) = cassette(&format!("backup verify {backups}"));
+    assert!(!verified && text.contains("the backups here are encrypted"), "{text}");
+    let words = format!("backup restore {backups} --key-file {keys} --data {target}");
+    let (planned, text) = cassette(&format!("{words} --dry-run"));
+    assert!(planned && text.contains("ks.t  1 SSTables, "), "{text}");
+    let (restored, text) = cassette(&words);
+    assert!(restored, "{text}");
+    assert_eq!(run(Path::new(&target), &["SELECT k FROM ks.t WHERE k = 1"]), 1);
+    assert!(cassette(&format!("backup remove {backups} one --key-file {keys}")).0);
+}
+
 /// Commands, their exit codes, and the start of what they print.
 const COMMANDS: [(&str, i32, &str); 26] = [
     (

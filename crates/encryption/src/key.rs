@@ -3,6 +3,7 @@
 use std::fmt;
 
 use ring::aead::{AES_128_GCM, AES_256_GCM, Algorithm};
+use ring::hkdf::{HKDF_SHA256, Salt};
 
 /// The error of a key that cannot be used. Contains no part of any key.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +24,16 @@ impl Key {
             16 | 32 => Ok(Self(bytes)),
             other => Err(KeyError(format!("expected a key of 128 or 256 bits, found {} bits", 8 * other))),
         }
+    }
+
+    /// Returns a key for another purpose, which `purpose` names. It reveals nothing of this one.
+    pub fn derive(&self, purpose: &[u8]) -> [u8; 32] {
+        let mut derived = [0; 32];
+        let key = Salt::new(HKDF_SHA256, b"cassette purpose").extract(self.bytes());
+        // The output is far below the limit of HKDF, 255 hashes.
+        let filled = key.expand(&[purpose], HKDF_SHA256).and_then(|okm| okm.fill(&mut derived));
+        filled.expect("a length within HKDF's limit");
+        derived
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

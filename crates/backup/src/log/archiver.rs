@@ -21,7 +21,25 @@ pub struct LogArchiver {
     fs: Arc<dyn FileSystem>,
     log: LogRepository,
     /// The segments in the repository, by chain, as far as they are known.
-    stored: BTreeMap<String, BTreeMap<u64, u32>>,
+    stored: BTreeMap<String, Stored>,
+}
+
+/// The archived segments of a chain.
+#[derive(Debug, Default)]
+struct Stored {
+    /// Their checksums, by id.
+    segments: BTreeMap<u64, u32>,
+    /// The last one that was archived, which may have been removed or lost since: the record of the
+    /// next one names it, so that a restore misses it.
+    last: Option<u64>,
+}
+
+impl Stored {
+    /// Returns the segment before another one.
+    fn before(&self, id: u64) -> Option<u64> {
+        let known = self.segments.range(..id).next_back().map(|(id, _)| *id);
+        known.max(self.last.filter(|last| *last < id))
+    }
 }
 
 /// What was archived.
@@ -56,6 +74,9 @@ impl LogArchiver {
     /// and the repository. What has not been stored stays in the database's directory.
     pub fn archive(&mut self, database: &Database) -> Result<Archived> {
         let engine = database.engine();
+        // A directory that has disappeared, such as one on a volume that is not mounted any more,
+        // must not be created again in another place.
+        self.log.check_exists()?;
         // Before the segment is finished, which contains everything acknowledged before then.
         let until_micros = database.now_micros();
         let in_engine = |source: EngineError| Error::Engine { context: "cannot archive".to_owned(), source };
@@ -70,7 +91,7 @@ impl LogArchiver {
         let mut archived = self.archive_pending(&commitlog)?;
         archived.until_micros = until_micros;
         let chain = chain_name(chain.as_u128());
-        let last = self.stored(&chain)?.last_key_value().map(|(id, _)| *id);
+        let last = self.stored(&chain)?.last;
         self.log.put_through(&chain, until_micros, last)?;
         Ok(archived)
     }
@@ -107,7 +128,7 @@ impl LogArchiver {
         let crc32 = crc32fast::hash(&content.bytes);
         let (known, previous) = {
             let stored = self.stored(&chain)?;
-            (stored.get(&segment.id).copied(), stored.range(..segment.id).next_back().map(|(id, _)| *id))
+            (stored.segments.get(&segment.id).copied(), stored.before(segment.id))
         };
         let name = segment.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut stored_bytes = None;
@@ -123,7 +144,9 @@ impl LogArchiver {
             None => {
                 let record = self.log.put(&chain, &name, previous, segment.id, &content)?;
                 stored_bytes = Some(record.bytes);
-                self.stored(&chain)?.insert(segment.id, crc32);
+                let stored = self.stored(&chain)?;
+                stored.segments.insert(segment.id, crc32);
+                stored.last = stored.last.max(Some(segment.id));
             }
         }
         // Its record in the repository names it.
@@ -131,11 +154,13 @@ impl LogArchiver {
         Ok(stored_bytes)
     }
 
-    fn stored(&mut self, chain: &str) -> Result<&mut BTreeMap<u64, u32>> {
+    fn stored(&mut self, chain: &str) -> Result<&mut Stored> {
         if !self.stored.contains_key(chain) {
             let records = self.log.records(chain)?;
-            let stored = records.into_iter().map(|(id, record)| (id, record.crc32)).collect();
-            self.stored.insert(chain.to_owned(), stored);
+            let through = self.log.through(chain)?.and_then(|through| through.segment);
+            let last = records.keys().next_back().copied().max(through);
+            let segments = records.into_iter().map(|(id, record)| (id, record.crc32)).collect();
+            self.stored.insert(chain.to_owned(), Stored { segments, last });
         }
         Ok(self.stored.entry(chain.to_owned()).or_default())
     }

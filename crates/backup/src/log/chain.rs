@@ -1,19 +1,23 @@
 //! Records of archived segments, and the segments that a restore needs.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cassette_engine::commitlog::Position;
+use cassette_engine::commitlog::{CommitLogOptions, Position};
 use serde::{Deserialize, Serialize};
 
 use super::point::Until;
 use crate::error::{Error, Result};
 use crate::manifest::{LogPosition, is_single_name};
+use crate::marker::MARKER;
 use crate::objects::{Objects, put_json, read_json};
 
 /// The version of the records that this crate writes, and the newest that it reads.
 const FORMAT: u32 = 1;
+
+/// The maximum length of a segment in bytes.
+const SEGMENT_LENGTH_MAX: u64 = CommitLogOptions::SEGMENT_SIZE_MAX as u64;
 
 /// The record of an archived segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +55,10 @@ struct Removed {
 /// The archived log of a repository.
 #[derive(Debug, Clone)]
 pub(crate) struct LogRepository {
+    /// Decrypted, if the repository is encrypted.
     pub objects: Arc<dyn Objects>,
+    /// As they are stored.
+    pub plain: Arc<dyn Objects>,
 }
 
 /// The segments for a restore.
@@ -74,6 +81,17 @@ fn record_name(chain: &str, segment: &str) -> String {
 }
 
 impl LogRepository {
+    /// Checks that the repository exists.
+    pub fn check_exists(&self) -> Result<()> {
+        if self.plain.read(MARKER)?.is_some() {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "{}: expected a directory of backups, found no {MARKER} in it; is its volume mounted?",
+            self.objects.describe("").display()
+        )))
+    }
+
     /// Returns the names of the chains.
     pub fn chains(&self) -> Result<Vec<String>> {
         let mut chains: Vec<String> = Vec::new();
@@ -99,8 +117,15 @@ impl LogRepository {
                 continue;
             };
             self.check_format(&entry.name, record.format)?;
-            if !is_single_name(&record.name) {
-                let detail = format!("expected the name of a file, found {:?}", record.name);
+            let is_own = is_single_name(&record.name)
+                && entry.name == record_name(chain, &record.name)
+                && cassette_engine::commitlog::segment_id(&record.name) == Some(record.id)
+                && record.previous.is_none_or(|previous| previous < record.id);
+            if !is_own || record.bytes > SEGMENT_LENGTH_MAX {
+                let detail = format!(
+                    "expected the record of this segment, found that of segment {} of {} bytes after {:?} in {:?}",
+                    record.id, record.bytes, record.previous, record.name
+                );
                 return Err(Error::damaged(&self.objects.describe(&entry.name), detail));
             }
             records.insert(record.id, record);
@@ -118,7 +143,10 @@ impl LogRepository {
         )))
     }
 
-    /// Stores a segment and then its record, unless it is stored.
+    /// Stores a segment and then its record. The caller knows of no record of it.
+    ///
+    /// # Errors
+    /// Damaged, if there is the record of another one.
     pub fn put(
         &self,
         chain: &str,
@@ -137,8 +165,20 @@ impl LogRepository {
             earliest_micros: content.earliest,
             latest_micros: content.latest,
         };
+        let at = record_name(chain, name);
+        // Of a copy of the data directory that archives, too.
+        if let Some(found) = read_json::<SegmentFile>(self.objects.as_ref(), &at)?
+            && (found.bytes, found.crc32) != (record.bytes, record.crc32)
+        {
+            let detail = format!(
+                "expected CRC-32 {:08x} as of the segment in the data directory, found {:08x}; use another \
+                 repository for a copy of a data directory",
+                record.crc32, found.crc32
+            );
+            return Err(Error::damaged(&self.objects.describe(&at), detail));
+        }
         self.objects.put(&name_of(chain, name), &content.bytes)?;
-        put_json(self.objects.as_ref(), &record_name(chain, name), &record)?;
+        put_json(self.objects.as_ref(), &at, &record)?;
         Ok(record)
     }
 
@@ -193,6 +233,10 @@ impl LogRepository {
                 (None, Some(link)) if link >= from.segment => {
                     return Err(missing(link, "after the backup"));
                 }
+                // The first of the chain: it has the backup's records, if there are any.
+                (None, None) if record.id > from.segment && from.offset > 0 => {
+                    return Err(missing(from.segment, "after the backup"));
+                }
                 _ => {}
             }
             previous = Some(record.id);
@@ -216,7 +260,7 @@ impl LogRepository {
         &self,
         fs: &Arc<dyn cassette_vfs::FileSystem>,
         needed: &Needed,
-        scratch: &std::path::Path,
+        scratch: &Path,
     ) -> Result<Vec<PathBuf>> {
         needed.segments.iter().map(|record| self.fetch_segment(fs, &needed.chain, record, scratch)).collect()
     }
@@ -226,44 +270,47 @@ impl LogRepository {
         fs: &Arc<dyn cassette_vfs::FileSystem>,
         chain: &str,
         record: &SegmentFile,
-        scratch: &std::path::Path,
+        scratch: &Path,
     ) -> Result<PathBuf> {
+        if let Some(path) = self.objects.file(&name_of(chain, &record.name)) {
+            self.read_segment(chain, record, &mut |_| Ok(()))?;
+            return Ok(path);
+        }
+        fs.create_dir_all(scratch).map_err(Error::io(scratch, "create the directory"))?;
+        let path = scratch.join(&record.name);
+        let mut out = fs.create(&path).map_err(Error::io(&path, "create"))?;
+        self.read_segment(chain, record, &mut |part| out.write_all(part).map_err(Error::io(&path, "write")))?;
+        Ok(path)
+    }
+
+    /// Passes the content of a segment to `each`, and compares it with its record.
+    pub fn read_segment(
+        &self,
+        chain: &str,
+        record: &SegmentFile,
+        each: &mut dyn FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
         let name = name_of(chain, &record.name);
+        let damaged = |detail: String| Error::damaged(&self.objects.describe(&name), detail);
         let mut found = crate::copy::Digest::default();
-        let path = match self.objects.file(&name) {
-            Some(path) => {
-                let exists = self.objects.stream(&name, &mut |part| {
-                    found.update(part);
-                    Ok(())
-                })?;
-                if !exists {
-                    return Err(Error::damaged(&self.objects.describe(&name), "the segment is missing"));
-                }
-                path
+        let exists = self.objects.stream(&name, &mut |part| {
+            found.update(part);
+            if found.bytes() > record.bytes {
+                return Err(damaged(format!("expected {} bytes, found more", record.bytes)));
             }
-            None => {
-                fs.create_dir_all(scratch).map_err(Error::io(scratch, "create the directory"))?;
-                let path = scratch.join(&record.name);
-                let mut out = fs.create(&path).map_err(Error::io(&path, "create"))?;
-                let exists = self.objects.stream(&name, &mut |part| {
-                    found.update(part);
-                    out.write_all(part).map_err(Error::io(&path, "write"))
-                })?;
-                if !exists {
-                    return Err(Error::damaged(&self.objects.describe(&name), "the segment is missing"));
-                }
-                path
-            }
-        };
+            each(part)
+        })?;
+        if !exists {
+            return Err(damaged("the segment is missing".to_owned()));
+        }
         let found = found.finish();
         if (found.bytes, found.crc32) != (record.bytes, record.crc32) {
-            let detail = format!(
+            return Err(damaged(format!(
                 "expected {} bytes with CRC-32 {:08x}, found {} with {:08x}",
                 record.bytes, record.crc32, found.bytes, found.crc32
-            );
-            return Err(Error::damaged(&self.objects.describe(&name), detail));
+            )));
         }
-        Ok(path)
+        Ok(())
     }
 
     /// Removes segments that no backup needs: those before the oldest position of each chain in

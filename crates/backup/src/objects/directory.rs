@@ -126,6 +126,19 @@ impl Objects for DirectoryObjects {
         self.fs.sync_dir(parent).map_err(Error::io(parent, "sync the directory"))
     }
 
+    fn remove_temporary(&self, prefix: &str) -> Result<()> {
+        let path = self.path(prefix);
+        let entries = match self.fs.read_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(Error::io(&path, "list"))?,
+        };
+        for entry in entries.iter().filter(|entry| !entry.is_dir && entry.name.ends_with(TEMPORARY)) {
+            let path = path.join(&entry.name);
+            self.fs.remove_file(&path).map_err(Error::io(&path, "remove"))?;
+        }
+        Ok(())
+    }
+
     fn file(&self, name: &str) -> Option<PathBuf> {
         Some(self.path(name))
     }

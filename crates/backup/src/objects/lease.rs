@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use parking_lot::{Condvar, Mutex};
@@ -19,6 +19,8 @@ const NAME: &str = "lock";
 /// How long a lease is valid without being renewed. Clocks may differ by less.
 const VALID: Duration = Duration::from_secs(300);
 const RENEWED: Duration = Duration::from_secs(60);
+/// How long before its end a lease is not relied on: a request takes less.
+const MARGIN: Duration = Duration::from_secs(120);
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Content {
@@ -27,9 +29,8 @@ struct Content {
 }
 
 impl Content {
-    fn new(holder: &str) -> Self {
-        let until_millis = Timestamp::now().as_millisecond() + VALID.as_millis() as i64;
-        Self { holder: holder.to_owned(), until_millis }
+    fn new(holder: &str, from: Since) -> Self {
+        Self { holder: holder.to_owned(), until_millis: from.millis + VALID.as_millis() as i64 }
     }
 
     fn encode(&self) -> Vec<u8> {
@@ -37,9 +38,28 @@ impl Content {
     }
 }
 
-#[derive(Default)]
+/// When the request that acquired or renewed a lease began: by two clocks, because one of them can
+/// be set, and the other one need not count while a machine is suspended.
+#[derive(Debug, Clone, Copy)]
+struct Since {
+    millis: i64,
+    instant: Instant,
+}
+
+impl Since {
+    fn now() -> Self {
+        Self { millis: Timestamp::now().as_millisecond(), instant: Instant::now() }
+    }
+
+    fn elapsed(self) -> Duration {
+        let by_clock = Timestamp::now().as_millisecond().saturating_sub(self.millis);
+        self.instant.elapsed().max(Duration::from_millis(u64::try_from(by_clock).unwrap_or(0)))
+    }
+}
+
 struct State {
     stopping: bool,
+    since: Since,
     /// Why the lease may be held by another.
     lost: Option<String>,
 }
@@ -58,7 +78,8 @@ impl Lease {
     /// Invalid, if another holds it.
     pub fn acquire(objects: &Arc<dyn SharedObjects>) -> Result<Self> {
         let holder = format!("process {} at {}", std::process::id(), Timestamp::now());
-        let content = Content::new(&holder).encode();
+        let since = Since::now();
+        let content = Content::new(&holder, since).encode();
         let is_held = match objects.read_version(NAME)? {
             None => objects.create(NAME, &content)?,
             Some((found, version)) => {
@@ -73,7 +94,8 @@ impl Lease {
         if !is_held {
             return Err(busy(objects.as_ref(), "another command"));
         }
-        let shared = Arc::new((Mutex::new(State::default()), Condvar::new()));
+        let state = State { stopping: false, since, lost: None };
+        let shared = Arc::new((Mutex::new(state), Condvar::new()));
         let thread = {
             let (objects, shared) = (Arc::clone(objects), Arc::clone(&shared));
             Builder::new().name("backup-lease".to_owned()).spawn(move || renew(&objects, &shared, &holder))
@@ -88,7 +110,11 @@ impl Lease {
     /// # Errors
     /// Invalid, if it could not be renewed.
     pub fn check(&self) -> Result<()> {
-        match &self.shared.0.lock().lost {
+        let state = self.shared.0.lock();
+        // The renewing thread may have been suspended together with this one.
+        let elapsed = state.since.elapsed();
+        let expired = (elapsed + MARGIN > VALID).then(|| format!("renewed {} s ago", elapsed.as_secs()));
+        match state.lost.clone().or(expired) {
             None => Ok(()),
             Some(reason) => Err(Error::invalid(format!(
                 "{}: the lock could not be renewed, so another command may change the repository ({reason}); try again",
@@ -118,14 +144,15 @@ fn renew(objects: &Arc<dyn SharedObjects>, shared: &(Mutex<State>, Condvar), hol
             return;
         }
         drop(state);
+        let since = Since::now();
         let renewed = objects.read_version(NAME).and_then(|found| {
             let Some((found, version)) = found else { return Ok(false) };
             let is_own = serde_json::from_slice::<Content>(&found).is_ok_and(|found| found.holder == holder);
-            Ok(is_own && objects.replace(NAME, &Content::new(holder).encode(), &version)?)
+            Ok(is_own && objects.replace(NAME, &Content::new(holder, since).encode(), &version)?)
         });
         state = mutex.lock();
         match renewed {
-            Ok(true) => {}
+            Ok(true) => state.since = since,
             Ok(false) => state.lost = Some("another command has acquired it".to_owned()),
             Err(error) => state.lost = Some(error.to_string()),
         }
@@ -145,5 +172,29 @@ impl Drop for Lease {
         {
             tracing::warn!(%error, "the lock of a repository stays until it expires");
         }
+    }
+}
+
+#[cfg(all(test, feature = "s3"))]
+mod tests {
+    use object_store::memory::InMemory;
+
+    use super::*;
+    use crate::objects::RemoteObjects;
+
+    #[test]
+    fn a_lease_that_was_not_renewed_in_time_is_not_relied_on_nor_removed() {
+        let objects = RemoteObjects::with_store(Arc::new(InMemory::new()), "s3://bucket/p", "p").unwrap();
+        let objects: Arc<dyn SharedObjects> = Arc::new(objects);
+        let lease = Lease::acquire(&objects).unwrap();
+        lease.check().unwrap();
+        // The machine was suspended: no thread has run, and the clock has advanced.
+        lease.shared.0.lock().since.millis -= VALID.as_millis() as i64;
+        let error = lease.check().unwrap_err().to_string();
+        assert!(error.contains("the lock could not be renewed"), "{error}");
+        drop(lease);
+        assert!(objects.read(NAME).unwrap().is_some(), "it may be another's");
+        // It expires by itself.
+        assert!(Lease::acquire(&objects).is_err());
     }
 }

@@ -1,10 +1,12 @@
 //! Objects: named contents that are written once, in a directory or a bucket.
 
 mod directory;
+mod encrypted;
 #[cfg_attr(not(feature = "s3"), allow(dead_code, reason = "only object stores need it"))]
 mod lease;
 #[cfg(feature = "s3")]
 mod remote;
+mod sealed;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,6 +17,7 @@ use serde::de::DeserializeOwned;
 use crate::error::{Error, Result};
 
 pub(crate) use directory::DirectoryObjects;
+pub(crate) use encrypted::EncryptedObjects;
 pub(crate) use lease::Lease;
 #[cfg(feature = "s3")]
 pub(crate) use remote::RemoteObjects;
@@ -51,6 +54,13 @@ pub(crate) trait Objects: fmt::Debug + Send + Sync {
 
     /// Removes an object; no-op if it does not exist.
     fn remove(&self, name: &str) -> Result<()>;
+
+    /// Removes what interrupted writes of objects below `prefix` left, if that takes space that
+    /// only this removal frees. Nothing else may be writing there.
+    fn remove_temporary(&self, prefix: &str) -> Result<()> {
+        let _ = prefix;
+        Ok(())
+    }
 
     /// Returns the file with the content of an object, if it is one.
     fn file(&self, name: &str) -> Option<PathBuf>;
@@ -95,6 +105,13 @@ pub(crate) fn read_json<T: DeserializeOwned>(objects: &dyn Objects, name: &str) 
     decode(&content).map(Some).map_err(|detail| Error::damaged(&objects.describe(name), detail))
 }
 
+/// Reads the text of a value that [`put_json`] stored, without decoding it.
+pub(crate) fn read_text(objects: &dyn Objects, name: &str) -> Result<Option<Vec<u8>>> {
+    let Some(content) = objects.read(name)? else { return Ok(None) };
+    let damaged = |detail| Error::damaged(&objects.describe(name), detail);
+    checked(&content).map(|json| Some(json.as_bytes().to_vec())).map_err(damaged)
+}
+
 fn encode(value: &impl Serialize) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(value).expect("strings and numbers can be encoded");
     text.extend(format!("\ncrc32 {}\n", crc32fast::hash(&text)).into_bytes());
@@ -102,13 +119,18 @@ fn encode(value: &impl Serialize) -> Vec<u8> {
 }
 
 fn decode<T: DeserializeOwned>(content: &[u8]) -> std::result::Result<T, String> {
+    serde_json::from_str(checked(content)?).map_err(|error| error.to_string())
+}
+
+/// Returns what precedes the checksum, if that is right.
+fn checked(content: &[u8]) -> std::result::Result<&str, String> {
     let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
     let (json, checksum) = text.trim_end().rsplit_once("\ncrc32 ").ok_or("expected a checksum at its end")?;
     let found = crc32fast::hash(json.as_bytes()).to_string();
     if checksum != found {
         return Err(format!("expected checksum {checksum} as at its end, found {found}"));
     }
-    serde_json::from_str(json).map_err(|error| error.to_string())
+    Ok(json)
 }
 
 #[cfg(test)]

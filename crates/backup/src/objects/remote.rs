@@ -117,15 +117,31 @@ impl Drop for RemoteObjects {
     }
 }
 
-/// Returns the text of an error. The client's texts repeat the address of the request, which has no
-/// secret: signatures are in headers.
+/// Returns the text of an error, without what a server adds to it: the response to a request with
+/// an invalid signature repeats the signed headers, which contain the token of a session.
 fn explain(error: &object_store::Error) -> String {
+    let text = short(&error.to_string());
     match error {
         object_store::Error::Unauthenticated { .. } | object_store::Error::PermissionDenied { .. } => {
-            format!("{error}; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the role of the instance")
+            format!("{text}; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or the role of the instance")
         }
-        error => format!("{error}; check the address, AWS_ENDPOINT_URL, AWS_REGION and the network"),
+        _ => format!("{text}; check the address, AWS_ENDPOINT_URL, AWS_REGION and the network"),
     }
+}
+
+/// Replaces an XML document in a text by its code and message, and cuts off what is long.
+fn short(text: &str) -> String {
+    const LENGTH_MAX: usize = 500;
+    let element = |name: &str| {
+        let (_, rest) = text.split_once(&format!("<{name}>"))?;
+        Some(rest.split_once(&format!("</{name}>"))?.0)
+    };
+    let Some((before, _)) = text.split_once("<?xml").or_else(|| text.split_once("<Error>")) else {
+        return text.chars().take(LENGTH_MAX).collect();
+    };
+    let parts =
+        [before.trim_end(), element("Code").unwrap_or_default(), element("Message").unwrap_or_default()];
+    parts.join(" ").trim_end().chars().take(LENGTH_MAX).collect()
 }
 
 /// Servers beside AWS may have no TLS, which the environment has to allow.
@@ -350,6 +366,19 @@ mod tests {
         let objects = objects();
         objects.put("x", b"1").unwrap();
         assert_eq!(objects.read("x").unwrap().unwrap(), b"1");
+    }
+
+    #[test]
+    fn errors_do_not_repeat_the_headers_of_a_request() {
+        let body = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<Error><Code>SignatureDoesNotMatch</Code><Message>The \
+                    request signature does not match</Message><StringToSign>AWS4</StringToSign>\
+                    <CanonicalRequest>x-amz-security-token:SECRETTOKEN</CanonicalRequest></Error>";
+        let source = format!("Server returned non-2xx status code: 403 Forbidden: {body}").into();
+        let error = object_store::Error::PermissionDenied { path: "a".to_owned(), source };
+        let text = explain(&error);
+        assert!(text.contains("SignatureDoesNotMatch The request signature does not match; check"), "{text}");
+        assert!(!text.contains("SECRETTOKEN"), "{text}");
+        assert_eq!(short("timed out"), "timed out");
     }
 
     #[test]

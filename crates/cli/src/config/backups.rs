@@ -1,10 +1,12 @@
 //! `backup_options`: scheduled backups and the archived commit log. Not in Cassandra.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use cassette_backup::{Repository, ServiceOptions, Transfer, is_remote};
+use cassette_backup::{Location, Repository, ServiceOptions, Transfer, is_remote};
+use cassette_server::admin::backup_keys;
 use cassette_vfs::RealFileSystem;
 use serde::Deserialize;
 
@@ -33,20 +35,30 @@ pub struct BackupSettings {
     pub keep: Option<usize>,
     /// Whether files are linked instead of copied.
     pub link: Option<bool>,
+    /// A file with the keys of encrypted backups.
+    pub key_file: Option<PathBuf>,
 }
 
 impl Config {
     /// Overrides `backup_options` by arguments.
     pub fn choose_backups(&mut self, arguments: BackupSettings) {
         let settings = self.backup_options.get_or_insert_default();
-        let BackupSettings { repository, archive_commitlog, archive_period, backup_period, keep, link } =
-            arguments;
+        let BackupSettings {
+            repository,
+            archive_commitlog,
+            archive_period,
+            backup_period,
+            keep,
+            link,
+            key_file,
+        } = arguments;
         settings.repository = repository.or(settings.repository.take());
         settings.archive_commitlog = archive_commitlog.or(settings.archive_commitlog);
         settings.archive_period = archive_period.or(settings.archive_period.take());
         settings.backup_period = backup_period.or(settings.backup_period.take());
         settings.keep = keep.or(settings.keep);
         settings.link = link.or(settings.link);
+        settings.key_file = key_file.or(settings.key_file.take());
     }
 
     /// Whether finished segments of the commit log are kept until they are archived.
@@ -101,25 +113,31 @@ impl BackupSettings {
             let path = std::path::absolute(location).with_context(|| location.clone())?;
             path.display().to_string()
         };
+        if self.key_file.is_some() && self.link == Some(true) {
+            bail!("link: expected false beside key_file: encrypted files cannot be linked");
+        }
+        let key_file = self.key_file.as_deref().map(std::path::absolute).transpose().context("key_file")?;
+        let keys = move || key_file.as_deref().map(backup_keys).transpose();
         // Mistakes are reported at the start. What happens later is logged.
-        drop(open(&location)?);
+        let first = Location { address: location.clone(), keys: keys()? };
+        drop(Repository::open_at(Arc::new(RealFileSystem), &first)?);
         Ok(Some(ServiceOptions {
-            repository: location.clone(),
+            repository: location,
             archive_period: archives.then(|| archive_period.unwrap_or(ARCHIVE_PERIOD)),
             backup_period,
             keep: self.keep,
             transfer: if self.link == Some(true) { Transfer::Link } else { Transfer::Copy },
-            open: Box::new(move || open(&location)),
+            keys: Box::new(keys),
+            file_system: Arc::new(RealFileSystem),
         }))
     }
 }
 
-fn open(location: &str) -> cassette_backup::Result<Repository> {
-    Repository::open_at(Arc::new(RealFileSystem), location)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn parse(text: &str) -> anyhow::Result<Option<ServiceOptions>> {
@@ -138,10 +156,36 @@ mod tests {
         assert_eq!(options.archive_period, Some(ARCHIVE_PERIOD));
         assert_eq!(options.backup_period, Some(Duration::from_secs(3600)));
         assert_eq!((options.keep, options.transfer), (Some(3), Transfer::Copy));
-        drop((options.open)().unwrap());
+        assert!((options.keys)().unwrap().is_none());
         assert!(path.join("cassette-backups.json").exists());
         let config = Config::parse(&format!("backup_options:\n{text}")).unwrap();
         assert!(config.database(directory.path()).unwrap().engine.commitlog_archiving);
+    }
+
+    #[test]
+    fn a_key_file_encrypts_backups_and_others_must_not_be_able_to_read_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, key_file) = (directory.path().join("backups"), directory.path().join("key"));
+        std::fs::write(&key_file, format!("a {}\n", "07".repeat(32))).unwrap();
+        let text = format!(
+            "  repository: {}\n  backup_period: 1h\n  key_file: {}\n",
+            path.display(),
+            key_file.display()
+        );
+        let chmod = |mode| std::fs::set_permissions(&key_file, Permissions::from_mode(mode)).unwrap();
+        chmod(0o644);
+        let error = format!("{:#}", parse(&text).err().unwrap());
+        assert!(error.contains("chmod 600") && !error.contains("0707"), "{error}");
+        assert!(!path.exists());
+        chmod(0o600);
+        let options = parse(&text).unwrap().unwrap();
+        assert_eq!((options.keys)().unwrap().unwrap().alias(), "a");
+        let error = format!("{:#}", parse(&format!("{text}  link: true\n")).err().unwrap());
+        assert!(error.contains("encrypted files cannot be linked"), "{error}");
+        // The repository is encrypted from its creation.
+        let plain = format!("  repository: {}\n  backup_period: 1h\n", path.display());
+        let error = format!("{:#}", parse(&plain).err().unwrap());
+        assert!(error.contains("the backups here are encrypted"), "{error}");
     }
 
     #[test]

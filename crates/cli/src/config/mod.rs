@@ -3,6 +3,7 @@
 mod authentication;
 mod backups;
 mod cidr;
+pub mod commitlog_archiving;
 mod data_encryption;
 mod encryption;
 mod engine;

@@ -5,16 +5,49 @@ use std::sync::Arc;
 
 use cassette_admin_api::{BackupReport, BackupTaskReport, Done, Refused};
 use cassette_backup::{
-    BackupOptions, BackupService, Error, Repository, RestoreOptions, ServiceStatus, TaskStatus, Transfer,
-    is_remote,
+    BackupKeys, BackupOptions, BackupService, Error, Location, Repository, RestoreOptions, ServiceStatus,
+    TaskStatus, Transfer, is_remote,
 };
 use cassette_database::Database;
+use cassette_tls::secret;
 use cassette_vfs::RealFileSystem;
 
-/// Creates a backup in the repository at the absolute path or address `repository`.
+/// Reads the keys of encrypted backups from a file that only its owner may read.
+///
+/// # Errors
+/// Invalid, if it is unreadable, others may read it, or it has no valid keys. The text contains no
+/// key.
+pub fn backup_keys(path: &Path) -> Result<BackupKeys, Error> {
+    let text = secret::read(path).map_err(|error| Error::Invalid(error.to_string()))?;
+    BackupKeys::parse(&text).map_err(|error| Error::Invalid(format!("{}: {error}", path.display())))
+}
+
+/// A repository of backups that an operation names.
+pub(super) struct Requested<'a> {
+    /// An absolute path or an address.
+    pub repository: &'a str,
+    /// The absolute path of the file with its keys; those of the scheduled backups, if these are in
+    /// the same repository, without one.
+    pub key_file: Option<&'a str>,
+    pub service: Option<&'a Arc<BackupService>>,
+}
+
+impl Requested<'_> {
+    fn location(&self) -> Result<Location, Refused> {
+        let address = absolute(self.repository)?.to_owned();
+        let keys = match (self.key_file, self.service) {
+            (Some(file), _) => Some(backup_keys(Path::new(absolute(file)?)).map_err(refused)?),
+            (None, Some(service)) => service.keys_of(&address).map_err(refused)?,
+            (None, None) => None,
+        };
+        Ok(Location { address, keys })
+    }
+}
+
+/// Creates a backup.
 pub(super) fn back_up(
     database: &Database,
-    repository: &str,
+    requested: &Requested<'_>,
     name: Option<&str>,
     keyspaces: &[String],
     link: bool,
@@ -24,21 +57,22 @@ pub(super) fn back_up(
         keyspaces: keyspaces.to_vec(),
         transfer: if link { Transfer::Link } else { Transfer::Copy },
     };
-    let repository = Repository::open_at(Arc::new(RealFileSystem), absolute(repository)?).map_err(refused)?;
+    let repository =
+        Repository::open_at(Arc::new(RealFileSystem), &requested.location()?).map_err(refused)?;
     let created = repository.back_up(database, &options).map_err(refused)?;
     tracing::info!(backup = created.backup.name, bytes = created.backup.manifest.bytes(), "created a backup");
     Ok(Done { messages: vec![created.to_string()] })
 }
 
-/// Restores tables from the repository at the absolute path or address `repository`.
+/// Restores tables.
 pub(super) fn restore(
     database: &Database,
-    repository: &str,
+    requested: &Requested<'_>,
     backup: Option<&str>,
     options: &RestoreOptions,
 ) -> Result<Done, Refused> {
-    let location = absolute(repository)?;
-    let repository = Repository::open_at_for_reading(Arc::new(RealFileSystem), location).map_err(refused)?;
+    let location = requested.location()?;
+    let repository = Repository::open_at_for_reading(Arc::new(RealFileSystem), &location).map_err(refused)?;
     let backup = repository.find(backup).map_err(refused)?;
     let restored = repository.restore(&backup, database, options).map_err(refused)?;
     tracing::info!(backup = backup.name, tables = restored.tables, "restored a backup");

@@ -33,6 +33,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 pub use access::{Access, TOKEN_LEVELS};
+pub use backups::backup_keys;
 use cassette_backup::BackupService;
 use cassette_database::{Database, ServerMetrics};
 pub use cassette_http::{Limits, Listener};

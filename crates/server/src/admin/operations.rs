@@ -74,17 +74,19 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
             };
             return import(database, keyspace, table, directories, &options);
         }
-        Operation::Backup { repository, name, keyspaces, link } => {
-            return backups::back_up(database, repository, name.as_deref(), keyspaces, *link);
+        Operation::Backup { repository, name, keyspaces, link, key_file } => {
+            let requested = requested(admin, repository, key_file.as_deref());
+            return backups::back_up(database, &requested, name.as_deref(), keyspaces, *link);
         }
-        Operation::RestoreBackup { repository, backup, names, truncate, keyspace_as, table_as } => {
+        Operation::RestoreBackup { repository, backup, names, truncate, keyspace_as, table_as, key_file } => {
             let options = RestoreOptions {
                 names: names.clone(),
                 truncate: *truncate,
                 rename: RestoreNames { keyspace: keyspace_as.clone(), table: table_as.clone() },
                 ..RestoreOptions::default()
             };
-            return backups::restore(database, repository, backup.as_deref(), &options);
+            let requested = requested(admin, repository, key_file.as_deref());
+            return backups::restore(database, &requested, backup.as_deref(), &options);
         }
         Operation::ArchiveCommitLog => return backups::archive(admin.backups.get()),
         Operation::Refresh { keyspace, table } => return refresh(database, keyspace, table),
@@ -216,6 +218,11 @@ fn compact_range(database: &Database, tables: &Tables, start: i64, end: i64) -> 
         let in_range: Vec<_> = in_range.map(|sstable| sstable.id).collect();
         if in_range.is_empty() { Ok(()) } else { engine.compact_sstables(table, &in_range) }
     })
+}
+
+/// Returns the repository of backups that an operation names.
+fn requested<'a>(admin: &'a Admin, repository: &'a str, key_file: Option<&'a str>) -> backups::Requested<'a> {
+    backups::Requested { repository, key_file, service: admin.backups.get() }
 }
 
 fn snapshot(

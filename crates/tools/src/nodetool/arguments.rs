@@ -123,7 +123,7 @@ pub(super) const COMMANDS: &[Command] = &[
         "Back up the given keyspaces, or all with roles, into a directory of backups on the node's machine or an \
          object store (not in Cassandra)",
         "<directory> [<keyspaces>...]",
-        &[value(&["--name"]), flag(&["--link"])],
+        &[value(&["--name"]), flag(&["--link"]), value(&["--key-file"])],
     ),
     command(
         &["backupstatus"],
@@ -350,7 +350,13 @@ pub(super) const COMMANDS: &[Command] = &[
         "Restore the given keyspaces or tables, or all, from a directory of backups on the node's machine or an \
          object store (not in Cassandra)",
         "<directory> [<keyspace> | <keyspace.table>...]",
-        &[value(&["--name"]), flag(&["--truncate"]), value(&["--keyspace-as"]), value(&["--table-as"])],
+        &[
+            value(&["--name"]),
+            flag(&["--truncate"]),
+            value(&["--keyspace-as"]),
+            value(&["--table-as"]),
+            value(&["--key-file"]),
+        ],
     ),
     command(
         &["scrub"],

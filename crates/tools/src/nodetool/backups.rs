@@ -11,15 +11,16 @@ pub(super) fn operation(invocation: &Invocation) -> Result<Operation> {
     let Some((directory, names)) = invocation.arguments.split_first() else {
         return Err(Failure::usage(format!("{} requires a directory of backups", invocation.command)));
     };
-    let repository = if directory.contains("://") {
-        directory.clone()
-    } else {
-        let path = std::path::absolute(directory);
-        path.map_err(|error| Failure::usage(format!("{directory}: {error}")))?.display().to_string()
+    let absolute = |path: &str| -> Result<String> {
+        let absolute = std::path::absolute(path);
+        Ok(absolute.map_err(|error| Failure::usage(format!("{path}: {error}")))?.display().to_string())
     };
+    let repository = if directory.contains("://") { directory.clone() } else { absolute(directory)? };
+    let key_file = invocation.option("--key-file").map(absolute).transpose()?;
     let name = invocation.option("--name").map(str::to_owned);
     Ok(if invocation.command == "backup" {
-        Operation::Backup { repository, name, keyspaces: names.to_vec(), link: invocation.has("--link") }
+        let link = invocation.has("--link");
+        Operation::Backup { repository, name, keyspaces: names.to_vec(), link, key_file }
     } else {
         Operation::RestoreBackup {
             repository,
@@ -28,6 +29,7 @@ pub(super) fn operation(invocation: &Invocation) -> Result<Operation> {
             truncate: invocation.has("--truncate"),
             keyspace_as: invocation.option("--keyspace-as").map(str::to_owned),
             table_as: invocation.option("--table-as").map(str::to_owned),
+            key_file,
         }
     })
 }
@@ -79,10 +81,12 @@ mod tests {
 
     #[test]
     fn names_and_options_of_backups_are_those_of_the_command_line() {
-        let backup = of(&["backup", "/b", "--name", "n", "--link", "ks"]).unwrap();
+        let words = ["backup", "/b", "--name", "n", "--link", "--key-file", "/k", "ks"];
+        let backup = of(&words).unwrap();
         let (repository, name) = ("/b".to_owned(), Some("n".to_owned()));
         let keyspaces = vec!["ks".to_owned()];
-        assert_eq!(backup, Operation::Backup { repository, name, keyspaces, link: true });
+        let key_file = Some("/k".to_owned());
+        assert_eq!(backup, Operation::Backup { repository, name, keyspaces, link: true, key_file });
         let restore = of(&["restorebackup", "--truncate", "--table-as", "u", "/b", "ks.t"]).unwrap();
         let names = vec!["ks.t".to_owned()];
         let repository = "/b".to_owned();
@@ -93,6 +97,7 @@ mod tests {
             truncate: true,
             keyspace_as: None,
             table_as: Some("u".to_owned()),
+            key_file: None,
         };
         assert_eq!(restore, expected);
         match of(&["backup", "s3://bucket/prefix"]).unwrap() {

@@ -4,255 +4,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
-use cassette_backup::{
-    Archived, BackupOptions, Error, LogArchiver, Repository, RestoreOptions, Restored, Until,
-};
-use cassette_database::{Database, Options, Session};
-use cassette_encryption::{AesGcm, Key, KeyError, Keys};
-use cassette_engine::commitlog::SyncMode;
+use cassette_backup::{BackupKeys, Error, Repository, RestoreOptions, Until};
+use cassette_database::Session;
+use cassette_vfs::FileSystem;
 use cassette_vfs::encryption::Encryption;
-use cassette_vfs::{FakeFileSystem, FileSystem, ManualClock};
 
-const ROOT: &str = "/backups";
-const DATA: &str = "/data";
-/// 2026-11-24 10:00:00.
-const BEGAN: i64 = 1_795_514_400_000_000;
-const STEP: Duration = Duration::from_millis(3);
+use world::*;
 
-#[derive(Debug)]
-struct OneKey(u8);
-
-impl Keys for OneKey {
-    fn key(&self, _: &str) -> Result<Key, KeyError> {
-        Key::new(vec![self.0; 32])
-    }
-}
-
-fn encryption(key: u8) -> Arc<dyn Encryption> {
-    Arc::new(AesGcm::new(OneKey(key), Some("a".to_owned())).unwrap())
-}
-
-/// A database with an archived commit log, and what was executed in it.
-struct World {
-    fs: FakeFileSystem,
-    clock: Arc<ManualClock>,
-    encryption: Option<Arc<dyn Encryption>>,
-    database: Option<Database>,
-    archiver: Option<LogArchiver>,
-    /// The time of each statement that succeeded.
-    history: Vec<(i64, String)>,
-}
-
-impl World {
-    fn new(encryption: Option<Arc<dyn Encryption>>) -> Self {
-        let clock = Arc::new(ManualClock::at_micros(BEGAN));
-        let fs = FakeFileSystem::new();
-        let mut world = Self { fs, clock, encryption, database: None, archiver: None, history: Vec::new() };
-        world.open();
-        for cql in [
-            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
-            "CREATE TYPE ks.pair (a int, b int)",
-        ] {
-            world.execute(cql).unwrap();
-        }
-        world
-    }
-
-    fn open(&mut self) {
-        self.open_with(true);
-    }
-
-    fn open_with(&mut self, archiving: bool) {
-        let mut options = Options::new(DATA);
-        options.file_system = Arc::new(self.fs.clone());
-        options.clock = self.clock.clone();
-        options.materialized_views_enabled = true;
-        options.engine.background_threads = false;
-        options.engine.commitlog_sync = SyncMode::Batch;
-        options.engine.commitlog_segment_size = 16 << 10;
-        options.engine.commitlog_archiving = archiving;
-        options.engine.commitlog_encryption = self.encryption.clone();
-        self.database = Some(Database::open(options).unwrap());
-    }
-
-    fn database(&self) -> &Database {
-        self.database.as_ref().unwrap()
-    }
-
-    fn execute(&mut self, cql: &str) -> cassette_database::Result<()> {
-        self.clock.advance(STEP);
-        let now = cassette_vfs::Clock::now_micros(self.clock.as_ref());
-        self.database().session().execute(cql, ())?;
-        self.history.push((now, cql.to_owned()));
-        Ok(())
-    }
-
-    fn repository(&self) -> Repository {
-        Repository::open(Arc::new(self.fs.clone()), Path::new(ROOT)).unwrap()
-    }
-
-    fn back_up(&mut self, name: &str) {
-        self.clock.advance(STEP);
-        let options = BackupOptions { name: Some(name.to_owned()), ..BackupOptions::default() };
-        self.repository().back_up(self.database(), &options).unwrap();
-        self.clock.advance(STEP);
-    }
-
-    fn archive(&mut self) -> cassette_backup::Result<Archived> {
-        self.clock.advance(STEP);
-        let mut archiver = match self.archiver.take() {
-            Some(archiver) => archiver,
-            None => Repository::open(Arc::new(self.fs.clone()), Path::new(ROOT))?.archiver(),
-        };
-        let archived = archiver.archive(self.database());
-        self.archiver = Some(archiver);
-        archived
-    }
-
-    /// The machine crashes, and the database starts again.
-    fn crash(&mut self, seed: u64) {
-        let survivor = self.fs.crash(seed);
-        self.restart_on(survivor);
-    }
-
-    fn restart_on(&mut self, fs: FakeFileSystem) {
-        (self.database, self.archiver) = (None, None);
-        self.fs = fs;
-        self.open();
-    }
-
-    /// Restores into a new directory of a copy of the file system.
-    fn restore(
-        &self,
-        until: Until,
-        options: RestoreOptions,
-    ) -> cassette_backup::Result<(Database, Restored)> {
-        let fs = self.fs.fork();
-        restore_on(&fs, until, &RestoreOptions { commitlog_encryption: self.encryption.clone(), ..options })
-    }
-
-    /// What the statements until `time` result in.
-    fn expected(&self, time: i64) -> Vec<String> {
-        let clock = Arc::new(ManualClock::at_micros(BEGAN));
-        let mut options = Options::in_memory();
-        options.clock = clock.clone();
-        options.materialized_views_enabled = true;
-        options.engine.background_threads = false;
-        let database = Database::open(options).unwrap();
-        let session = database.session();
-        for (at, cql) in self.history.iter().take_while(|(at, _)| *at <= time) {
-            clock.set_micros(*at);
-            session.execute(cql, ()).unwrap();
-        }
-        content(&database)
-    }
-}
-
-fn restore_on(
-    fs: &FakeFileSystem,
-    until: Until,
-    options: &RestoreOptions,
-) -> cassette_backup::Result<(Database, Restored)> {
-    let restored = restore_only(fs, until, options)?;
-    Ok((open_restored(fs), restored))
-}
-
-fn open_restored(fs: &FakeFileSystem) -> Database {
-    let mut opening = Options::new("/restored");
-    opening.file_system = Arc::new(fs.clone());
-    opening.engine.background_threads = false;
-    Database::open(opening).unwrap()
-}
-
-fn restore_only(
-    fs: &FakeFileSystem,
-    until: Until,
-    options: &RestoreOptions,
-) -> cassette_backup::Result<Restored> {
-    let target = Path::new("/restored");
-    let repository = Repository::open_for_reading(Arc::new(fs.clone()), Path::new(ROOT))?;
-    let backup = repository.find_before(None, until)?;
-    let options = RestoreOptions { until: Some(until), ..options.clone() };
-    let restored = repository.restore_into_new(&backup, target, &options)?;
-    assert!(!(fs as &dyn FileSystem).exists(&target.join("cassette-restore")).unwrap());
-    Ok(restored)
-}
-
-/// The schema and all rows, also by index and view.
-fn content(database: &Database) -> Vec<String> {
-    let session = database.session();
-    let mut found = Vec::new();
-    let texts = |cql: &str, column: &str| -> Vec<String> {
-        let rows = session.execute(cql, ()).unwrap();
-        let mut texts: Vec<String> = rows.iter().map(|row| row.get::<String>(column).unwrap()).collect();
-        texts.sort();
-        texts
-    };
-    found.extend(texts("DESCRIBE KEYSPACE ks", "create_statement"));
-    let catalog = database.catalog();
-    let Some(keyspace) = catalog.keyspace("ks") else { return found };
-    for table in keyspace.tables.keys() {
-        found.push(table.clone());
-        found.extend(texts(&format!("SELECT JSON * FROM ks.\"{table}\""), "[json]"));
-    }
-    for index in keyspace.indexes.values() {
-        let table = &index.base().name;
-        for value in 0..5 {
-            found.push(format!("{} {value}", index.name));
-            found.extend(texts(&format!("SELECT JSON k FROM ks.\"{table}\" WHERE v = {value}"), "[json]"));
-        }
-    }
-    found
-}
-
-/// Numbers from a seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
-/// Returns a statement, which may not be valid now.
-fn statement(random: &mut Random) -> String {
-    let table = format!("ks.t{}", random.below(3));
-    let (k, v) = (random.below(8), random.below(5));
-    match random.below(40) {
-        0..=2 => format!("CREATE TABLE {table} (k int PRIMARY KEY, v int, s set<int>, p pair)"),
-        3 => format!("DROP TABLE {table}"),
-        4 | 5 => format!("TRUNCATE {table}"),
-        6 => format!("ALTER TABLE {table} ADD x{} int", random.below(2)),
-        7 => format!("ALTER TABLE {table} DROP x{}", random.below(2)),
-        8 => format!("ALTER TABLE {table} WITH comment = 'c{v}'"),
-        9 => format!("CREATE INDEX ON {table} (v)"),
-        10 => "CREATE TABLE ks.counts (k int PRIMARY KEY, n counter)".to_owned(),
-        11 | 12 => format!("UPDATE ks.counts SET n = n + {v} WHERE k = {k}"),
-        13 => format!(
-            "CREATE MATERIALIZED VIEW ks.w AS SELECT * FROM {table} WHERE v IS NOT NULL AND k IS NOT NULL \
-             PRIMARY KEY (v, k)"
-        ),
-        14 => "DROP MATERIALIZED VIEW ks.w".to_owned(),
-        15 | 16 => format!("DELETE FROM {table} WHERE k = {k}"),
-        17 => format!("DELETE v FROM {table} WHERE k = {k}"),
-        18 => format!("INSERT INTO {table} (k, v) VALUES ({k}, {v}) USING TIMESTAMP {}", random.below(9)),
-        // A client whose clock is a day ahead.
-        19 => format!(
-            "INSERT INTO {table} (k, p) VALUES ({k}, {{a: {v}, b: 1}}) USING TIMESTAMP {}",
-            BEGAN + 86_400_000_000
-        ),
-        20 => format!("UPDATE {table} SET s = s + {{{v}}} WHERE k = {k}"),
-        21 => format!("INSERT INTO {table} (k, x{}) VALUES ({k}, {v})", random.below(2)),
-        22 => format!("INSERT INTO {table} (k, v) VALUES ({k}, {v}) IF NOT EXISTS"),
-        23 => format!(
-            "BEGIN BATCH INSERT INTO {table} (k, v) VALUES ({k}, {v}); DELETE FROM ks.t0 WHERE k = {v}; APPLY BATCH"
-        ),
-        _ => format!("INSERT INTO {table} (k, v, s) VALUES ({k}, {v}, {{{v}, {k}}})"),
-    }
-}
+mod crashes;
+mod world;
 
 /// Executes a random history, and compares restores of it. Returns the number of comparisons.
 fn check_history(seed: u64) -> usize {
@@ -376,6 +137,108 @@ fn a_moment_that_is_not_archived_and_damaged_or_missing_segments_are_named() {
     }
 }
 
+/// Removes the last segment of the repository, with its record.
+fn lose_last_segment(world: &World) {
+    let last = segments(world).pop().unwrap();
+    let fs: &dyn FileSystem = &world.fs;
+    fs.remove_file(&last).unwrap();
+    fs.remove_file(&last.with_extension("json")).unwrap();
+}
+
+#[test]
+fn a_lost_segment_is_missed_also_when_archiving_continued_without_it() {
+    for loses_all in [false, true] {
+        let mut world = with_rows(None);
+        world.archive().unwrap();
+        // The database has the segments no more, and cannot archive them again.
+        world.database().engine().flush(None).unwrap();
+        let count = if loses_all { segments(&world).len() } else { 1 };
+        (0..count).for_each(|_| lose_last_segment(&world));
+        // The server starts again, and does not know what it has archived.
+        world.restart_on(world.fs.fork());
+        world.archive().unwrap();
+        assert!(failed(&world, Until::Latest).contains("of the commit log is missing"));
+        for k in 200..800 {
+            world.execute(&format!("INSERT INTO ks.t (k, v) VALUES ({k}, {k})")).unwrap();
+        }
+        world.archive().unwrap();
+        assert!(failed(&world, Until::Latest).contains("of the commit log is missing"));
+        let backup = world.repository().find(None).unwrap();
+        let error = world.repository().verify_log(&backup).unwrap_err();
+        assert!(matches!(&error, Error::Damaged { .. }), "{error}");
+        assert!(world.repository().check_until(&backup, Until::Latest).is_err());
+        world.repository().verify(&backup).unwrap();
+    }
+}
+
+#[test]
+fn a_backup_after_all_others_were_removed_is_continued_by_the_log() {
+    let mut world = with_rows(None);
+    world.archive().unwrap();
+    world.repository().remove("first").unwrap();
+    assert!(segments(&world).is_empty());
+    world.back_up("second");
+    world.execute("INSERT INTO ks.t (k, v) VALUES (1000, 1)").unwrap();
+    world.archive().unwrap();
+    let (restored, _) = world.restore(Until::Latest, RestoreOptions::default()).unwrap();
+    assert_eq!(count(&restored.session()), 201);
+    let backup = world.repository().find(None).unwrap();
+    assert!(world.repository().verify_log(&backup).unwrap().files > 0);
+}
+
+#[test]
+fn damaged_segments_are_found_by_the_verification_of_the_log() {
+    let mut world = with_rows(None);
+    let backup = world.repository().find(None).unwrap();
+    assert_eq!(world.repository().verify_log(&backup).unwrap().files, 0);
+    world.archive().unwrap();
+    let found = world.repository().verify_log(&backup).unwrap();
+    assert!(found.files > 0 && found.bytes > 0);
+    for segment in segments(&world).iter().filter(|segment| id_of(segment) >= position_of(&backup)) {
+        let original = world.fs.clone();
+        world.fs = original.fork();
+        world.fs.corrupt(segment, 200, 1);
+        let error = world.repository().verify_log(&backup).unwrap_err();
+        assert!(matches!(&error, Error::Damaged { path, .. } if path == segment), "{error}");
+        world.fs = original;
+    }
+}
+
+fn position_of(backup: &cassette_backup::Backup) -> u64 {
+    backup.manifest.log.as_ref().unwrap().segment
+}
+
+#[test]
+fn segments_stay_while_the_directory_of_backups_has_disappeared() {
+    let mut world = with_rows(None);
+    world.archive().unwrap();
+    world.execute("INSERT INTO ks.t (k, v) VALUES (1000, 1)").unwrap();
+    // Its volume is not mounted any more.
+    let fs: &dyn FileSystem = &world.fs.clone();
+    fs.rename(Path::new(ROOT), Path::new("/elsewhere")).unwrap();
+    let error = world.archive().unwrap_err().to_string();
+    assert!(error.contains("found no cassette-backups.json in it; is its volume mounted?"), "{error}");
+    assert!(!fs.exists(Path::new(ROOT)).unwrap());
+    let location = cassette_backup::Location::plain(ROOT);
+    let error = Repository::open_existing_at(Arc::new(world.fs.clone()), &location).unwrap_err().to_string();
+    assert!(error.contains("is its volume mounted?"), "{error}");
+    fs.rename(Path::new("/elsewhere"), Path::new(ROOT)).unwrap();
+    world.archive().unwrap();
+    let (restored, _) = world.restore(Until::Latest, RestoreOptions::default()).unwrap();
+    assert_eq!(count(&restored.session()), 201);
+}
+
+#[test]
+fn the_latest_backup_is_the_last_one_that_was_created_also_when_the_clock_was_set_back() {
+    let mut world = with_rows(None);
+    world.clock.set_micros(BEGAN - 3_600_000_000);
+    world.back_up("second");
+    assert_eq!(world.repository().find(None).unwrap().name, "second");
+    let names: Vec<String> =
+        world.repository().backups().unwrap().into_iter().map(|backup| backup.name).collect();
+    assert_eq!(names, ["first", "second"]);
+}
+
 #[test]
 fn encrypted_segments_are_restored_with_their_key_only() {
     let mut world = with_rows(Some(encryption(7)));
@@ -480,6 +343,7 @@ fn after_a_crash_at_any_operation_of_archiving_nothing_acknowledged_is_lost() {
             encryption: None,
             database: None,
             archiver: None,
+            keys: None,
             history: Vec::new(),
         };
         world.open();
