@@ -14,7 +14,7 @@ fn stored(reader: &SSTableReader, component: Component) -> Result<Vec<u8>> {
     let mut stored = reader.stored(component)?;
     let mut bytes = Vec::new();
     while let Some(piece) = stored.next_piece()? {
-        bytes.extend_from_slice(&piece);
+        bytes.extend_from_slice(piece);
     }
     assert_eq!(bytes.len() as u64, stored.length());
     Ok(bytes)
