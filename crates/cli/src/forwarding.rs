@@ -16,9 +16,15 @@ use crate::credentials::client_tls;
 /// Arguments of `cassette serve` about forwarding.
 #[derive(Debug, Args)]
 pub struct ForwardingArguments {
-    /// Pass all connections on to this server or cluster, instead of serving a data directory
-    #[arg(long, value_name = "HOST[:PORT]", conflicts_with_all = ["data", "read_only", "undo_cut_over"])]
-    forward: Option<String>,
+    /// Pass all connections on to this server, or to one of these nodes of a cluster, instead of
+    /// serving a data directory
+    #[arg(
+        long,
+        value_name = "HOST[:PORT]",
+        value_delimiter = ',',
+        conflicts_with_all = ["data", "read_only", "undo_cut_over"]
+    )]
+    forward: Vec<String>,
 
     /// Connect with TLS to the target of --forward, or of a cut-over, whose certificate one in this
     /// file has signed
@@ -33,29 +39,33 @@ pub struct ForwardingArguments {
 impl ForwardingArguments {
     /// Returns where to forward: as specified, or recorded in the data directory by a cut-over.
     pub fn target(&self, data: &Path, is_read_only: bool) -> anyhow::Result<Option<Arc<Forwarding>>> {
-        let target = match &self.forward {
-            Some(target) => Some(with_cql_port(target)),
-            None if is_read_only => None,
-            None => {
-                let marker = marker(data);
-                if self.undo_cut_over {
-                    let context = || format!("cannot remove {}", marker.path().display());
-                    if data.exists() {
-                        marker.remove().with_context(context)?;
-                    }
-                }
-                let recorded = marker.read().with_context(|| marker.path().display().to_string())?;
-                if let Some(target) = &recorded {
-                    tracing::warn!(
-                        "{} was cut over to {target}, which has all later writes; --undo-cut-over serves the \
-                         directory again, without these",
-                        data.display()
-                    );
-                }
-                recorded
-            }
+        let target = if !self.forward.is_empty() {
+            let contacts: Vec<_> = self.forward.iter().map(|contact| with_cql_port(contact)).collect();
+            Some(contacts.join(","))
+        } else if is_read_only {
+            None
+        } else {
+            self.recorded(data)?
         };
-        target.map(|target| Ok(Forwarding::new(target, self.tls()?))).transpose()
+        let forwarding = |target: String| Forwarding::new(&target, self.tls()?).map_err(anyhow::Error::msg);
+        target.map(forwarding).transpose()
+    }
+
+    /// Returns the target of a cut-over that was not undone.
+    fn recorded(&self, data: &Path) -> anyhow::Result<Option<String>> {
+        let marker = marker(data);
+        if self.undo_cut_over && data.exists() {
+            marker.remove().with_context(|| format!("cannot remove {}", marker.path().display()))?;
+        }
+        let recorded = marker.read().with_context(|| marker.path().display().to_string())?;
+        if let Some(target) = &recorded {
+            tracing::warn!(
+                "{} was cut over to {target}, which has all later writes; --undo-cut-over serves the directory \
+                 again, without these",
+                data.display()
+            );
+        }
+        Ok(recorded)
     }
 
     /// Returns what a cut-over of the server of `data` changes.

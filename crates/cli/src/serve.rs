@@ -48,8 +48,8 @@ Examples:
   Queries on a snapshot, or on the directories of a stopped Cassandra, which stay unchanged:
     cassette serve --read-only /var/lib/cassandra/data
 
-  Pass all connections on to another server or cluster:
-    cassette serve --forward 10.0.0.1:9042
+  Pass all connections on to another server, or to nodes of a cluster:
+    cassette serve --forward 10.0.0.1:9042,10.0.0.2:9042
 
 Then connect with cqlsh or any Cassandra driver (data center: datacenter1).
 SIGTERM and Ctrl-C let requests finish, flush and stop; a second one does not wait for requests. \
@@ -189,6 +189,7 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
         let max = descriptors::connections_max(files);
         server.max_concurrent_connections =
             Some(server.max_concurrent_connections.map_or(max, |n| n.min(max)));
+        server.max_sockets = Some(max);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()

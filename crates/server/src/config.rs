@@ -26,6 +26,9 @@ pub struct ServerConfig {
     pub max_concurrent_connections: Option<usize>,
     /// The same for one address (`native_transport_max_concurrent_connections_per_ip`).
     pub max_concurrent_connections_per_ip: Option<usize>,
+    /// The maximum number of sockets of connections: a forwarded one has a second socket, to the
+    /// target. `None` for no limit.
+    pub max_sockets: Option<usize>,
     /// The maximum number of concurrent requests that may wait for a disk
     /// (`native_transport_max_threads`).
     pub max_threads: usize,
@@ -71,6 +74,7 @@ impl Default for ServerConfig {
             max_frame_size: MESSAGE_LENGTH_MAX_DEFAULT,
             max_concurrent_connections: None,
             max_concurrent_connections_per_ip: None,
+            max_sockets: None,
             max_threads: default_max_threads(),
             max_threads_per_connection: 16,
             max_auth_threads: default_max_auth_threads(),

@@ -29,11 +29,14 @@ pub(crate) struct Limits {
     responses: Arc<Budget>,
     connections_max: usize,
     connections_per_ip_max: usize,
+    sockets_max: usize,
     requests_per_ip_max: usize,
     responses_per_ip_max: usize,
     /// The addresses that have connections.
     peers: Mutex<HashMap<IpAddr, Peer>>,
     connections: AtomicUsize,
+    /// Those of connections, and second ones.
+    sockets: AtomicUsize,
     next_connection: AtomicU64,
 }
 
@@ -51,6 +54,8 @@ pub(crate) enum ConnectionRefused {
     TooMany(usize),
     #[error("exceeded maximum number of native connections per ip ({0})")]
     TooManyFromAddress(usize),
+    #[error("exceeded maximum number of sockets ({0}), of which a forwarded connection has two")]
+    NoSocketLeft(usize),
 }
 
 /// A connection's place within the limits, released on drop.
@@ -61,6 +66,16 @@ pub(crate) struct ConnectionPermit {
     connection: u64,
     requests: Accounts,
     responses: Accounts,
+}
+
+/// The place of a connection's second socket, released on drop.
+#[derive(Debug)]
+pub(crate) struct SocketPermit(Arc<Limits>);
+
+impl Drop for SocketPermit {
+    fn drop(&mut self) {
+        self.0.sockets.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The two accounts of a charge: for the address, and for all.
@@ -79,10 +94,12 @@ impl Limits {
             responses: Budget::new(config.max_response_data_in_flight),
             connections_max: config.max_concurrent_connections.unwrap_or(usize::MAX),
             connections_per_ip_max: config.max_concurrent_connections_per_ip.unwrap_or(usize::MAX),
+            sockets_max: config.max_sockets.unwrap_or(usize::MAX),
             requests_per_ip_max: config.max_request_data_in_flight_per_ip,
             responses_per_ip_max: config.max_response_data_in_flight_per_ip,
             peers: Mutex::default(),
             connections: AtomicUsize::new(0),
+            sockets: AtomicUsize::new(0),
             next_connection: AtomicU64::new(0),
         })
     }
@@ -97,6 +114,7 @@ impl Limits {
         if from_address >= self.connections_per_ip_max {
             return Err(ConnectionRefused::TooManyFromAddress(self.connections_per_ip_max));
         }
+        self.add_socket()?;
         let peer = peers.entry(address).or_insert_with(|| Peer {
             connections: 0,
             requests: Budget::new(self.requests_per_ip_max),
@@ -116,10 +134,18 @@ impl Limits {
             responses: accounts(&peer.responses, &self.responses),
         })
     }
+
+    fn add_socket(&self) -> Result<(), ConnectionRefused> {
+        let added = self.sockets.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |sockets| {
+            (sockets < self.sockets_max).then_some(sockets + 1)
+        });
+        added.map(drop).map_err(|_| ConnectionRefused::NoSocketLeft(self.sockets_max))
+    }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
+        self.limits.sockets.fetch_sub(1, Ordering::Relaxed);
         let mut peers = self.limits.peers.lock();
         if let Some(peer) = peers.get_mut(&self.address) {
             peer.connections -= 1;
@@ -132,6 +158,12 @@ impl Drop for ConnectionPermit {
 }
 
 impl ConnectionPermit {
+    /// Counts the socket to the target of a forwarded connection.
+    pub fn second_socket(&self) -> Result<SocketPermit, ConnectionRefused> {
+        self.limits.add_socket()?;
+        Ok(SocketPermit(Arc::clone(&self.limits)))
+    }
+
     /// The memory of requests.
     pub fn requests(&self) -> &Accounts {
         &self.requests
@@ -273,6 +305,20 @@ mod tests {
         drop(here);
         limits.admit(HERE).unwrap();
         assert_eq!(limits.peers.lock().len(), 1);
+    }
+
+    #[test]
+    fn a_forwarded_connection_counts_as_two_sockets() {
+        let limits = Limits::new(&ServerConfig { max_sockets: Some(3), ..ServerConfig::default() });
+        let forwarded = limits.admit(HERE).unwrap();
+        let second = forwarded.second_socket().unwrap();
+        let direct = limits.admit(HERE).unwrap();
+        assert_eq!(direct.second_socket().unwrap_err(), ConnectionRefused::NoSocketLeft(3));
+        assert_eq!(limits.admit(HERE).unwrap_err(), ConnectionRefused::NoSocketLeft(3));
+        drop(second);
+        drop(direct.second_socket().unwrap());
+        drop((forwarded, direct));
+        assert_eq!(limits.sockets.load(Ordering::Relaxed), 0);
     }
 
     #[test]

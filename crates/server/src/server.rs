@@ -10,7 +10,6 @@ use std::{
 
 use cassette_database::ServerMetrics;
 use cassette_protocol::response::Event;
-use cassette_tls::Socket;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{broadcast, watch},
@@ -22,7 +21,7 @@ use tracing::{debug, info, warn};
 use crate::{
     Backend, ServerConfig,
     connection::Connection,
-    forwarding::{Forwarding, pass_on},
+    forwarding,
     gate::{Gate, Phase},
     limits::{ConnectionRefused, Limits},
     logins::{LoginGate, Logins},
@@ -203,7 +202,7 @@ fn accept<B: Backend>(
         let Some(stream) = shared.encrypt(stream, peer, stopped.clone()).await else { return };
         let phase = Phase::clone(&shared.gate.phase().borrow());
         if let Phase::Forwarding(to) = phase {
-            return forward(stream, peer, &to, stopped).await;
+            return forwarding::serve(stream, peer, &to, &shared.config, &permit, stopped).await;
         }
         match Connection::new(shared, stream, peer, permit, stopped).run().await {
             Ok(()) => debug!("connection from {peer} ended"),
@@ -211,16 +210,4 @@ fn accept<B: Backend>(
         }
     });
     Ok(())
-}
-
-/// Passes on a connection that begins while requests are forwarded.
-async fn forward(stream: Socket, peer: SocketAddr, to: &Forwarding, mut stopped: watch::Receiver<bool>) {
-    match to.connect().await {
-        Err(error) => warn!("cannot forward the connection from {peer} to {}: {error}", to.target()),
-        Ok(upstream) => {
-            if let Err(error) = pass_on(stream, upstream, &mut stopped).await {
-                debug!("connection from {peer} broke: {error}");
-            }
-        }
-    }
 }

@@ -57,7 +57,7 @@ pub(super) fn perform(admin: &Admin, request: &CutOverRequest) -> Result<CutOver
             Ok(CutOverAnswer::default())
         }
         CutOverRequest::Forward { target } => {
-            let to = Forwarding::new(target.clone(), switch.tls.clone());
+            let to = Forwarding::new(target, switch.tls.clone()).map_err(Refused::wrong_use)?;
             gate.forward(to, || switch.marker.write(target)).map_err(Refused::invalid)?;
             Ok(CutOverAnswer::default())
         }

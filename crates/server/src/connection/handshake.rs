@@ -131,6 +131,7 @@ impl<B: Backend> Connection<B> {
         }
         if self.events.receiver.is_none() {
             self.events.receiver = Some(self.shared.events.subscribe());
+            self.events.phase = Some(self.shared.gate.phase());
         }
         for event_type in &register.event_types {
             if !self.events.wanted.contains(event_type) {

@@ -36,13 +36,13 @@ use tracing::{debug, warn};
 
 use crate::{
     Backend,
-    forwarding::Forwarding,
     gate::Phase,
     limits::{Charge, ConnectionPermit},
     metrics::Registered,
     shared::Shared,
 };
 use execution::{Done, Jobs};
+use forwarding::Forward;
 use handshake::Stage;
 use waiting::{Granted, Waiting, Watchdog};
 
@@ -101,8 +101,8 @@ pub(crate) struct Connection<B: Backend> {
     jobs: Jobs,
     /// The resource that the next request waits for.
     waiting: Option<Waiting>,
-    /// Where all requests are forwarded to, from this one on.
-    forward: Option<(Arc<Forwarding>, Envelope)>,
+    /// From which request on all are forwarded.
+    forward: Option<Forward>,
     watchdog: Watchdog,
     events: Events,
     stopped: watch::Receiver<bool>,
@@ -130,6 +130,8 @@ enum Woken {
     Read(usize),
     /// An event, or `None` if some were lost.
     Event(Option<Arc<Event>>),
+    /// The server forwards requests from now on.
+    Forwarding,
     Stopped,
     /// A timeout, with its description.
     TimedOut(&'static str),
@@ -140,9 +142,27 @@ enum Woken {
 struct Events {
     receiver: Option<broadcast::Receiver<Arc<Event>>>,
     wanted: Vec<cassette_protocol::request::EventType>,
+    /// Whether the server forwards requests.
+    phase: Option<watch::Receiver<Phase>>,
 }
 
 impl Events {
+    /// Waits for the next event, or until the server forwards requests: the events of the target
+    /// matter from then on.
+    async fn woken(&mut self) -> Woken {
+        let mut phase = self.phase.clone();
+        let forwarding = async {
+            match &mut phase {
+                Some(phase) => phase.wait_for(|phase| matches!(phase, Phase::Forwarding(_))).await.map(drop),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            event = self.next() => Woken::Event(event),
+            Ok(()) = forwarding => Woken::Forwarding,
+        }
+    }
+
     /// Returns the next event. `None` means that the connection is too slow to receive them all.
     async fn next(&mut self) -> Option<Arc<Event>> {
         let Some(receiver) = &mut self.receiver else { return std::future::pending().await };
@@ -205,10 +225,13 @@ impl<B: Backend> Connection<B> {
     /// Serves the connection until one side ends it.
     pub async fn run(mut self) -> io::Result<()> {
         loop {
-            if let Some((to, first)) = self.forward.take() {
-                return self.forward(to, first).await;
+            if let Some(forward) = self.forward.take() {
+                return self.forward(forward).await;
             }
             let progress = self.work_off_input().await?;
+            if self.forward.is_some() {
+                continue;
+            }
             while let Some(done) = self.jobs.next_ready() {
                 self.answer(done).await?;
             }
@@ -268,7 +291,7 @@ impl<B: Backend> Connection<B> {
                 Some(read) => Woken::Read(read?),
                 None => Woken::TimedOut("at receiving a message"),
             },
-            event = events.next(), if !self.closing => Woken::Event(event),
+            woken = events.woken(), if !self.closing => woken,
             // An error means that the server was dropped.
             _ = async { stopped.wait_for(|stopped| *stopped).await.map(drop) }, if !self.closing => {
                 Woken::Stopped
@@ -301,6 +324,10 @@ impl<B: Backend> Connection<B> {
             }
             Woken::Event(None) => {
                 warn!("{} reads its events too slowly; closing", self.peer);
+                self.closing = true;
+            }
+            Woken::Forwarding => {
+                debug!("closing the connection of {}, which has registered for events", self.peer);
                 self.closing = true;
             }
             Woken::Stopped => self.closing = true,
@@ -413,6 +440,13 @@ impl<B: Backend> Connection<B> {
                 self.execute(envelope, decoded, charge);
             }
             _ => {
+                // Those of a login that this server has begun are its own.
+                if !matches!(self.stage, Stage::Authenticating(_))
+                    && let Some(to) = self.shared.gate.forwarding()
+                {
+                    self.forward = Some(Forward { to, first: envelope, charge });
+                    return;
+                }
                 let Some(request) = self.authenticate(stream, version, decoded.request) else { return };
                 let response = self.handshake(request, version);
                 self.respond(stream, &response);
@@ -439,7 +473,7 @@ impl<B: Backend> Connection<B> {
     /// Continues with a request that was held.
     fn resume(&mut self, phase: Phase, request: Envelope, charge: Option<Charge>) {
         match phase {
-            Phase::Forwarding(to) => self.forward = Some((to, request)),
+            Phase::Forwarding(to) => self.forward = Some(Forward { to, first: request, charge }),
             Phase::Open | Phase::Stalled => {
                 self.message_charge = charge;
                 self.work_off(request);

@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
-use super::{Forwarding, pass_on};
+use super::Forwarding;
 use crate::ServerConfig;
-use crate::limits::Limits;
+use crate::limits::{ConnectionPermit, Limits};
 
 /// The pause after a failed accept, whose usual cause is a lack of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -47,13 +47,7 @@ impl Proxy {
                     Ok((stream, peer)) => match limits.admit(peer.ip()) {
                         Ok(permit) => {
                             let (config, forwarding) = (Arc::clone(&config), Arc::clone(&forwarding));
-                            let stopped = stopped.clone();
-                            connections.spawn(async move {
-                                let _permit = permit;
-                                if let Err(error) = forward(stream, &config, &forwarding, stopped).await {
-                                    debug!("connection from {peer} broke: {error}");
-                                }
-                            });
+                            connections.spawn(forward(stream, peer, config, forwarding, permit, stopped.clone()));
                         }
                         Err(refused) => debug!("connection from {peer} closed: {refused}"),
                     },
@@ -82,20 +76,27 @@ impl Proxy {
 
 async fn forward(
     stream: TcpStream,
-    config: &ServerConfig,
-    forwarding: &Forwarding,
-    mut stopped: watch::Receiver<bool>,
-) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+    peer: SocketAddr,
+    config: Arc<ServerConfig>,
+    forwarding: Arc<Forwarding>,
+    permit: ConnectionPermit,
+    stopped: watch::Receiver<bool>,
+) {
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!("connection from {peer}: cannot set TCP_NODELAY: {error}");
+    }
     let client = match &config.tls {
         None => Socket::Plain(stream),
-        Some(tls) => {
-            let accepted = tokio::time::timeout(config.handshake_timeout, tls.accept(stream)).await;
-            accepted.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?
-        }
+        Some(tls) => match tokio::time::timeout(config.handshake_timeout, tls.accept(stream)).await {
+            Ok(Ok(client)) => client,
+            Ok(Err(error)) => return debug!("connection from {peer}: TLS handshake: {error}"),
+            Err(_) => {
+                return debug!(
+                    "connection from {peer}: no TLS handshake within {:?}",
+                    config.handshake_timeout
+                );
+            }
+        },
     };
-    let upstream = forwarding.connect().await.inspect_err(|error| {
-        warn!("cannot forward to {}: {error}", forwarding.target());
-    })?;
-    pass_on(client, upstream, &mut stopped).await
+    super::serve(client, peer, &forwarding, &config, &permit, stopped).await;
 }

@@ -92,6 +92,14 @@ impl Gate {
         self.phase.subscribe()
     }
 
+    /// Returns where requests are forwarded to, if they are.
+    pub(crate) fn forwarding(&self) -> Option<Arc<Forwarding>> {
+        match &*self.phase.borrow() {
+            Phase::Forwarding(to) => Some(Arc::clone(to)),
+            Phase::Open | Phase::Stalled => None,
+        }
+    }
+
     /// Waits until the requests that are in execution now have ended; others continue. Returns
     /// `false` at `deadline`.
     pub(crate) fn drained(&self, deadline: Instant) -> bool {
@@ -198,7 +206,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     fn target() -> Arc<Forwarding> {
-        Forwarding::new("127.0.0.1:9".to_owned(), None)
+        Forwarding::new("127.0.0.1:9", None).unwrap()
     }
 
     #[test]
