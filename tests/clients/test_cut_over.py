@@ -245,13 +245,20 @@ def test_a_cut_over_that_takes_too_long_is_given_up_and_nothing_is_lost(pair):
 def test_a_stall_whose_mover_is_killed_ends_by_itself(pair):
     load = Load(pair.source.port, rate=300).start()
     time.sleep(0.5)
-    status, point = pair.step(step="stall", milliseconds=1500)
+    target = f"127.0.0.1:{pair.target.port}"
+    status, point = pair.step(step="stall", milliseconds=1500, target=target)
     assert status == 200 and point["segment"] > 0, point
-    status, refused = pair.step(step="stall", milliseconds=1500)
+    status, refused = pair.step(step="stall", milliseconds=1500, target=target)
     assert status != 200 and "stalled already" in refused["error"]
     time.sleep(2)
-    status, refused = pair.step(step="forward", target=f"127.0.0.1:{pair.target.port}")
-    assert status != 200 and "not stalled" in refused["error"]
+    status, refused = pair.step(step="forward", stall=point["stall"])
+    assert status != 200 and "the stall has ended" in refused["error"]
+    # Its successor is not its own.
+    status, later = pair.step(step="stall", milliseconds=500, target=target)
+    assert status == 200 and later["stall"] != point["stall"]
+    status, refused = pair.step(step="forward", stall=point["stall"])
+    assert status != 200 and "another one" in refused["error"]
+    time.sleep(1)
     load.stop()
     assert not load.failures, load.failures[:5]
     assert load.pause()[1] > 1, "requests were stalled"
@@ -365,6 +372,18 @@ def test_undo_serves_the_data_directory_again(pair):
         assert session.execute("SELECT y_id FROM usertable WHERE y_id = 'user7'").one() is not None
 
 
+def test_a_cut_over_to_the_server_itself_is_refused_before_anything_is_stalled_or_recorded(pair):
+    own, target = (f"127.0.0.1:{server.port}" for server in (pair.source, pair.target))
+    for step in ({"step": "check"}, {"step": "stall", "milliseconds": 30_000}):
+        for address in (own, f"{target},{own}"):
+            status, refused = pair.step(**step, target=address)
+            assert status == 400 and "it is this server" in refused["error"]
+    with connect(pair.source.port) as cluster:
+        # The target has no such table.
+        cluster.connect().execute("INSERT INTO ycsb.usertable (y_id) VALUES ('new')")
+    assert not (pair.folder / "source" / "data" / "forwarding.json").exists()
+
+
 def test_serve_forward_passes_connections_on(tmp_path):
     target = Server(tmp_path / "target", "--admin", "off").start()
     port = free_port()
@@ -385,3 +404,25 @@ def test_serve_forward_passes_connections_on(tmp_path):
     finally:
         proxy.kill()
         target.stop()
+
+
+def test_serve_forward_connects_to_another_contact_point_when_one_is_down(tmp_path):
+    nodes = [Server(tmp_path / name, "--admin", "off").start() for name in ("first", "second")]
+    port = free_port()
+    contacts = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
+    command = [BINARY, "serve", "--listen", f"127.0.0.1:{port}", "--forward", contacts]
+    proxy = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
+
+    def host_id(port):
+        with connect(port) as cluster:
+            return cluster.connect().execute("SELECT host_id FROM system.local").one().host_id
+
+    try:
+        proxy.stdout.readline()
+        assert host_id(port) == host_id(nodes[0].port)
+        nodes[0].kill()
+        assert host_id(port) == host_id(nodes[1].port)
+    finally:
+        proxy.kill()
+        for node in nodes:
+            node.stop()

@@ -14,18 +14,29 @@ pub enum CutOverRequest {
     /// Wait for the requests in execution, and sync the commit log. Answered with the end of the
     /// log from before.
     Point,
-    /// Stall the requests of all clients, and wait for those in execution. Answered with the end of
-    /// the log.
+    /// Check that the server can forward to the target.
+    Check {
+        /// `host:port`.
+        target: String,
+    },
+    /// Check that, stall the requests of all clients, and wait for those in execution. Answered
+    /// with the end of the log, and the number of the stall.
     Stall {
         /// When the server resumes by itself.
         milliseconds: u64,
-    },
-    /// Resume after a stall.
-    Release,
-    /// Forward stalled and later requests, permanently.
-    Forward {
-        /// `host:port`.
+        /// Where it forwards to at the end of the stall: `host:port`.
         target: String,
+    },
+    /// End a stall: execute requests again.
+    Release {
+        /// The number of the stall.
+        stall: u64,
+    },
+    /// End a stall: forward stalled and later requests to its target, permanently. A repeated
+    /// request is answered like the first one.
+    Forward {
+        /// The number of the stall.
+        stall: u64,
     },
 }
 
@@ -51,4 +62,6 @@ pub struct CutOverAnswer {
     pub state: String,
     /// The greatest write timestamp that the server has issued, in microseconds.
     pub last_timestamp: i64,
+    /// The number of the stall that has begun, which no other one has; 0 if none has begun.
+    pub stall: u64,
 }

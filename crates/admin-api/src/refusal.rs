@@ -25,6 +25,8 @@ pub enum RefusalKind {
     Invalid,
     /// The operation failed.
     Failed,
+    /// Whether the operation has taken effect is unknown.
+    Unknown,
 }
 
 impl Refused {
@@ -43,6 +45,11 @@ impl Refused {
         Self { error: error.into(), kind: RefusalKind::Failed }
     }
 
+    /// Returns the answer to an operation that may have taken effect.
+    pub fn unknown(error: impl Into<String>) -> Self {
+        Self { error: error.into(), kind: RefusalKind::Unknown }
+    }
+
     /// Returns a rejection for a missing table, in Cassandra's words.
     pub fn no_table(keyspace: &str, table: &str) -> Self {
         let error = format!("ColumnFamilyStore for {keyspace}/{table} not found.");
@@ -56,7 +63,7 @@ impl RefusalKind {
         match self {
             Self::WrongUse | Self::Invalid => 400,
             Self::NotFound => 404,
-            Self::Failed => 500,
+            Self::Failed | Self::Unknown => 500,
         }
     }
 }

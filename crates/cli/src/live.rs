@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::bail;
 use cassette_admin_api::{CutOverAnswer, CutOverRequest, STALL_MAX};
 use cassette_database::Position;
-use cassette_migration::{Captured, CutOver, Follow, ForwardError, LogPoint, SourceControl, Until};
+use cassette_migration::{
+    Captured, CutOver, Follow, ForwardError, LogPoint, SourceControl, Stall, StallError, Until,
+};
 use cassette_tools::nodetool::{CutOverClient, StepFailure};
 use clap::Args;
 
@@ -116,7 +118,9 @@ struct Control(CutOverClient);
 impl Control {
     fn perform(&self, request: &CutOverRequest) -> Result<CutOverAnswer, String> {
         self.0.perform(request).map_err(|failure| match failure {
-            StepFailure::Refused(reason) | StepFailure::Unknown(reason) => reason,
+            StepFailure::Refused(reason) | StepFailure::Failed(reason) | StepFailure::Unknown(reason) => {
+                reason
+            }
         })
     }
 }
@@ -137,21 +141,33 @@ impl SourceControl for Control {
         self.perform(&CutOverRequest::Point).map(point)
     }
 
-    fn stall(&self, at_most: Duration) -> Result<LogPoint, String> {
+    fn check_target(&self, target: &str) -> Result<(), String> {
+        self.perform(&CutOverRequest::Check { target: target.to_owned() }).map(drop)
+    }
+
+    fn stall(&self, target: &str, at_most: Duration) -> Result<Stall, StallError> {
         let milliseconds = u64::try_from(at_most.as_millis()).unwrap_or(u64::MAX);
-        self.perform(&CutOverRequest::Stall { milliseconds }).map(point)
+        match self.0.perform(&CutOverRequest::Stall { milliseconds, target: target.to_owned() }) {
+            Ok(answer) => Ok(Stall { number: answer.stall, point: point(answer) }),
+            Err(StepFailure::Refused(reason)) => Err(StallError::Refused(reason)),
+            // A stall without an answer ends by itself.
+            Err(StepFailure::Failed(reason) | StepFailure::Unknown(reason)) => {
+                Err(StallError::Failed(reason))
+            }
+        }
     }
 
-    fn release(&self) -> Result<(), String> {
-        self.perform(&CutOverRequest::Release).map(drop)
+    fn release(&self, stall: u64) -> Result<(), String> {
+        self.perform(&CutOverRequest::Release { stall }).map(drop)
     }
 
-    fn forward(&self, target: &str) -> Result<(), ForwardError> {
-        let request = CutOverRequest::Forward { target: target.to_owned() };
-        match self.0.perform(&request) {
+    fn forward(&self, stall: u64) -> Result<(), ForwardError> {
+        match self.0.perform(&CutOverRequest::Forward { stall }) {
             Ok(_) => Ok(()),
             Err(StepFailure::Refused(reason)) => Err(ForwardError::Refused(reason)),
-            Err(StepFailure::Unknown(reason)) => Err(ForwardError::Undecided(reason)),
+            Err(StepFailure::Failed(reason) | StepFailure::Unknown(reason)) => {
+                Err(ForwardError::Undecided(reason))
+            }
         }
     }
 }

@@ -100,8 +100,16 @@ fn main() -> std::process::ExitCode {
             if let Some(advice) = transactions::advice(&error) {
                 eprintln!("cassette: {advice}");
             }
-            std::process::ExitCode::FAILURE
+            exit_code(&error)
         }
+    }
+}
+
+/// Returns 3 if it is unknown whether a cut-over has taken effect, and 1 otherwise.
+fn exit_code(error: &anyhow::Error) -> std::process::ExitCode {
+    match error.downcast_ref() {
+        Some(cassette_migration::MoveError::Undecided(_)) => std::process::ExitCode::from(3),
+        _ => std::process::ExitCode::FAILURE,
     }
 }
 

@@ -35,27 +35,51 @@ pub trait SourceControl: Send + Sync {
     /// If the server cannot be reached or refuses.
     fn point(&self) -> Result<LogPoint, String>;
 
-    /// Stalls the requests of all clients until [`forward`](Self::forward) or
+    /// Checks that the server can forward to `target`, `host:port`. Changes nothing.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, or cannot forward.
+    fn check_target(&self, target: &str) -> Result<(), String>;
+
+    /// Checks that, and stalls the requests of all clients until [`forward`](Self::forward) or
     /// [`release`](Self::release), but for `at_most`; then the server resumes by itself. Waits for
     /// the requests that are being executed, and returns the end of the log: no later write exists
     /// while requests are stalled.
     ///
     /// # Errors
-    /// If the server cannot be reached, refuses, or requests do not end in time; it has resumed, or
-    /// does so after `at_most`.
-    fn stall(&self, at_most: Duration) -> Result<LogPoint, String>;
+    /// The server has resumed, or does so after `at_most`.
+    fn stall(&self, target: &str, at_most: Duration) -> Result<Stall, StallError>;
 
-    /// Resumes local service. No-op if requests are not stalled.
+    /// Ends a stall: resumes local service. No-op if it has ended.
     ///
     /// # Errors
-    /// If the server cannot be reached. It resumes when the time of the stall is over.
-    fn release(&self) -> Result<(), String>;
+    /// If the server cannot be reached. It resumes when the stall ends by itself.
+    fn release(&self, stall: u64) -> Result<(), String>;
 
-    /// Forwards stalled requests, and all later ones, to the target, permanently.
+    /// Ends a stall: forwards stalled requests, and all later ones, to its target, permanently. A
+    /// repeated call has the result of the first one.
     ///
     /// # Errors
     /// `Undecided` if the server may or may not have switched.
-    fn forward(&self, target: &str) -> Result<(), ForwardError>;
+    fn forward(&self, stall: u64) -> Result<(), ForwardError>;
+}
+
+/// A stall of all requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stall {
+    /// Its number, which no other stall has.
+    pub number: u64,
+    /// The end of the log.
+    pub point: LogPoint,
+}
+
+/// Why a server does not stall its clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StallError {
+    /// It refuses, and would do so again.
+    Refused(String),
+    /// Another attempt may succeed.
+    Failed(String),
 }
 
 /// Why a server does not forward.
@@ -63,7 +87,7 @@ pub trait SourceControl: Send + Sync {
 pub enum ForwardError {
     /// It serves requests itself.
     Refused(String),
-    /// It did not answer.
+    /// It did not answer, or does not know itself.
     Undecided(String),
 }
 

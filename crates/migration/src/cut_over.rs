@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use cassette_database::Position;
 
 use crate::client::{Client, Cluster};
-use crate::control::{ForwardError, LogPoint};
-use crate::error::{Result, unsuitable};
+use crate::control::{ForwardError, LogPoint, Stall, StallError};
+use crate::error::{MoveError, Result, unsuitable};
 use crate::event::Event;
 use crate::follow::Follower;
 use crate::following::{CutOver, Following, Until};
@@ -28,6 +28,9 @@ const ROUND_MIN: Duration = Duration::from_millis(100);
 const ATTEMPTS_MAX: usize = 5;
 /// Pause between two stalls.
 const ATTEMPT_PAUSE: Duration = Duration::from_secs(2);
+/// How often the source is requested to forward, as long as its decision is unknown.
+const DECISION_ATTEMPTS_MAX: usize = 10;
+const DECISION_PAUSE: Duration = Duration::from_millis(500);
 
 /// How an attempt ended.
 enum Attempt {
@@ -121,10 +124,13 @@ impl Following<'_> {
         let control = &self.follow.control;
         let start = Instant::now();
         let deadline = start + options.pause_max;
-        let point = match control.stall(options.pause_max) {
-            Ok(point) => point,
+        let Stall { number, point } = match control.stall(&options.target, options.pause_max) {
+            Ok(stall) => stall,
             // Requests in execution may take longer than a pause.
-            Err(reason) => return Ok(Attempt::TooLong(reason)),
+            Err(StallError::Failed(reason)) => return Ok(Attempt::TooLong(reason)),
+            Err(StallError::Refused(reason)) => {
+                return unsuitable(format!("the source does not stall its clients: {reason}"));
+            }
         };
         let drained = self.check(&point).and_then(|()| {
             let is_drained = self.drain(follower, point.captured, Some(deadline))?;
@@ -133,33 +139,46 @@ impl Following<'_> {
         match drained {
             Ok(true) => {}
             Ok(false) => {
-                self.release();
+                self.release(number);
                 return Ok(Attempt::TooLong("the last changes were not applied in time".to_owned()));
             }
             Err(error) => {
-                self.release();
+                self.release(number);
                 return Err(error);
             }
         }
-        match control.forward(&options.target) {
+        match self.forward(number) {
             Ok(()) => Ok(Attempt::Done(start.elapsed())),
             Err(ForwardError::Refused(reason)) => {
-                self.release();
+                self.release(number);
                 if Instant::now() >= deadline {
                     return Ok(Attempt::TooLong(reason));
                 }
                 unsuitable(format!("the source does not forward: {reason}"))
             }
-            Err(ForwardError::Undecided(reason)) => unsuitable(format!(
-                "whether the source forwards is unknown: {reason}; if it does, the same command reports \
-                 that source and target are the same server"
-            )),
+            Err(ForwardError::Undecided(reason)) => Err(MoveError::Undecided(reason)),
         }
     }
 
-    fn release(&self) {
-        if let Err(reason) = self.follow.control.release() {
-            let text = format!("the source resumes when the time of the stall is over: {reason}");
+    /// Requests the source to forward, again if no answer arrives: it answers a repeated request
+    /// like the first one.
+    fn forward(&self, stall: u64) -> std::result::Result<(), ForwardError> {
+        for _ in 1..DECISION_ATTEMPTS_MAX {
+            match self.follow.control.forward(stall) {
+                Err(ForwardError::Undecided(reason)) => {
+                    let text = format!("whether the source forwards is unknown yet: {reason}");
+                    self.observer.event(&Event::Warning { text });
+                    std::thread::sleep(DECISION_PAUSE);
+                }
+                decided => return decided,
+            }
+        }
+        self.follow.control.forward(stall)
+    }
+
+    fn release(&self, stall: u64) {
+        if let Err(reason) = self.follow.control.release(stall) {
+            let text = format!("the source resumes when the stall ends by itself: {reason}");
             self.observer.event(&Event::Warning { text });
         }
     }

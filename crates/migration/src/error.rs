@@ -26,6 +26,13 @@ pub enum MoveError {
     /// Source or target cannot be used for this move.
     #[error("{0}")]
     Unsuitable(String),
+    /// The source may or may not forward its clients to the target.
+    #[error(
+        "whether the source forwards to the target is unknown: {0}; start the source's server if it does not run, \
+         with the same arguments, then the same command again: if the source forwards, it reports that source and \
+         target are the same server; otherwise it continues"
+    )]
+    Undecided(String),
     /// A data directory cannot be opened or read.
     #[error("reading {path}: {reason}")]
     Directory {

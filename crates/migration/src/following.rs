@@ -293,7 +293,7 @@ impl<'m> Following<'m> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::ForwardError;
+    use crate::control::{ForwardError, Stall, StallError};
     use crate::progress::Header;
 
     /// A server whose points are prepared; its requests fail afterwards.
@@ -304,15 +304,19 @@ mod tests {
             self.0.lock().pop().unwrap_or_else(|| Err("no more points".to_owned()))
         }
 
-        fn stall(&self, _: Duration) -> std::result::Result<LogPoint, String> {
-            self.point()
-        }
-
-        fn release(&self) -> std::result::Result<(), String> {
+        fn check_target(&self, _: &str) -> std::result::Result<(), String> {
             Ok(())
         }
 
-        fn forward(&self, _: &str) -> std::result::Result<(), ForwardError> {
+        fn stall(&self, _: &str, _: Duration) -> std::result::Result<Stall, StallError> {
+            self.point().map(|point| Stall { number: 1, point }).map_err(StallError::Failed)
+        }
+
+        fn release(&self, _: u64) -> std::result::Result<(), String> {
+            Ok(())
+        }
+
+        fn forward(&self, _: u64) -> std::result::Result<(), ForwardError> {
             Err(ForwardError::Refused("it is prepared".to_owned()))
         }
     }

@@ -267,7 +267,9 @@ impl Move {
         };
         follow::check(&plan.keyspaces)?;
         follow::check_grace(&plan.keyspaces, self.to.patience)?;
-        if let Some(Follow { until: Until::CutOver(_), .. }) = &self.follow {
+        if let Some(Follow { until: Until::CutOver(options), control, .. }) = &self.follow {
+            let checked = control.check_target(&options.target);
+            checked.or_else(|reason| unsuitable(format!("the source cannot forward: {reason}")))?;
             let is_left = |name: &String| !plan.keyspaces.iter().any(|keyspace| keyspace.name == *name);
             if let Some(name) = schema::keyspaces(source)?.into_iter().find(is_left) {
                 return unsuitable(format!(

@@ -44,7 +44,7 @@ mod verify;
 mod writer;
 
 pub use client::ClusterSettings;
-pub use control::{ForwardError, LogPoint, SourceControl};
+pub use control::{ForwardError, LogPoint, SourceControl, Stall, StallError};
 pub use endpoint::Place;
 pub use error::MoveError;
 pub use event::{Difference, Event, Observer};

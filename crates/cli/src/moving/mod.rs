@@ -280,7 +280,6 @@ impl MoveArguments {
             patience: Duration::from_secs(self.patience),
         };
         let (source, target) = (&self.source, &self.target);
-        let first = self.to.first().map(|contact| with_cql_port(contact)).unwrap_or_default();
         let from = match &self.data {
             Some(data) => Place::Directory(data.clone()),
             None => Place::Cluster(cluster(
@@ -315,7 +314,7 @@ impl MoveArguments {
             ranges: self.ranges,
             workers: usize::from(self.workers),
             rate: self.rate.map(f64::from),
-            follow: self.live.follow(first, self.source_credentials()?)?,
+            follow: self.live.follow(to.contacts.join(","), self.source_credentials()?)?,
             ..Move::new(from, to)
         })
     }

@@ -2,6 +2,7 @@
 
 mod cassandra;
 mod copies;
+mod cut_over;
 mod errors;
 mod files;
 mod followed;

@@ -11,7 +11,7 @@ use cassette_database::{
 };
 use cassette_migration::{
     Captured, ClusterSettings, Event, Follow, ForwardError, LogPoint, Move, Observer, Place, SourceControl,
-    Until,
+    Stall, StallError, Until,
 };
 use cassette_server::{Server, ServerConfig};
 use parking_lot::{Mutex, RwLock};
@@ -193,15 +193,19 @@ impl SourceControl for InProcess {
         Ok(LogPoint { position, captured, chain, blocks_writes, state, last_timestamp })
     }
 
-    fn stall(&self, _: Duration) -> Result<LogPoint, String> {
-        self.point()
-    }
-
-    fn release(&self) -> Result<(), String> {
+    fn check_target(&self, _: &str) -> Result<(), String> {
         Ok(())
     }
 
-    fn forward(&self, _: &str) -> Result<(), ForwardError> {
+    fn stall(&self, _: &str, _: Duration) -> Result<Stall, StallError> {
+        self.point().map(|point| Stall { number: 1, point }).map_err(StallError::Failed)
+    }
+
+    fn release(&self, _: u64) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn forward(&self, _: u64) -> Result<(), ForwardError> {
         Err(ForwardError::Refused("it is a database in this process".to_owned()))
     }
 }

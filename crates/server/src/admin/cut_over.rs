@@ -3,16 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cassette_admin_api::{CutOverAnswer, CutOverRequest, Refused};
+use cassette_admin_api::{CutOverAnswer, CutOverRequest, Refused, STALL_MAX};
 use cassette_database::LogPoint;
 use cassette_tls::ClientTls;
 
 use super::Admin;
-use crate::forwarding::{Forwarding, Marker};
+use crate::forwarding::{Forwarding, Marker, Own};
 use crate::gate::Gate;
 
-/// The longest stall.
-const STALL_MAX: Duration = Duration::from_secs(30);
 /// How long requests in execution may take without a stall.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
 
@@ -26,7 +24,21 @@ pub struct Switch {
     pub tls: Option<ClientTls>,
 }
 
-/// Executes a step on this thread.
+impl Switch {
+    /// Returns where requests would be forwarded to, after a check of the target.
+    fn target(&self, admin: &Admin, target: &str) -> Result<Arc<Forwarding>, Refused> {
+        let to = Forwarding::new(target, self.tls.clone()).map_err(Refused::wrong_use)?;
+        let has_client = |option: &str, value: &str| {
+            let clients = admin.server.clients();
+            clients.iter().any(|client| client.options.get(option).is_some_and(|found| found == value))
+        };
+        let own = Own { host_id: admin.database.node().host_id, has_client: &has_client };
+        let checked = tokio::runtime::Handle::current().block_on(to.check(&own));
+        checked.map(|()| to).map_err(Refused::invalid)
+    }
+}
+
+/// Executes a step on this thread, which must belong to a runtime and may block.
 pub(super) fn perform(admin: &Admin, request: &CutOverRequest) -> Result<CutOverAnswer, Refused> {
     let Some(switch) = admin.switch.get() else {
         return Err(Refused::invalid("this server cannot forward its clients: it is open for reading only"));
@@ -46,19 +58,23 @@ pub(super) fn perform(admin: &Admin, request: &CutOverRequest) -> Result<CutOver
             let later = admin.log_point()?;
             Ok(answer(LogPoint { position: point.position, ..later }))
         }
-        CutOverRequest::Stall { milliseconds } => {
-            let at_most = Duration::from_millis(*milliseconds).min(STALL_MAX);
-            gate.stall(at_most).map_err(Refused::invalid)?;
-            let point = admin.log_point().inspect_err(|_| gate.release())?;
-            Ok(answer(point))
-        }
-        CutOverRequest::Release => {
-            gate.release();
+        CutOverRequest::Check { target } => {
+            switch.target(admin, target)?;
             Ok(CutOverAnswer::default())
         }
-        CutOverRequest::Forward { target } => {
-            let to = Forwarding::new(target, switch.tls.clone()).map_err(Refused::wrong_use)?;
-            gate.forward(to, || switch.marker.write(target)).map_err(Refused::invalid)?;
+        CutOverRequest::Stall { milliseconds, target } => {
+            let at_most = Duration::from_millis(*milliseconds).min(STALL_MAX);
+            let to = switch.target(admin, target)?;
+            let stall = gate.stall(to, at_most)?;
+            let point = admin.log_point().inspect_err(|_| gate.release(stall))?;
+            Ok(CutOverAnswer { stall, ..answer(point) })
+        }
+        CutOverRequest::Release { stall } => {
+            gate.release(*stall);
+            Ok(CutOverAnswer::default())
+        }
+        CutOverRequest::Forward { stall } => {
+            gate.forward(*stall, |to| switch.marker.write(to.target()))?;
             Ok(CutOverAnswer::default())
         }
     }
@@ -81,5 +97,6 @@ fn answer(point: LogPoint) -> CutOverAnswer {
         blocks_writes,
         state,
         last_timestamp,
+        stall: 0,
     }
 }

@@ -4,6 +4,7 @@
 //! client negotiates version, compression and login with the target. Memory is bounded, because no
 //! side is read from while the other does not receive.
 
+mod check;
 mod marker;
 pub(crate) mod passing;
 mod proxy;
@@ -23,6 +24,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
+pub(crate) use check::Own;
 pub use marker::Marker;
 pub(crate) use marker::Recording;
 pub use proxy::Proxy;

@@ -14,8 +14,10 @@ mod passes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cassette_admin_api::Refused;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 use self::passes::{Entry, Passes};
 use crate::forwarding::{Forwarding, Recording};
@@ -33,8 +35,28 @@ pub(crate) enum Phase {
 pub struct Gate {
     passes: Passes,
     phase: watch::Sender<Phase>,
-    /// Locked during changes of the phase: the number of the last stall, and its end.
-    stall: Mutex<(u64, Option<Instant>)>,
+    /// Locked during changes of the phase.
+    stall: Mutex<Stall>,
+}
+
+/// The last stall.
+#[derive(Debug)]
+struct Stall {
+    /// No other stall has this number, also of another start of the server.
+    number: u64,
+    state: StallState,
+}
+
+#[derive(Debug)]
+enum StallState {
+    /// Requests are executed again.
+    Ended,
+    /// Requests are stalled.
+    Active { until: Instant, to: Arc<Forwarding> },
+    /// Requests are stalled until the next start of the server, which decides.
+    Undecided(String),
+    /// Requests are forwarded.
+    Forwarded,
 }
 
 /// The permission to execute a request, by the thread that entered. Borrows the gate: counting
@@ -78,7 +100,7 @@ impl Gate {
         Arc::new(Self {
             passes: Passes::new(),
             phase: watch::channel(Phase::Open).0,
-            stall: Mutex::default(),
+            stall: Mutex::new(Stall { number: first_number(), state: StallState::Ended }),
         })
     }
 
@@ -107,99 +129,124 @@ impl Gate {
     }
 
     /// Stalls new requests, and waits until those in execution have ended. Resumes after `at_most`.
+    /// Returns the number of the stall, whose end can be that requests are forwarded.
     ///
     /// # Errors
     /// If requests are stalled or forwarded already, or do not end in time: then requests are
     /// executed again.
-    pub(crate) fn stall(self: &Arc<Self>, at_most: Duration) -> Result<(), String> {
+    pub(crate) fn stall(self: &Arc<Self>, to: Arc<Forwarding>, at_most: Duration) -> Result<u64, Refused> {
         let until = Instant::now() + at_most;
         let number = {
             let mut stall = self.stall.lock();
-            match &*self.phase.borrow() {
-                Phase::Open => {}
-                Phase::Stalled => return Err("requests are stalled already".to_owned()),
-                Phase::Forwarding(to) => return Err(forwards(to)),
+            match &stall.state {
+                StallState::Ended => {}
+                StallState::Active { .. } => return Err(Refused::failed("requests are stalled already")),
+                StallState::Undecided(error) => return Err(Refused::unknown(error)),
+                StallState::Forwarded => return Err(self.forwards()),
             }
             let gate = Arc::clone(self);
-            let number = stall.0 + 1;
+            let number = stall.number + 1;
             std::thread::Builder::new()
                 .name("stall".to_owned())
                 .spawn(move || {
                     std::thread::sleep(at_most);
-                    gate.resume(Some(number));
+                    gate.release(number);
                 })
-                .map_err(|error| format!("cannot start a thread: {error}"))?;
-            *stall = (number, Some(until));
+                .map_err(|error| Refused::failed(format!("cannot start a thread: {error}")))?;
+            *stall = Stall { number, state: StallState::Active { until, to } };
             // The phase first: a request that is refused waits for its end.
             self.phase.send_replace(Phase::Stalled);
             self.passes.close();
             number
         };
         if self.passes.ended(until) {
-            return Ok(());
+            return Ok(number);
         }
-        self.resume(Some(number));
-        Err(format!("requests in execution did not end within {at_most:?}"))
+        self.release(number);
+        Err(Refused::failed(format!("requests in execution did not end within {at_most:?}")))
     }
 
-    /// Executes requests again. No-op if they are not stalled.
-    pub(crate) fn release(&self) {
-        self.resume(None);
-    }
-
-    /// Ends a stall: this one, or any.
-    fn resume(&self, number: Option<u64>) {
+    /// Ends a stall: executes requests again. No-op if it has ended.
+    pub(crate) fn release(&self, number: u64) {
         let mut stall = self.stall.lock();
-        if stall.1.is_none() || number.is_some_and(|number| number != stall.0) {
-            return;
+        if stall.number == number && matches!(stall.state, StallState::Active { .. }) {
+            self.resume(&mut stall);
         }
-        stall.1 = None;
+    }
+
+    fn resume(&self, stall: &mut Stall) {
+        stall.state = StallState::Ended;
         self.passes.open();
         self.phase.send_replace(Phase::Open);
     }
 
-    /// Forwards stalled and later requests, after `record` has recorded that durably.
+    /// Ends a stall: forwards stalled and later requests, after `record` has recorded that durably.
+    /// A repeated call has the result of the first one.
     ///
     /// # Errors
-    /// If requests are not stalled, or it cannot be recorded: nothing has changed. If it is unknown
-    /// whether it was recorded, requests remain stalled until the next start, which decides.
+    /// If the stall has ended, or it cannot be recorded: requests are executed again. If it is
+    /// unknown whether it was recorded, requests remain stalled until the next start, which
+    /// decides.
     pub(crate) fn forward(
         &self,
-        to: Arc<Forwarding>,
-        record: impl FnOnce() -> Result<(), Recording>,
-    ) -> Result<(), String> {
+        number: u64,
+        record: impl FnOnce(&Forwarding) -> Result<(), Recording>,
+    ) -> Result<(), Refused> {
         let mut stall = self.stall.lock();
-        if let Phase::Forwarding(to) = &*self.phase.borrow() {
-            return Err(forwards(to));
+        if stall.number != number {
+            return Err(Refused::invalid("the stall has ended, and was followed by another one"));
         }
-        if stall.1.is_none_or(|until| Instant::now() >= until) {
-            return Err("requests are not stalled: the stall has lasted its maximum time".to_owned());
+        let (until, to) = match &stall.state {
+            StallState::Active { until, to } => (*until, Arc::clone(to)),
+            StallState::Ended => return Err(Refused::invalid("the stall has ended")),
+            StallState::Undecided(error) => return Err(Refused::unknown(error)),
+            StallState::Forwarded => return Ok(()),
+        };
+        if Instant::now() >= until {
+            self.resume(&mut stall);
+            return Err(Refused::invalid("the stall has ended"));
         }
-        match record() {
+        // Before the record is written: if that panics, requests must not be executed.
+        stall.state = StallState::Undecided("recording it was interrupted; restart the server".to_owned());
+        match record(&to) {
             Ok(()) => {
-                stall.1 = None;
+                stall.state = StallState::Forwarded;
                 tracing::warn!("forwarding all requests to {}", to.target());
                 self.phase.send_replace(Phase::Forwarding(to));
                 Ok(())
             }
-            Err(Recording::Undone(error)) => Err(format!("cannot record it: {error}")),
+            Err(Recording::Undone(error)) => {
+                self.resume(&mut stall);
+                Err(Refused::invalid(format!("cannot record it: {error}")))
+            }
             Err(Recording::Unknown(error)) => {
-                stall.1 = None;
                 tracing::error!(%error, "requests remain stalled: whether this server forwards them is unknown \
                     until its next start");
-                Err(format!("unknown whether it was recorded: {error}; restart the server"))
+                let error =
+                    format!("unknown whether it was recorded: {error}; restart the server, which decides");
+                stall.state = StallState::Undecided(error.clone());
+                Err(Refused::unknown(error))
             }
         }
     }
+
+    fn forwards(&self) -> Refused {
+        let target = self.forwarding().map(|to| format!(" to {}", to.target())).unwrap_or_default();
+        Refused::invalid(format!("the server forwards all requests{target}"))
+    }
 }
 
-fn forwards(to: &Forwarding) -> String {
-    format!("the server forwards all requests to {}", to.target())
+/// Returns a random number, of at most 48 bits.
+fn first_number() -> u64 {
+    Uuid::new_v4().as_u64_pair().1 & ((1 << 48) - 1)
 }
 
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use cassette_admin_api::RefusalKind;
 
     use super::*;
 
@@ -209,53 +256,87 @@ mod tests {
         Forwarding::new("127.0.0.1:9", None).unwrap()
     }
 
+    fn kind<T: std::fmt::Debug>(result: Result<T, Refused>) -> RefusalKind {
+        result.unwrap_err().kind
+    }
+
     #[test]
     fn a_stall_waits_for_requests_in_execution_and_admits_no_others() {
         let gate = Gate::new();
         let pass = gate.enter().unwrap();
-        assert!(gate.stall(Duration::from_millis(5)).is_err(), "a request is in execution");
+        let timed_out = gate.stall(target(), Duration::from_millis(5));
+        assert_eq!(kind(timed_out), RefusalKind::Failed, "a request is in execution");
         assert!(gate.enter().is_some(), "resumed");
         drop(pass);
-        gate.stall(LONG).unwrap();
+        let stall = gate.stall(target(), LONG).unwrap();
         assert!(gate.enter().is_none());
-        assert!(gate.stall(LONG).is_err());
-        gate.release();
+        assert_eq!(kind(gate.stall(target(), LONG)), RefusalKind::Failed);
+        gate.release(stall);
         assert!(gate.enter().is_some());
     }
 
     #[test]
     fn a_stall_ends_by_itself() {
         let gate = Gate::new();
-        gate.stall(Duration::from_millis(1)).unwrap();
+        let stall = gate.stall(target(), Duration::from_millis(1)).unwrap();
         while gate.enter().is_none() {
             std::thread::yield_now();
         }
-        assert!(gate.forward(target(), || Ok(())).is_err(), "the stall has ended");
+        assert_eq!(kind(gate.forward(stall, |_| Ok(()))), RefusalKind::Invalid);
         assert!(gate.enter().is_some());
+    }
+
+    #[test]
+    fn a_stall_is_ended_only_by_its_number() {
+        let gate = Gate::new();
+        let first = gate.stall(target(), LONG).unwrap();
+        gate.release(first);
+        let second = gate.stall(target(), LONG).unwrap();
+        gate.release(first);
+        let forwarded = gate.forward(first, |_| panic!("the first mover must not decide about it"));
+        assert_eq!(kind(forwarded), RefusalKind::Invalid);
+        assert!(gate.enter().is_none(), "the second one continues");
+        gate.forward(second, |_| Ok(())).unwrap();
+        assert_ne!(Gate::new().stall.lock().number, Gate::new().stall.lock().number, "of other starts");
     }
 
     #[test]
     fn requests_are_forwarded_only_after_that_was_recorded() {
         let gate = Gate::new();
-        gate.stall(LONG).unwrap();
-        let undone = || Err(Recording::Undone(io::ErrorKind::StorageFull.into()));
-        assert!(gate.forward(target(), undone).is_err());
-        gate.release();
+        let stall = gate.stall(target(), LONG).unwrap();
+        let undone = |_: &Forwarding| Err(Recording::Undone(io::ErrorKind::StorageFull.into()));
+        assert_eq!(kind(gate.forward(stall, undone)), RefusalKind::Invalid);
         assert!(gate.enter().is_some(), "local service continues");
-        gate.stall(LONG).unwrap();
-        gate.forward(target(), || Ok(())).unwrap();
-        gate.release();
+        assert!(gate.forward(stall, |_| Ok(())).is_err(), "a late repetition");
+        let stall = gate.stall(target(), LONG).unwrap();
+        gate.forward(stall, |_| Ok(())).unwrap();
+        gate.release(stall);
         assert!(gate.enter().is_none(), "forwarding is permanent");
         assert!(matches!(&*gate.phase().borrow(), Phase::Forwarding(_)));
+        gate.forward(stall, |_| panic!("recorded already")).unwrap();
+        assert_eq!(kind(gate.stall(target(), LONG)), RefusalKind::Invalid);
     }
 
     #[test]
-    fn unknown_recording_keeps_requests_stalled() {
+    fn an_unknown_record_keeps_requests_stalled_and_is_reported_as_unknown() {
         let gate = Gate::new();
-        gate.stall(LONG).unwrap();
-        let unknown = || Err(Recording::Unknown(io::ErrorKind::Other.into()));
-        assert!(gate.forward(target(), unknown).is_err());
-        gate.release();
+        let stall = gate.stall(target(), Duration::from_secs(1)).unwrap();
+        let unknown = |_: &Forwarding| Err(Recording::Unknown(io::ErrorKind::Other.into()));
+        assert_eq!(kind(gate.forward(stall, unknown)), RefusalKind::Unknown);
+        gate.release(stall);
         assert!(gate.enter().is_none());
+        assert_eq!(kind(gate.forward(stall, |_| panic!("only a start decides"))), RefusalKind::Unknown);
+        assert_eq!(kind(gate.stall(target(), LONG)), RefusalKind::Unknown);
+    }
+
+    #[test]
+    fn a_panic_while_recording_keeps_requests_stalled() {
+        let gate = Gate::new();
+        let stall = gate.stall(target(), LONG).unwrap();
+        let recording = AssertUnwindSafe(|| gate.forward(stall, |_| panic!("injected")));
+        assert!(catch_unwind(recording).is_err());
+        gate.release(stall);
+        assert!(gate.enter().is_none());
+        assert_eq!(kind(gate.forward(stall, |_| Ok(()))), RefusalKind::Unknown);
     }
 }

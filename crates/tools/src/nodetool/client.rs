@@ -1,6 +1,7 @@
 //! The client of the admin endpoint.
 
 use std::io::ErrorKind;
+use std::time::Duration;
 
 use cassette_admin_api::{CutOverAnswer, CutOverRequest, Done, Operation};
 use cassette_admin_api::{RefusalKind, Refused};
@@ -8,6 +9,7 @@ use serde::de::DeserializeOwned;
 use ureq::unversioned::resolver::DefaultResolver;
 
 use super::connection::Connection;
+use super::cut_over::StepFailure;
 use super::unix_socket::UnixConnector;
 use super::{Failure, Result};
 
@@ -68,12 +70,54 @@ impl Client {
         self.read(answer)
     }
 
-    /// Executes a step of a cut-over, and waits until it is complete.
-    pub fn cut_over(&self, request: &CutOverRequest) -> Result<CutOverAnswer> {
-        let body = serde_json::to_vec(request).map_err(|error| Failure::Error(error.to_string()))?;
+    /// Executes a step of a cut-over, and waits until it is complete, for at most `time_max`.
+    pub fn cut_over(
+        &self,
+        request: &CutOverRequest,
+        time_max: Duration,
+    ) -> std::result::Result<CutOverAnswer, StepFailure> {
+        let body = serde_json::to_vec(request).map_err(|error| StepFailure::Refused(error.to_string()))?;
         let request = self.agent.post(format!("{}://{}/v1/cut_over", self.scheme, self.authority));
-        let answer = self.authorized(request).header("Content-Type", "application/json").send(&body[..]);
-        self.read(answer)
+        let request = self.authorized(request).header("Content-Type", "application/json");
+        let answer = request.config().timeout_global(Some(time_max)).build().send(&body[..]);
+        let no_answer = |error: ureq::Error| {
+            let reason = match &error {
+                ureq::Error::Timeout(_) => format!("no response within {time_max:?}"),
+                error => self.explain(error),
+            };
+            StepFailure::Unknown(format!("'{}': {reason}", self.node))
+        };
+        let mut answer = answer.map_err(no_answer)?;
+        let status = answer.status();
+        let body =
+            answer.body_mut().with_config().limit(REPORT_LENGTH_MAX).read_to_vec().map_err(no_answer)?;
+        if status.is_success() {
+            // The step was executed.
+            return serde_json::from_slice(&body).map_err(|error| {
+                let version = "use the same version as the server";
+                StepFailure::Unknown(format!("unknown response of '{}': {error}; {version}", self.node))
+            });
+        }
+        Err(match serde_json::from_slice::<Refused>(&body) {
+            Ok(refused) if matches!(status.as_u16(), 401 | 403 | 429) => {
+                StepFailure::Refused(self.denied(status.as_u16(), &refused.error))
+            }
+            Ok(Refused { error, kind }) => match kind {
+                RefusalKind::WrongUse | RefusalKind::NotFound | RefusalKind::Invalid => {
+                    StepFailure::Refused(error)
+                }
+                RefusalKind::Failed => StepFailure::Failed(error),
+                RefusalKind::Unknown => StepFailure::Unknown(error),
+            },
+            Err(_) => {
+                let reason = format!("'{}' answers {status}: {}", self.node, String::from_utf8_lossy(&body));
+                if status.is_client_error() {
+                    StepFailure::Refused(reason)
+                } else {
+                    StepFailure::Unknown(reason)
+                }
+            }
+        })
     }
 
     fn authorized<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
@@ -110,7 +154,9 @@ impl Client {
         }
         let status = answer.status().as_u16();
         Err(match serde_json::from_slice::<Refused>(&body) {
-            Ok(refused) if matches!(status, 401 | 403 | 429) => self.denied(status, &refused.error),
+            Ok(refused) if matches!(status, 401 | 403 | 429) => {
+                Failure::Unreachable(self.denied(status, &refused.error))
+            }
             Ok(refused) => refused.into(),
             Err(_) => {
                 let said = String::from_utf8_lossy(&body);
@@ -142,12 +188,12 @@ impl Client {
     }
 
     /// Describes why the node denies access.
-    fn denied(&self, status: u16, error: &str) -> Failure {
+    fn denied(&self, status: u16, error: &str) -> String {
         let advice = match (status, &self.authorization) {
             (401, None) => ": specify --username and --password-file, or --token-file",
             _ => "",
         };
-        Failure::Unreachable(format!("'{}' denies access: {error}{advice}", self.node))
+        format!("'{}' denies access: {error}{advice}", self.node)
     }
 }
 
@@ -156,7 +202,7 @@ impl From<Refused> for Failure {
         match kind {
             RefusalKind::WrongUse => Self::Usage(error),
             RefusalKind::NotFound => Self::NotFound(error),
-            RefusalKind::Invalid | RefusalKind::Failed => Self::Error(error),
+            RefusalKind::Invalid | RefusalKind::Failed | RefusalKind::Unknown => Self::Error(error),
         }
     }
 }
@@ -173,6 +219,7 @@ mod tests {
             ("not_found", Failure::NotFound(error())),
             ("invalid", Failure::Error(error())),
             ("failed", Failure::Error(error())),
+            ("unknown", Failure::Error(error())),
         ] {
             let body = format!("{{\"error\":\"{}\",\"kind\":\"{kind}\"}}", error());
             let refused: Refused = serde_json::from_str(&body).unwrap();

@@ -13,7 +13,7 @@ use ureq::unversioned::transport::{
 #[derive(Debug)]
 pub(super) struct UnixConnector(pub PathBuf);
 
-/// A connection. It has no timeouts: operations take as long as they need.
+/// A connection. Operations take as long as they need, unless the request has a timeout.
 #[derive(Debug)]
 pub(super) struct UnixTransport {
     stream: UnixStream,
@@ -35,21 +35,31 @@ impl Connector for UnixConnector {
     }
 }
 
+/// Distinguishes a timeout from other failures.
+fn or_timeout(error: std::io::Error, timeout: NextTimeout) -> Error {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::Timeout(timeout.reason),
+        _ => error.into(),
+    }
+}
+
 impl Transport for UnixTransport {
     fn buffers(&mut self) -> &mut dyn Buffers {
         &mut self.buffers
     }
 
-    fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), Error> {
-        self.stream.write_all(&self.buffers.output()[..amount])?;
-        Ok(())
+    fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
+        self.stream.set_write_timeout(timeout.not_zero().map(|after| *after))?;
+        let written = self.stream.write_all(&self.buffers.output()[..amount]);
+        written.map_err(|error| or_timeout(error, timeout))
     }
 
-    fn await_input(&mut self, _: NextTimeout) -> Result<bool, Error> {
+    fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
+        self.stream.set_read_timeout(timeout.not_zero().map(|after| *after))?;
         let amount = loop {
             match self.stream.read(self.buffers.input_append_buf()) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                read => break read?,
+                read => break read.map_err(|error| or_timeout(error, timeout))?,
             }
         };
         self.buffers.input_appended(amount);
