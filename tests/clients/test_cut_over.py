@@ -370,6 +370,9 @@ def test_undo_serves_the_data_directory_again(pair):
         session = cluster.connect("ycsb")
         assert session.execute("SELECT y_id FROM usertable WHERE y_id = 'new'").one() is None
         assert session.execute("SELECT y_id FROM usertable WHERE y_id = 'user7'").one() is not None
+    # The next start would undo another cut-over, too.
+    refused = pair.move("--cutover", "--pause-max", "10s")
+    assert refused.returncode == 1 and "--undo-cut-over" in refused.stderr, refused.stderr
 
 
 def test_a_cut_over_to_the_server_itself_is_refused_before_anything_is_stalled_or_recorded(pair):

@@ -13,6 +13,11 @@ use clap::Args;
 use crate::address::with_cql_port;
 use crate::credentials::client_tls;
 
+/// Why a server that has undone a cut-over refuses another one: with the same arguments, its next
+/// start would undo it, too, and hide what the target has received.
+const UNDONE: &str = "the server was started with --undo-cut-over, which is for one start only: \
+    restart it without";
+
 /// Arguments of `cassette serve` about forwarding.
 #[derive(Debug, Args)]
 pub struct ForwardingArguments {
@@ -31,7 +36,8 @@ pub struct ForwardingArguments {
     #[arg(long, value_name = "FILE")]
     forward_tls_ca: Option<PathBuf>,
 
-    /// Serve the data directory again after a cut-over: it lacks what the target has received since
+    /// Serve the data directory again after a cut-over: it lacks what the target has received
+    /// since. For one start only: this server cannot be cut over again until its next start
     #[arg(long)]
     undo_cut_over: bool,
 }
@@ -70,7 +76,8 @@ impl ForwardingArguments {
 
     /// Returns what a cut-over of the server of `data` changes.
     pub fn switch(&self, gate: Arc<Gate>, data: &Path) -> anyhow::Result<Switch> {
-        Ok(Switch { gate, marker: marker(data), tls: self.tls()? })
+        let refusal = self.undo_cut_over.then(|| UNDONE.to_owned());
+        Ok(Switch { gate, marker: marker(data), tls: self.tls()?, refusal })
     }
 
     /// Returns how connections to the target are encrypted.

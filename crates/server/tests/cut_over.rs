@@ -44,10 +44,10 @@ struct Node {
 
 impl Node {
     fn start() -> Self {
-        Self::start_with(ServerConfig::default())
+        Self::start_with(ServerConfig::default(), None)
     }
 
-    fn start_with(config: ServerConfig) -> Self {
+    fn start_with(config: ServerConfig, refusal: Option<&str>) -> Self {
         let directory = TempDir::new().unwrap();
         let data = directory.path().join("data");
         let mut options = Options::new(&data);
@@ -61,7 +61,8 @@ impl Node {
         let admin = Admin::new(database.clone(), metrics, Arc::new(NoLevels), access, || {});
         let marker = Marker::new(Arc::new(RealFileSystem), &data);
         let path = marker.path();
-        admin.set_switch(Switch { gate: server.gate(), marker, tls: None });
+        let refusal = refusal.map(str::to_owned);
+        admin.set_switch(Switch { gate: server.gate(), marker, tls: None, refusal });
         let listener = runtime.block_on(tokio::net::TcpListener::bind(("127.0.0.1", 0))).unwrap();
         let admin_address = listener.local_addr().unwrap();
         runtime.spawn(server.serve(std::future::pending()));
@@ -232,10 +233,18 @@ fn a_server_that_requires_logins_recognises_itself_too() {
     let database = Database::in_memory().unwrap();
     let authenticator = Some(Arc::new(PasswordAuthenticator::new(database)) as _);
     let config = ServerConfig { authenticator, ..ServerConfig::default() };
-    let (source, target) = (Node::start_with(config.clone()), Node::start_with(config));
+    let (source, target) = (Node::start_with(config.clone(), None), Node::start_with(config, None));
     let refused = source.check(&source.address.to_string()).unwrap_err();
     assert!(refused.contains("it is this server"), "{refused}");
     source.check(&target.address.to_string()).unwrap();
+}
+
+#[test]
+fn a_server_that_has_undone_a_cut_over_refuses_another_one() {
+    let (source, target) = (Node::start_with(ServerConfig::default(), Some("restart it")), Node::start());
+    let (status, refused) = source.stall(&target.address.to_string());
+    assert_eq!((status, &refused["error"]), (400, &json!("restart it")));
+    assert_eq!(Client::started(source.address).host_id(), id(&source));
 }
 
 #[test]
@@ -270,7 +279,7 @@ fn forwarded_clients_that_do_not_log_in_or_are_idle_are_disconnected() {
         idle_timeout: Some(Duration::from_millis(600)),
         ..ServerConfig::default()
     };
-    let (source, target) = (Node::start_with(config), Node::start());
+    let (source, target) = (Node::start_with(config, None), Node::start());
     source.cut_over(&target);
     let mut silent = Client::connect(source.address);
     assert_eq!(silent.receive(), None);
@@ -282,7 +291,7 @@ fn forwarded_clients_that_do_not_log_in_or_are_idle_are_disconnected() {
 #[test]
 fn forwarding_needs_two_sockets_for_each_connection() {
     let config = ServerConfig { max_sockets: Some(3), ..ServerConfig::default() };
-    let (source, target) = (Node::start_with(config), Node::start());
+    let (source, target) = (Node::start_with(config, None), Node::start());
     source.cut_over(&target);
     let mut first = Client::started(source.address);
     assert_eq!(first.host_id(), id(&target));

@@ -22,11 +22,16 @@ pub struct Switch {
     pub marker: Marker,
     /// Encrypts connections to the target. `None`: without TLS.
     pub tls: Option<ClientTls>,
+    /// Why this server must not be cut over, if so.
+    pub refusal: Option<String>,
 }
 
 impl Switch {
     /// Returns where requests would be forwarded to, after a check of the target.
     fn target(&self, admin: &Admin, target: &str) -> Result<Arc<Forwarding>, Refused> {
+        if let Some(reason) = &self.refusal {
+            return Err(Refused::invalid(reason));
+        }
         let to = Forwarding::new(target, self.tls.clone()).map_err(Refused::wrong_use)?;
         let has_client = |option: &str, value: &str| {
             let clients = admin.server.clients();
