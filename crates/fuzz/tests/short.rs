@@ -36,7 +36,8 @@ targets!(
     experiments,
     sasl,
     keystores,
-    query_logs
+    query_logs,
+    streams
 );
 
 #[test]

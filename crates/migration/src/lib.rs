@@ -43,6 +43,12 @@ mod token_range;
 mod verify;
 mod writer;
 
+/// Decoders of what nodes send, for the fuzz targets.
+#[doc(hidden)]
+pub mod fuzzing {
+    pub use crate::streaming::messages::Message;
+}
+
 pub use client::ClusterSettings;
 pub use control::{ForwardError, LogPoint, SourceControl, Stall, StallError};
 pub use endpoint::Place;

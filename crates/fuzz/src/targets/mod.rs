@@ -16,6 +16,7 @@ mod query_logs;
 mod sasl;
 mod segments;
 mod sstable;
+mod streams;
 mod values;
 
 use crate::Target;
@@ -39,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     sasl::TARGET,
     keystores::TARGET,
     query_logs::TARGET,
+    streams::TARGET,
 ];
 
 /// The first byte, which most targets use to choose what the rest is for; 0 for no input.

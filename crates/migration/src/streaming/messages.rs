@@ -42,10 +42,18 @@ const SUMMARIES_MAX: i32 = 1 << 16;
 /// A message of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
-    /// The node is prepared, and will send this number of files itself.
-    Prepared { files: u64 },
+    /// The node is prepared.
+    Prepared {
+        /// The number of files that it will send itself.
+        files: u64,
+    },
     /// It has written a file.
-    Received { table: Uuid, sequence: i32 },
+    Received {
+        /// The id of the file's table.
+        table: Uuid,
+        /// The number of the file in the session.
+        sequence: i32,
+    },
     /// It has added all files to its tables.
     Complete,
     /// It has failed, and removed what it received.
