@@ -15,6 +15,7 @@ use cassette_vfs::RandomAccessFile;
 
 use crate::chunk_cache::{ChunkCache, buffer};
 use crate::compression::{CHUNK_CRC_LENGTH, CompressionInfo, StoredChunk};
+use crate::read_ahead::ReadAhead;
 use crate::waiting::may_wait;
 
 /// The longest stored chunk for which a thread keeps a buffer: every chunk of default settings, and
@@ -117,6 +118,8 @@ impl ChunkedFile {
             Layout::Plain { chunk_length, .. } => (file_length, *chunk_length),
         };
         let number = cache.register_file();
+        // Sequential readers request chunks themselves: see `ReadAhead`.
+        file.expect_random_reads();
         Self {
             path,
             file,
@@ -170,14 +173,23 @@ impl ChunkedFile {
     /// Returns the verified bytes of chunk `index` of the stream.
     #[inline]
     pub fn chunk(&self, index: u64, caching: Caching) -> Result<Bytes> {
-        if let Some(mapped) = &self.mapped
-            && let Some(chunk) = self.mapped_chunk(mapped, index)?
-        {
-            return Ok(chunk);
+        self.chunk_after(index, caching, &mut ReadAhead::new())
+    }
+
+    /// Does [`Self::chunk`] for a reader that may be sequential.
+    #[inline]
+    pub(crate) fn chunk_after(&self, index: u64, caching: Caching, ahead: &mut ReadAhead) -> Result<Bytes> {
+        ahead.reads(index);
+        if let Some(mapped) = &self.mapped {
+            self.read_ahead(ahead, caching);
+            if let Some(chunk) = self.mapped_chunk(mapped, index)? {
+                return Ok(chunk);
+            }
         }
         if let Some(chunk) = self.cache.get(self.number, index) {
             return Ok(chunk);
         }
+        self.read_ahead(ahead, caching);
         let started = Instant::now();
         let chunk = self.read_chunk(index)?;
         self.cache.record_miss(started.elapsed());
@@ -185,6 +197,42 @@ impl ChunkedFile {
             self.cache.insert(self.number, index, chunk.clone());
         }
         Ok(chunk)
+    }
+
+    /// Requests the chunks that a sequential reader will read soon.
+    #[inline]
+    pub(crate) fn read_ahead(&self, ahead: &mut ReadAhead, caching: Caching) {
+        if let Some(chunks) = ahead.request(self.chunk_length, caching)
+            && may_wait()
+        {
+            let (start, end) = (self.offset_of(chunks.start), self.offset_of(chunks.end));
+            self.file.will_need(start, end.saturating_sub(start));
+        }
+    }
+
+    /// Requests the chunks after `index` at intervals, for readers that copy a file from chunk to
+    /// chunk.
+    pub(crate) fn read_ahead_of_copy(&self, index: u64) {
+        const INTERVAL: u64 = 32;
+        if index.is_multiple_of(INTERVAL) {
+            let (start, end) = (self.offset_of(index + 1), self.offset_of(index + 1 + 2 * INTERVAL));
+            self.file.will_need(start, end.saturating_sub(start));
+        }
+    }
+
+    /// Requests `length` bytes of the file from chunk `first` on.
+    pub(crate) fn request(&self, first: u64, length: u64) {
+        let start = self.offset_of(first);
+        self.file.will_need(start, length.min(self.file_length - start));
+    }
+
+    /// Returns the offset of chunk `index` in the file; the file's length beyond the last one.
+    fn offset_of(&self, index: u64) -> u64 {
+        let offset = match &self.layout {
+            Layout::Compressed(info) => info.chunk(index, self.file_length).map(|stored| stored.offset),
+            Layout::Plain { .. } => index.checked_mul(self.chunk_length),
+        };
+        offset.unwrap_or(self.file_length).min(self.file_length)
     }
 
     /// Reads and verifies chunk `index`, bypassing the cache.
@@ -199,6 +247,7 @@ impl ChunkedFile {
     /// which it has been compared.
     pub fn stored_chunk(&self, index: u64) -> Result<Bytes> {
         let Layout::Compressed(info) = &self.layout else { return self.read_chunk(index) };
+        self.read_ahead_of_copy(index);
         let stored = info.chunk(index, self.file_length).ok_or_else(|| self.past_end(index))?;
         let mut bytes = buffer(stored_length(&stored));
         self.read(stored.offset, &mut bytes)?;
@@ -275,6 +324,8 @@ impl ChunkedFile {
             if !may_wait() {
                 return Ok(None);
             }
+            // The checksum accesses every page, and each would be loaded by its own fault.
+            self.file.will_need(offset, length as u64);
             verify()?;
             mapped.note_verified(index);
         }
@@ -332,6 +383,7 @@ impl ChunkedFile {
             Ok(plain.freeze())
         };
         if let Some(mapped) = self.mapped.as_ref().filter(|_| may_wait()) {
+            self.file.will_need(stored.offset, length as u64);
             return decompress(self.mapped_bytes(mapped, stored.offset, length)?);
         }
         let read_and_decompress = |stored_bytes: &mut [u8]| {

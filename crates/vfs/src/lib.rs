@@ -246,9 +246,21 @@ pub trait RandomAccessFile: Send + Sync {
         Ok(false)
     }
 
-    /// Returns the whole file as mapped memory, which the system loads on access; `None` where
-    /// mapping is not supported. The file must not change any more. A failed disk read then ends
-    /// the process (SIGBUS), and an access can wait for the disk unnoticed.
+    /// Announces reads at random offsets: the operating system then loads the requested bytes and
+    /// no others. Sequential readers announce what they will read with
+    /// [`will_need`](Self::will_need). A hint, which may be without effect.
+    fn expect_random_reads(&self) {}
+
+    /// Lets the operating system load bytes from the disk, and returns without waiting for them. A
+    /// hint, which may be without effect.
+    fn will_need(&self, offset: u64, length: u64) {
+        let _ = (offset, length);
+    }
+
+    /// Returns the whole file as mapped memory, which the system loads on access, page by page and
+    /// without reading ahead; `None` where mapping is not supported. The file must not change any
+    /// more. A failed disk read then ends the process (SIGBUS), and an access can wait for the disk
+    /// unnoticed.
     fn map(&self) -> io::Result<Option<Bytes>> {
         Ok(None)
     }

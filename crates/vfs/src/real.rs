@@ -208,6 +208,15 @@ struct RealRandomAccessFile {
     path: PathBuf,
 }
 
+#[cfg(target_os = "linux")]
+impl RealRandomAccessFile {
+    /// Gives the system a hint; `length` 0 means the whole rest of the file.
+    fn advise(&self, offset: u64, length: u64, advice: rustix::fs::Advice) {
+        // File systems without support for the hint read the same bytes.
+        let _ = rustix::fs::fadvise(&self.file, offset, std::num::NonZeroU64::new(length), advice);
+    }
+}
+
 impl RandomAccessFile for RealRandomAccessFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut filled = 0;
@@ -245,13 +254,30 @@ impl RandomAccessFile for RealRandomAccessFile {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    fn expect_random_reads(&self) {
+        self.advise(0, 0, rustix::fs::Advice::Random);
+    }
+
+    #[cfg(target_os = "linux")]
+    fn will_need(&self, offset: u64, length: u64) {
+        // For the system, no length means the rest of the file.
+        if length > 0 {
+            self.advise(offset, length, rustix::fs::Advice::WillNeed);
+        }
+    }
+
     fn map(&self) -> io::Result<Option<Bytes>> {
         // SAFETY: the mapped file must not change or shrink while the mapping exists. Callers map
         // files that are never written again and are unlinked when they are removed, which
         // preserves the mapped bytes. The documentation of `disk_access_mode` warns against other
         // writers in the data directory.
         let mapped = unsafe { memmap2::Mmap::map(&self.file) };
-        attempted(mapped, "map", &self.path).map(|mapped| Some(Bytes::from_owner(mapped)))
+        let mapped = attempted(mapped, "map", &self.path)?;
+        // Otherwise each fault loads as many bytes as the device reads ahead, up to megabytes.
+        // Without the advice, which only some systems have, the bytes are the same.
+        let _ = mapped.advise(memmap2::Advice::Random);
+        Ok(Some(Bytes::from_owner(mapped)))
     }
 
     fn len(&self) -> io::Result<u64> {

@@ -15,6 +15,7 @@ use crate::chunked_file::{Caching, ChunkedFile};
 use crate::clustering_codec::{self, ClusteringCodec, MarkerKind};
 use crate::error::Parsed;
 use crate::input::Input;
+use crate::read_ahead::ReadAhead;
 
 /// A position in the stream, and the bytes around it.
 ///
@@ -33,6 +34,7 @@ pub struct Cursor {
     /// The last chunks read, with their numbers: a row across two of them must not cause either to
     /// be read twice.
     recent: [(u64, Bytes); 2],
+    ahead: ReadAhead,
 }
 
 /// No chunk has this number.
@@ -101,7 +103,8 @@ impl Cursor {
     /// Creates a cursor at the start of the stream.
     pub fn new(file: Arc<ChunkedFile>, format: Arc<RowFormat>, caching: Caching) -> Self {
         let recent = [const { (NO_CHUNK, Bytes::new()) }; 2];
-        Self { file, format, caching, window: Bytes::new(), window_start: 0, position: 0, recent }
+        let ahead = ReadAhead::new();
+        Self { file, format, caching, window: Bytes::new(), window_start: 0, position: 0, recent, ahead }
     }
 
     /// Returns the offset of the next byte in the stream.
@@ -181,7 +184,7 @@ impl Cursor {
         if let Some((_, chunk)) = self.recent.iter().find(|(number, _)| *number == index) {
             return Ok(chunk.clone());
         }
-        let chunk = self.file.chunk(index, self.caching)?;
+        let chunk = self.file.chunk_after(index, self.caching, &mut self.ahead)?;
         // Chunks in the cache need not be kept here as well.
         if self.caching == Caching::LeaveAlone {
             self.recent.swap(0, 1);

@@ -10,6 +10,7 @@ use crate::chunked_file::{Caching, ChunkedFile};
 use crate::index::{EntryHead, PromotedIndex};
 use crate::input::Input;
 use crate::large_partition::PartitionPlace;
+use crate::read_ahead::ReadAhead;
 
 /// Returns the key and the length of the first entry in `bytes`, if it is complete and has no row
 /// index.
@@ -49,6 +50,7 @@ pub struct IndexCursor {
     key: Range<usize>,
     position: u64,
     promoted: Range<u64>,
+    ahead: ReadAhead,
 }
 
 impl IndexCursor {
@@ -64,6 +66,7 @@ impl IndexCursor {
             key: 0..0,
             position: 0,
             promoted: 0..0,
+            ahead: ReadAhead::new(),
         }
     }
 
@@ -193,7 +196,7 @@ impl IndexCursor {
     /// Loads the block of the next entry as the window.
     fn load(&mut self, wanted: u64) -> Result<()> {
         let block = self.next / self.file.chunk_length();
-        self.window = self.file.chunk(block, self.caching)?;
+        self.window = self.file.chunk_after(block, self.caching, &mut self.ahead)?;
         self.window_start = block * self.file.chunk_length();
         if self.next - self.window_start >= self.window.len() as u64 {
             return Err(self.corrupt(self.next, &format!("{wanted} bytes expected")));

@@ -418,6 +418,7 @@ impl SSTableReader {
 
     /// Returns the verified bytes of chunk `index` of the uncompressed rows.
     pub fn chunk(&self, index: u64) -> Result<bytes::Bytes> {
+        self.shared.data.read_ahead_of_copy(index);
         self.shared.data.chunk(index, Caching::LeaveAlone)
     }
 

@@ -341,7 +341,10 @@ pub(super) fn open_index(
         None => {
             let blocks = ChunkedFile::new(path.clone(), file.clone(), length, plain(None), cache.clone());
             (0..length.div_ceil(u64::from(INDEX_BLOCK)))
-                .map(|block| Ok(crc32fast::hash(&blocks.read_chunk(block)?)))
+                .map(|block| {
+                    blocks.read_ahead_of_copy(block);
+                    Ok(crc32fast::hash(&blocks.read_chunk(block)?))
+                })
                 .collect::<Result<_>>()?
         }
     };

@@ -12,6 +12,7 @@ use super::index_cursor::IndexCursor;
 use super::partition::{self, Rows};
 use crate::chunked_file::Caching;
 use crate::data::Cursor;
+use crate::read_ahead::ReadAhead;
 
 /// Partitions between two keys as a stream.
 #[derive(Debug)]
@@ -45,6 +46,8 @@ struct SelectedScan {
     selection: Arc<Selection>,
     caching: Caching,
     rows: Rows,
+    /// The progress in Data, over the partitions: each has its own cursor.
+    ahead: ReadAhead,
 }
 
 impl Scan {
@@ -71,6 +74,7 @@ impl Scan {
             selection: selection.clone(),
             caching,
             rows: Rows::None,
+            ahead: ReadAhead::new(),
         };
         Ok(Self { way: Way::Selected(Box::new(scan)), is_reconciled })
     }
@@ -173,6 +177,9 @@ impl SelectedScan {
         if self.index.entry_end() >= self.end || !self.index.advance()? {
             return Ok(None);
         }
+        let data = &self.reader.shared.data;
+        self.ahead.reads(self.index.position() / data.chunk_length());
+        data.read_ahead(&mut self.ahead, self.caching);
         let cursor = self.reader.cursor(self.caching);
         let key = self.index.decorated_key();
         let (header, rows) =

@@ -76,6 +76,9 @@ impl StoredComponent<'_> {
                 (Component::Data, _) => shared.data.stored_chunks(chunk, PIECE, &mut self.piece)?,
                 _ => shared.index.stored_chunks(chunk, PIECE, &mut self.piece)?,
             };
+            // The disk loads the next piece while this one is used.
+            let file = if self.component == Component::Data { &shared.data } else { &shared.index };
+            file.request(self.chunk, PIECE as u64);
         } else {
             // After the chunks of Data: the empty one that Cassandra's compactions leave.
             let length = self.length.saturating_sub(self.offset).min(PIECE as u64);

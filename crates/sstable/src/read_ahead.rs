@@ -1,0 +1,122 @@
+//! Chunks that a sequential reader requests in advance.
+//!
+//! SSTables are opened for random reads, so the operating system loads exactly the chunks that are
+//! read. Its own read-ahead serves short scans badly: two neighboring chunks start a window that
+//! grows fourfold with each step, up to the device's limit, which can be megabytes in each SSTable
+//! of a scan of a few rows. Here the window is as long as what was read so far, so that a reader that
+//! stops early has loaded at most twice the bytes that it used.
+
+use std::ops::Range;
+
+use crate::chunked_file::Caching;
+
+/// The largest window of scans, bytes of the stream.
+const SCAN_WINDOW: u64 = 256 << 10;
+/// The largest window of readers of whole files, of which there are few.
+const FILE_WINDOW: u64 = 1 << 20;
+/// Chunks that a sequence may skip: scans of selected rows leave out parts of partitions.
+const GAP: u64 = 2;
+
+/// The progress of one reader in one file.
+#[derive(Debug)]
+pub(crate) struct ReadAhead {
+    /// The chunk after the last one read.
+    next: u64,
+    /// The number of chunks read in sequence up to the last one.
+    run: u64,
+    /// The end of the chunks that were read or requested.
+    requested: u64,
+}
+
+impl ReadAhead {
+    pub fn new() -> Self {
+        Self { next: u64::MAX, run: 0, requested: 0 }
+    }
+
+    /// Records that chunk `index` is read next.
+    #[inline]
+    pub fn reads(&mut self, index: u64) {
+        // The chunk of the last read again.
+        if index.wrapping_add(1) == self.next {
+            return;
+        }
+        if index >= self.next && index - self.next <= GAP {
+            self.run += 1;
+        } else {
+            self.run = 1;
+            self.requested = 0;
+        }
+        self.next = index.saturating_add(1);
+        self.requested = self.requested.max(self.next);
+    }
+
+    /// Returns the chunks to request before the chunk of the last [`reads`](Self::reads) is read
+    /// from the file; mostly none. Chunks have `chunk_length` bytes.
+    #[inline]
+    pub fn request(&mut self, chunk_length: u64, caching: Caching) -> Option<Range<u64>> {
+        if self.run < 2 {
+            return None;
+        }
+        let largest = match caching {
+            Caching::Use => SCAN_WINDOW,
+            Caching::LeaveAlone => FILE_WINDOW,
+        };
+        let window = self.run.min(largest / chunk_length.max(1)).max(1);
+        // The disk loads half of a window while the reader uses the other half.
+        if self.requested - self.next >= window.div_ceil(2) {
+            return None;
+        }
+        let start = self.requested;
+        self.requested = self.next.saturating_add(window);
+        Some(start..self.requested)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNK: u64 = 16 << 10;
+
+    /// Returns what a reader of these chunks requests before each.
+    fn requests(chunks: impl IntoIterator<Item = u64>, caching: Caching) -> Vec<Option<Range<u64>>> {
+        let mut ahead = ReadAhead::new();
+        let request = |index| {
+            ahead.reads(index);
+            ahead.request(CHUNK, caching)
+        };
+        chunks.into_iter().map(request).collect()
+    }
+
+    #[test]
+    fn random_reads_and_repeated_ones_request_nothing() {
+        let chunks = [0, 0, 9, 5, 5, 1, 100, 96, u64::MAX - 1, 3];
+        assert!(requests(chunks, Caching::Use).iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn a_short_scan_requests_at_most_what_it_has_read() {
+        for length in 1..40 {
+            let end = 7 + length;
+            let requested = requests(7..end, Caching::Use).into_iter().flatten().map(|range| range.end).max();
+            assert!(requested.is_none_or(|requested| requested - end <= length), "{length}: {requested:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_scan_requests_every_chunk_once_and_in_advance() {
+        for (caching, largest) in [(Caching::Use, SCAN_WINDOW), (Caching::LeaveAlone, FILE_WINDOW)] {
+            let mut end = 5;
+            for (index, range) in (3..500).zip(requests(3..500, caching)) {
+                if let Some(range) = range {
+                    assert_eq!(range.start, end);
+                    assert!((range.end - index - 1) * CHUNK <= largest);
+                    end = range.end;
+                }
+                // Only the first two chunks were not requested.
+                assert!(index < end, "{index}");
+            }
+            assert!(end >= 500 + largest / CHUNK / 2);
+        }
+    }
+}
