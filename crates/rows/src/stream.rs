@@ -5,6 +5,7 @@ use crate::deletion::DeletionTime;
 use crate::error::Result;
 use crate::key::DecoratedKey;
 use crate::row::Row;
+use crate::token::Token;
 
 /// The part of a partition that precedes its rows.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +76,12 @@ pub trait PartitionStream: Send {
     fn is_reconciled(&self) -> bool {
         false
     }
+
+    /// Returns a token that the first partition is not before, if that is known without reading
+    /// the partition. A merge does not access the stream before it reaches the token.
+    fn first_token(&self) -> Option<Token> {
+        None
+    }
 }
 
 impl<S: PartitionStream + ?Sized> PartitionStream for Box<S> {
@@ -88,6 +95,10 @@ impl<S: PartitionStream + ?Sized> PartitionStream for Box<S> {
 
     fn is_reconciled(&self) -> bool {
         (**self).is_reconciled()
+    }
+
+    fn first_token(&self) -> Option<Token> {
+        (**self).first_token()
     }
 }
 

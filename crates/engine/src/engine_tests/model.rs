@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::OverlappingTombstones;
-use crate::engine_tests::testing::{self, Drained, Updates, merged, seeds};
+use crate::engine_tests::testing::{self, Drained, Updates, Visible, merged, seeds};
 
 /// One run: two tables, and the writes to each.
 struct Model {
@@ -91,10 +91,43 @@ impl Model {
             let expected: Vec<_> = expected.into_iter().filter(|partition| partition.key == k).collect();
             assert_eq!(seen, expected, "a read under {selection:?}");
             self.check_first(engine, table, &k);
-            let range = KeyRange::ALL.after(k.clone());
-            let seen = drain(engine.scan(metadata.id, &range, &selection).unwrap());
-            assert!(seen.iter().all(|partition| partition.header.key > k));
+            let all = visible(merged(&self.written[table], &metadata, &selection), self.world.now());
+            self.check_pages(engine, table, &k, &selection, all);
         }
+    }
+
+    /// The partitions of `all` after `k`, read by scans that end after some of them, each from where
+    /// the previous one ended.
+    fn check_pages(
+        &mut self,
+        engine: &Engine,
+        table: usize,
+        k: &DecoratedKey,
+        selection: &Selection,
+        all: Vec<Visible>,
+    ) {
+        let (id, now) = (self.world.tables[table].id, self.world.now());
+        let mut seen = Vec::new();
+        let mut range = KeyRange::ALL.after(k.clone());
+        loop {
+            let partitions = self.random.random_range(1..5);
+            let mut page = Vec::new();
+            let mut stream = engine.scan(id, &range, selection).unwrap();
+            while page.len() < partitions
+                && let Some(header) = stream.next_partition().unwrap()
+            {
+                let mut unfiltereds = Vec::new();
+                while let Some(next) = stream.next_unfiltered().unwrap() {
+                    unfiltereds.push(next);
+                }
+                page.push(Drained { header, unfiltereds });
+            }
+            let Some(last) = page.last() else { break };
+            range = range.after(last.header.key.clone());
+            seen.extend(visible(page, now));
+        }
+        let expected: Vec<_> = all.into_iter().filter(|partition| partition.key > *k).collect();
+        assert_eq!(seen, expected, "pages after a key under {selection:?}");
     }
 
     /// Another strategy takes over the existing SSTables.

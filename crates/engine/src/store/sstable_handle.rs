@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cassette_rows::{
-    DecoratedKey, PartitionHeader, PartitionStream, Result, Selection, StorageError, TableMetadata,
+    DecoratedKey, PartitionHeader, PartitionStream, Result, Selection, StorageError, TableMetadata, Token,
     Unfiltered,
 };
 use cassette_sstable::chunked_file::Caching;
@@ -221,6 +221,10 @@ impl<S: PartitionStream> PartitionStream for Watched<S> {
 
     fn is_reconciled(&self) -> bool {
         self.stream.is_reconciled()
+    }
+
+    fn first_token(&self) -> Option<Token> {
+        self.stream.first_token()
     }
 }
 

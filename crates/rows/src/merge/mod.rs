@@ -13,4 +13,6 @@ pub use rows::{merge_rows, reconcile};
 pub use stream::MergedStream;
 
 #[cfg(test)]
+mod stream_tests;
+#[cfg(test)]
 mod tests;

@@ -18,11 +18,12 @@ use super::rows::merge_rows;
 /// Tombstones are returned too, unless a greater one covers them; queries skip them.
 ///
 /// Most partitions exist in one source only. Their tokens, side by side in one array, determine the
-/// next one; its rows are then passed on without access to the other sources.
+/// next one; its rows are then passed on without access to the other sources. A source with a known
+/// [`first_token`](PartitionStream::first_token) is not read before the merge reaches it.
 pub struct MergedStream {
     sources: Vec<Source>,
-    /// The token of the current partition of each source; the greatest one for a source that has
-    /// ended.
+    /// The token of the current partition of each source, or the first token of one that has not
+    /// been read; the greatest one for a source that has ended.
     tokens: Vec<i64>,
     /// The sources that hold the current partition, ascending.
     active: Vec<usize>,
@@ -42,6 +43,9 @@ struct Source {
     stream: Box<dyn PartitionStream>,
     /// See [`PartitionStream::is_reconciled`].
     is_reconciled: bool,
+    /// Whether nothing has been read, and the token is that of
+    /// [`first_token`](PartitionStream::first_token).
+    unread: bool,
     /// The current partition of the source, if another source's comes first; `None` when it has
     /// ended or is being read.
     header: Option<PartitionHeader>,
@@ -56,8 +60,10 @@ impl MergedStream {
     /// Creates the merge. `sources` must all be streams of `table` under the same selection, in the
     /// direction of `reversed`.
     pub fn new(sources: Vec<Box<dyn PartitionStream>>, table: Arc<TableMetadata>, reversed: bool) -> Self {
+        let first_tokens: Vec<_> = sources.iter().map(PartitionStream::first_token).collect();
         let source = |stream: Box<dyn PartitionStream>| Source {
             is_reconciled: stream.is_reconciled(),
+            unread: stream.first_token().is_some(),
             stream,
             header: None,
             head: None,
@@ -65,9 +71,9 @@ impl MergedStream {
             open: DeletionTime::LIVE,
         };
         Self {
-            tokens: vec![ENDED; sources.len()],
-            // All sources must be advanced first.
-            active: (0..sources.len()).collect(),
+            tokens: first_tokens.iter().map(|token| token.map_or(ENDED, |token| token.0)).collect(),
+            // These must be advanced first.
+            active: (0..sources.len()).filter(|i| first_tokens[*i].is_none()).collect(),
             alone: None,
             sources: sources.into_iter().map(source).collect(),
             table,
@@ -83,10 +89,22 @@ impl MergedStream {
         self.active.len()
     }
 
+    /// Reads the next partition of source `i`.
+    fn advance(&mut self, i: usize) -> Result<()> {
+        let source = &mut self.sources[i];
+        source.header = source.stream.next_partition()?;
+        source.unread = false;
+        source.head = None;
+        source.exhausted = false;
+        source.open = DeletionTime::LIVE;
+        self.tokens[i] = source.header.as_ref().map_or(ENDED, |header| header.key.token().0);
+        Ok(())
+    }
+
     /// Fills `active` with the sources whose partition is the least.
-    fn activate_least(&mut self) {
+    fn activate_least(&mut self) -> Result<()> {
         self.active.clear();
-        let Some(&least) = self.tokens.iter().min() else { return };
+        let Some(least) = self.read_to_least()? else { return Ok(()) };
         for (i, token) in self.tokens.iter().enumerate() {
             if *token != least {
                 continue;
@@ -101,6 +119,17 @@ impl MergedStream {
                 Ordering::Equal => self.active.push(i),
                 Ordering::Greater => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Returns the least token, after reading the sources that may begin with it.
+    fn read_to_least(&mut self) -> Result<Option<i64>> {
+        loop {
+            let Some(&least) = self.tokens.iter().min() else { return Ok(None) };
+            let is_unread = |i: &usize| self.tokens[*i] == least && self.sources[*i].unread;
+            let Some(unread) = (0..self.sources.len()).find(is_unread) else { return Ok(Some(least)) };
+            self.advance(unread)?;
         }
     }
 
@@ -192,15 +221,10 @@ const ENDED: i64 = i64::MAX;
 
 impl PartitionStream for MergedStream {
     fn next_partition(&mut self) -> Result<Option<PartitionHeader>> {
-        for i in &self.active {
-            let source = &mut self.sources[*i];
-            source.header = source.stream.next_partition()?;
-            self.tokens[*i] = source.header.as_ref().map_or(ENDED, |header| header.key.token().0);
-            source.head = None;
-            source.exhausted = false;
-            source.open = DeletionTime::LIVE;
+        for n in 0..self.active.len() {
+            self.advance(self.active[n])?;
         }
-        self.activate_least();
+        self.activate_least()?;
         self.alone = match self.active[..] {
             [only] if self.sources[only].is_reconciled => Some(only),
             _ => None,

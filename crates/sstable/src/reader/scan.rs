@@ -19,6 +19,8 @@ use crate::read_ahead::ReadAhead;
 pub struct Scan {
     way: Way,
     is_reconciled: bool,
+    /// The token of the first partition; `None` if there is none.
+    first: Option<Token>,
 }
 
 #[derive(Debug)]
@@ -65,7 +67,7 @@ impl Scan {
         if selection.slices.is_all() && !selection.reversed {
             let end = if empty { first.data_position } else { last.data_position };
             let whole = WholeScan::new(reader, first.data_position, end, caching);
-            return Ok(Self { way: Way::Whole(whole), is_reconciled });
+            return Ok(Self { way: Way::Whole(whole), is_reconciled, first: first.token.filter(|_| !empty) });
         }
         let scan = SelectedScan {
             reader: reader.clone(),
@@ -76,7 +78,7 @@ impl Scan {
             rows: Rows::None,
             ahead: ReadAhead::new(),
         };
-        Ok(Self { way: Way::Selected(Box::new(scan)), is_reconciled })
+        Ok(Self { way: Way::Selected(Box::new(scan)), is_reconciled, first: first.token.filter(|_| !empty) })
     }
 }
 
@@ -91,11 +93,12 @@ impl Scan {
     }
 }
 
-/// The offsets of a partition's entry and of the partition; the ends of the files after the last
-/// one.
+/// The offsets of a partition's entry and of the partition, and its token; the ends of the files
+/// after the last one.
 struct Edge {
     index_position: u64,
     data_position: u64,
+    token: Option<Token>,
 }
 
 /// Returns the first partition in a range that begins with `bound` (`is_start`), or the first one
@@ -109,9 +112,11 @@ fn first_at_or_after(
     let end = Edge {
         index_position: reader.shared.index.data_length(),
         data_position: reader.shared.data.data_length(),
+        token: None,
     };
+    let beginning = Edge { index_position: 0, data_position: 0, token: Some(reader.first_key().token()) };
     let (key, or_equal) = match bound {
-        Bound::Unbounded if is_start => return Ok(Edge { index_position: 0, data_position: 0 }),
+        Bound::Unbounded if is_start => return Ok(beginning),
         Bound::Unbounded => return Ok(end),
         Bound::Included(key) => (key, is_start),
         Bound::Excluded(key) => (key, !is_start),
@@ -123,7 +128,7 @@ fn first_at_or_after(
         Ordering::Greater => true,
     };
     if reached(reader.first_key().token(), reader.first_key().key()) {
-        return Ok(Edge { index_position: 0, data_position: 0 });
+        return Ok(beginning);
     }
     if !reached(reader.last_key().token(), reader.last_key().key()) {
         return Ok(end);
@@ -132,7 +137,11 @@ fn first_at_or_after(
     let mut cursor = IndexCursor::new(reader.shared.index.clone(), start, caching);
     let found = cursor.find_from(|other| reached(murmur3_token(other), other))?;
     Ok(if found {
-        Edge { index_position: cursor.entry_start(), data_position: cursor.position() }
+        Edge {
+            index_position: cursor.entry_start(),
+            data_position: cursor.position(),
+            token: Some(murmur3_token(cursor.key())),
+        }
     } else {
         end
     })
@@ -207,5 +216,9 @@ impl PartitionStream for Scan {
 
     fn is_reconciled(&self) -> bool {
         self.is_reconciled
+    }
+
+    fn first_token(&self) -> Option<Token> {
+        self.first
     }
 }
