@@ -345,6 +345,10 @@ impl ChunkedFile {
         } else {
             self.file.read_exact_at_once(buffer, offset)
         };
+        self.check_read(read, offset, length)
+    }
+
+    fn check_read(&self, read: std::io::Result<bool>, offset: u64, length: usize) -> Result<()> {
         match read {
             Ok(true) => Ok(()),
             Ok(false) => Err(StorageError::WouldBlock { path: self.path.clone() }),
@@ -368,8 +372,8 @@ impl ChunkedFile {
             // the chunk is cached.
             let mut buffer = buffer(stored.stored_length);
             let mut crc = [0; CHUNK_CRC_LENGTH as usize];
-            self.read(stored.offset, &mut buffer)?;
-            self.read(stored.offset + stored.stored_length as u64, &mut crc)?;
+            let read = self.file.read_pair_at((&mut buffer, &mut crc), stored.offset, may_wait());
+            self.check_read(read, stored.offset, length)?;
             self.check_crc(stored.offset, u32::from_be_bytes(crc), crc32fast::hash(&buffer))?;
             self.check_raw_length(info, &stored, &buffer)?;
             buffer.truncate(stored.plain_length);

@@ -246,6 +246,23 @@ pub trait RandomAccessFile: Send + Sync {
         Ok(false)
     }
 
+    /// Fills both buffers with consecutive bytes from `offset`, like
+    /// [`read_exact_at`](Self::read_exact_at); without `waits`, like
+    /// [`read_exact_at_once`](Self::read_exact_at_once).
+    fn read_pair_at(
+        &self,
+        (first, second): (&mut [u8], &mut [u8]),
+        offset: u64,
+        waits: bool,
+    ) -> io::Result<bool> {
+        let middle = offset.saturating_add(first.len() as u64);
+        if waits {
+            self.read_exact_at(first, offset)?;
+            return self.read_exact_at(second, middle).map(|()| true);
+        }
+        Ok(self.read_exact_at_once(first, offset)? && self.read_exact_at_once(second, middle)?)
+    }
+
     /// Announces reads at random offsets: the operating system then loads the requested bytes and
     /// no others. Sequential readers announce what they will read with
     /// [`will_need`](Self::will_need). A hint, which may be without effect.

@@ -255,6 +255,29 @@ impl RandomAccessFile for RealRandomAccessFile {
     }
 
     #[cfg(target_os = "linux")]
+    fn read_pair_at(
+        &self,
+        (first, second): (&mut [u8], &mut [u8]),
+        offset: u64,
+        waits: bool,
+    ) -> io::Result<bool> {
+        use rustix::io::{ReadWriteFlags, preadv2};
+
+        let flags = if waits { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT };
+        let wanted = first.len() + second.len();
+        let mut both = [io::IoSliceMut::new(first), io::IoSliceMut::new(second)];
+        match preadv2(&self.file, &mut both, offset, flags) {
+            Ok(read) if read == wanted => Ok(true),
+            // One by one, the reads handle interruptions and the end of the file, and name errors.
+            _ if waits => {
+                self.read_exact_at(first, offset)?;
+                self.read_exact_at(second, offset.saturating_add(first.len() as u64)).map(|()| true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
     fn expect_random_reads(&self) {
         self.advise(0, 0, rustix::fs::Advice::Random);
     }
@@ -450,6 +473,29 @@ mod tests {
             (file.len(), <dyn FileSystem>::read(&RealFileSystem, &path).unwrap()),
             (2, b"a!cd".to_vec())
         );
+    }
+
+    #[test]
+    fn hints_do_not_change_what_is_read() {
+        let directory = directory();
+        let path = directory.path().join("f");
+        let content: Vec<u8> = (0..100_000u32).map(|at| (at / 7) as u8).collect();
+        RealFileSystem.create(&path).unwrap().write_all(&content).unwrap();
+        let file = RealFileSystem.open(&path).unwrap();
+        file.expect_random_reads();
+        for (offset, length) in [(0, 0), (0, 100_000), (99_000, u64::MAX), (u64::MAX, 5)] {
+            file.will_need(offset, length);
+        }
+        for offset in [0u64, 1, 4096, 99_990] {
+            let (mut first, mut second) = ([0; 6], [0; 4]);
+            assert!(file.read_pair_at((&mut first, &mut second), offset, true).unwrap());
+            let at = offset as usize;
+            assert_eq!([&first[..], &second[..]].concat(), content[at..at + 10]);
+        }
+        let ended = file.read_pair_at((&mut [0; 6], &mut [0; 5]), 99_990, true).unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(!file.read_pair_at((&mut [0; 6], &mut [0; 5]), 99_990, false).unwrap());
+        assert_eq!(file.map().unwrap().unwrap(), content);
     }
 
     #[test]
