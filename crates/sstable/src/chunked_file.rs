@@ -16,7 +16,7 @@ use cassette_vfs::RandomAccessFile;
 use crate::chunk_cache::{ChunkCache, buffer};
 use crate::compression::{CHUNK_CRC_LENGTH, CompressionInfo, StoredChunk};
 use crate::read_ahead::ReadAhead;
-use crate::waiting::may_wait;
+use crate::waiting::{may_wait, starts_reads};
 
 /// The longest stored chunk for which a thread keeps a buffer: every chunk of default settings, and
 /// most others.
@@ -145,6 +145,11 @@ impl ChunkedFile {
         Ok(self)
     }
 
+    /// Returns whether the file is mapped.
+    pub fn is_mapped(&self) -> bool {
+        self.mapped.is_some()
+    }
+
     /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
@@ -191,7 +196,12 @@ impl ChunkedFile {
         }
         self.read_ahead(ahead, caching);
         let started = Instant::now();
-        let chunk = self.read_chunk(index)?;
+        let chunk = self.read_chunk(index);
+        if starts_reads() && matches!(chunk, Err(StorageError::WouldBlock { .. })) {
+            let (start, end) = (self.offset_of(index), self.offset_of(index + 1));
+            self.file.will_need(start, end.saturating_sub(start));
+        }
+        let chunk = chunk?;
         self.cache.record_miss(started.elapsed());
         if caching == Caching::Use {
             self.cache.insert(self.number, index, chunk.clone());
@@ -215,7 +225,8 @@ impl ChunkedFile {
     pub(crate) fn read_ahead_of_copy(&self, index: u64) {
         const INTERVAL: u64 = 32;
         if index.is_multiple_of(INTERVAL) {
-            let (start, end) = (self.offset_of(index + 1), self.offset_of(index + 1 + 2 * INTERVAL));
+            let chunks = index + 1..index + 1 + 2 * INTERVAL;
+            let (start, end) = (self.offset_of(chunks.start), self.offset_of(chunks.end));
             self.file.will_need(start, end.saturating_sub(start));
         }
     }

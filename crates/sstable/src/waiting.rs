@@ -6,8 +6,18 @@
 
 use std::cell::Cell;
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reads {
+    /// Wait for the disk.
+    Wait,
+    /// Fail if they would have to wait.
+    Fail,
+    /// Fail if they would have to wait, but start to read.
+    Start,
+}
+
 thread_local! {
-    static MAY_WAIT: Cell<bool> = const { Cell::new(true) };
+    static READS: Cell<Reads> = const { Cell::new(Reads::Wait) };
 }
 
 /// Runs `work` on this thread without waiting for reads from a disk: chunks that neither a cache
@@ -16,18 +26,33 @@ thread_local! {
 ///
 /// Streams created in `work` may wait again once it has ended.
 pub fn without_waiting<T>(work: impl FnOnce() -> T) -> T {
+    with(Reads::Fail, work)
+}
+
+/// Does [`without_waiting`] for a caller that repeats `work` soon, and may wait then: the system
+/// loads the chunk that `work` failed for in the meantime.
+pub fn starting_reads<T>(work: impl FnOnce() -> T) -> T {
+    with(Reads::Start, work)
+}
+
+fn with<T>(reads: Reads, work: impl FnOnce() -> T) -> T {
     /// Also if the work panics: the thread serves other requests afterwards.
-    struct Restore(bool);
+    struct Restore(Reads);
     impl Drop for Restore {
         fn drop(&mut self) {
-            MAY_WAIT.set(self.0);
+            READS.set(self.0);
         }
     }
-    let _restore = Restore(MAY_WAIT.replace(false));
+    let _restore = Restore(READS.replace(reads));
     work()
 }
 
 /// Returns whether this thread may wait for a disk now.
 pub fn may_wait() -> bool {
-    MAY_WAIT.get()
+    READS.get() == Reads::Wait
+}
+
+/// Returns whether reads that would wait for a disk start now, and fail.
+pub(crate) fn starts_reads() -> bool {
+    READS.get() == Reads::Start
 }

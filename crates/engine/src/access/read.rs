@@ -9,9 +9,11 @@ use cassette_rows::stream::EmptyStream;
 use cassette_rows::token::murmur3_hash;
 use cassette_rows::{
     Bound, DecoratedKey, DeletionTime, MergedStream, PartitionHeader, PartitionStream, RangeTombstoneMarker,
-    Result as StorageResult, Row, Selection, TableMetadata, Unfiltered,
+    Result as StorageResult, Row, Selection, StorageError, TableMetadata, Unfiltered,
 };
 use cassette_sstable::chunked_file::Caching;
+use cassette_sstable::reader::Scan;
+use cassette_sstable::waiting::{may_wait, starting_reads};
 
 use crate::basics::error::Result;
 use crate::basics::key_range::{KeyBounds, KeyRange};
@@ -20,7 +22,7 @@ use crate::memory::memtable::{MemtableScan, Partition, PartitionRead};
 use crate::metrics::ReadTally;
 use crate::store::core::Core;
 use crate::store::row_cache::Found;
-use crate::store::sstable_handle::SSTable;
+use crate::store::sstable_handle::{SSTable, Watched};
 use crate::store::table::{Table, View};
 
 type Source = Box<dyn PartitionStream>;
@@ -187,22 +189,54 @@ impl Core {
             format!("Executing seq scan across {sstables} sstables for {}", view.table.qualified_name())
         });
         let mut sources: Vec<Source> = Vec::new();
-        let mut sstables = 0;
         for memtable in view.memtables().filter(|memtable| !memtable.is_empty()) {
             let scan =
                 MemtableScan::new(memtable.clone(), view.table.clone(), bounds.clone(), selection.clone());
             sources.push(Box::new(scan));
         }
-        for sstable in view.sstables.iter().filter(|sstable| lies_in(sstable, &bounds)) {
-            if may_have(sstable, &selection) {
-                sstables += 1;
-                let (start, end) = (bounds.start.as_ref(), bounds.end.as_ref());
-                sources.push(Box::new(sstable.scan(start, end, &selection, Caching::Use)?));
-            }
-        }
-        table.metrics.sstables_per_range_read.record(sstables);
+        let scans = scans(&view, &bounds, &selection)?;
+        table.metrics.sstables_per_range_read.record(scans.len() as u64);
+        sources.extend(scans.into_iter().map(|scan| Box::new(scan) as Source));
         Ok(merged(sources, &view.table, selection.reversed))
     }
+}
+
+/// Scans of the SSTables that may have selected data within `bounds`.
+///
+/// Each begins with a block of Index and a chunk of Data. Where these are on the disk, it loads
+/// those of all SSTables at the same time.
+fn scans(view: &View, bounds: &KeyBounds, selection: &Arc<Selection>) -> StorageResult<Vec<Watched<Scan>>> {
+    /// The first rows of an SSTable with less than this part of the data are read when the merge
+    /// reaches them: most scans are shorter.
+    const SMALL: u64 = 64;
+    let may_have_rows = |sstable: &&Arc<SSTable>| lies_in(sstable, bounds) && may_have(sstable, selection);
+    let scan = |sstable: &Arc<SSTable>| {
+        sstable.scan(bounds.start.as_ref(), bounds.end.as_ref(), selection, Caching::Use)
+    };
+    let sstables = view.sstables.iter().filter(may_have_rows);
+    let is_mapped = view.sstables.iter().any(|sstable| sstable.reader.is_mapped());
+    if !may_wait() || is_mapped {
+        return sstables.map(scan).collect();
+    }
+    let attempts: Vec<_> = sstables.map(|sstable| (sstable, starting_reads(|| scan(sstable)))).collect();
+    let mut scans = Vec::with_capacity(attempts.len());
+    for (sstable, attempt) in attempts {
+        scans.push(match attempt {
+            Err(StorageError::WouldBlock { .. }) => scan(sstable)?,
+            attempt => attempt?,
+        });
+    }
+    if scans.len() > 1 {
+        let size = |scan: &Watched<Scan>| scan.sstable().reader.uncompressed_bytes();
+        let all: u64 = scans.iter().map(size).sum();
+        for scan in &mut scans {
+            if size(scan) >= all / SMALL {
+                // If it fails, the read of the rows waits, or reports the error.
+                let _ = starting_reads(|| scan.load());
+            }
+        }
+    }
+    Ok(scans)
 }
 
 /// Reads the part of a partition in an SSTable.

@@ -207,6 +207,18 @@ impl<S> Watched<S> {
     pub fn inner(&self) -> &S {
         &self.stream
     }
+
+    /// Returns the SSTable.
+    pub fn sstable(&self) -> &SSTable {
+        &self.sstable
+    }
+}
+
+impl Watched<cassette_sstable::reader::Scan> {
+    /// See [`Scan::load`](cassette_sstable::reader::Scan::load).
+    pub fn load(&mut self) -> Result<()> {
+        self.stream.load().map_err(|error| self.sstable.failed(error))
+    }
 }
 
 impl<S: PartitionStream> PartitionStream for Watched<S> {

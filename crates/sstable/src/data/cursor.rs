@@ -129,6 +129,11 @@ impl Cursor {
         }
     }
 
+    /// Loads the bytes at the position.
+    pub fn load(&mut self) -> Result<()> {
+        self.fill(1)
+    }
+
     /// Returns the file that is read.
     pub fn file(&self) -> &Arc<ChunkedFile> {
         &self.file

@@ -395,6 +395,11 @@ impl SSTableReader {
         Scan::new(self, start, end, selection, caching)
     }
 
+    /// Returns whether its rows are mapped into memory.
+    pub fn is_mapped(&self) -> bool {
+        self.shared.data.is_mapped()
+    }
+
     /// Reads everything, in order, without filling the cache, for compactions.
     pub fn scan_all(&self) -> Result<Scan> {
         self.scan(Bound::Unbounded, Bound::Unbounded, &Arc::new(Selection::all()), Caching::LeaveAlone)

@@ -83,6 +83,14 @@ impl Scan {
 }
 
 impl Scan {
+    /// Loads the beginning of the first partition, if it can do so without reading Index.
+    pub fn load(&mut self) -> Result<()> {
+        match &mut self.way {
+            Way::Whole(scan) if self.first.is_some() => scan.cursor.load(),
+            _ => Ok(()),
+        }
+    }
+
     /// Returns the progress of a scan of whole partitions: bytes of the uncompressed rows from the
     /// first one of the SSTable on.
     pub fn position(&self) -> u64 {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::support::random_table::{Contents, tables};
 use crate::support::{Partition, collect, model, write};
-use cassette_rows::Selection;
 use cassette_rows::token::murmur3_hash;
+use cassette_rows::{PartitionStream, Selection};
 use cassette_sstable::compression::{ChunkFormat, Compressor};
 use cassette_sstable::{
     Caching, ChunkCache, Descriptor, KeyCache, OpenOptions, SSTableId, SSTableReader, WriterOptions,
@@ -39,6 +39,7 @@ proptest! {
         sizes in prop::collection::vec(prop_oneof![Just(0usize), 1..5usize, 1..200usize], 1..12),
         block in prop_oneof![Just(1u32), Just(200), Just(4096), Just(65536)],
         chunk in prop_oneof![Just(64u32), Just(1024), Just(16384)],
+        cache_size in prop_oneof![Just(1u64), Just(1 << 20)],
     ) {
         let mut random = model::random(seed);
         let tables = tables();
@@ -61,7 +62,7 @@ proptest! {
             .iter()
             .flat_map(|update| collect(&mut update.clone().into_stream(table.clone(), &Selection::all())).unwrap())
             .collect();
-        let cache = Arc::new(ChunkCache::new(1 << 20));
+        let cache = Arc::new(ChunkCache::new(cache_size));
         let reader =
             SSTableReader::open(files, descriptor, table.clone(), cache, OpenOptions::default()).unwrap();
         let keys = Arc::new(KeyCache::new(16 << 10));
@@ -92,10 +93,26 @@ proptest! {
                 }
             }
         }
-        let selection = model::selections(&expected[0], &table, &mut random).pop().unwrap();
-        let wanted: Vec<_> = expected[1..].iter().map(|p| model::expected(p, &table, &selection)).collect();
-        let start = Bound::Excluded(&expected[0].header.key);
-        let mut scan = reader.scan(start, Bound::Unbounded, &Arc::new(selection), Caching::Use).unwrap();
-        prop_assert!(collect(&mut scan).unwrap() == wanted);
+        for _ in 0..3 {
+            let at = random() % expected.len();
+            let selection = model::selections(&expected[at], &table, &mut random).pop().unwrap();
+            let length = random() % (expected.len() - at);
+            let wanted = expected[at + 1..].iter().take(length);
+            let wanted: Vec<_> = wanted.map(|p| model::expected(p, &table, &selection)).collect();
+            let start = Bound::Excluded(&expected[at].header.key);
+            let mut scan = reader.scan(start, Bound::Unbounded, &Arc::new(selection), Caching::Use).unwrap();
+            let next = expected.get(at + 1).map(|partition| partition.header.key.token());
+            prop_assert_eq!(scan.first_token(), next);
+            let mut found = Vec::new();
+            for _ in 0..length {
+                let header = scan.next_partition().unwrap().unwrap();
+                let mut rows = Vec::new();
+                while let Some(row) = scan.next_unfiltered().unwrap() {
+                    rows.push(row);
+                }
+                found.push(Partition { header, rows });
+            }
+            prop_assert!(found == wanted);
+        }
     }
 }
