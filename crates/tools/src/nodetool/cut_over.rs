@@ -117,7 +117,7 @@ mod tests {
     fn a_step_without_a_response_is_unknown_and_the_error_states_the_time() {
         let StepFailure::Unknown(reason) = failure(None) else { panic!("a request that was sent") };
         assert!(reason.ends_with("no response within 200ms"), "{reason}");
-        for answer in ["200 OK\r\nContent-Length: 10\r\n\r\n{", "", "200 OK\r\nContent-Length: 2\r\n\r\n[]"] {
+        for answer in ["200 OK\r\nContent-Length: 10\r\n\r\n{", "", "200 OK\r\nContent-Length: 2\r\n\r\nno"] {
             assert!(matches!(failure(Some(answer)), StepFailure::Unknown(_)), "{answer:?}");
         }
     }
