@@ -14,8 +14,8 @@ use crate::statements::{BoundStatement, Statements};
 const STATEMENTS_MAX: usize = 64;
 /// Maximum bytes of values in a batch of several rows of a partition.
 const BYTES_MAX: usize = 128 << 10;
-/// Maximum number of partitions in a batch, and their bytes as Cassandra counts them. Both are below
-/// its default thresholds for warnings, which exclude batches of one partition:
+/// Maximum number of partitions in a batch, and their bytes as Cassandra counts them. Both are
+/// below its default thresholds for warnings, which exclude batches of one partition:
 /// `unlogged_batch_across_partitions_warn_threshold`, and `batch_size_warn_threshold` of 5 KiB.
 const PARTITIONS_MAX: usize = 10;
 const PARTITIONS_BYTES_MAX: usize = 5_000;
@@ -158,9 +158,9 @@ fn statement<'a>(statements: &'a Statements, bound: &'a BoundStatement) -> State
     }
 }
 
-/// Groups the statements of neighbouring rows: of a partition, and of small partitions that have the
-/// same node, which saves requests. Increments of counters are only grouped by partition: a failed
-/// one is repeated with all of its batch, after a read of each row.
+/// Groups the statements of neighbouring rows: of a partition, and of small partitions that have
+/// the same node, which saves requests. Increments of counters are only grouped by partition: a
+/// failed one is repeated with all of its batch, after a read of each row.
 fn batches<'r>(
     statements: &Statements,
     rows: &'r [Row],

@@ -266,8 +266,8 @@ impl ChunkedFile {
         Ok(bytes.freeze())
     }
 
-    /// Reads the chunks of a compressed file from `first` on, as they are stored, each followed by its
-    /// checksum, with which it has been compared: as many as are adjacent and have `room` bytes
+    /// Reads the chunks of a compressed file from `first` on, as they are stored, each followed by
+    /// its checksum, with which it has been compared: as many as are adjacent and have `room` bytes
     /// together, and at least one. Replaces the content of `buffer`. Returns the number of chunks.
     pub fn stored_chunks(&self, first: u64, room: usize, buffer: &mut Vec<u8>) -> Result<u64> {
         let Layout::Compressed(info) = &self.layout else {

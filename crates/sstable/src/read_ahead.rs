@@ -3,8 +3,8 @@
 //! SSTables are opened for random reads, so the operating system loads exactly the chunks that are
 //! read. Its own read-ahead serves short scans badly: two neighboring chunks start a window that
 //! grows fourfold with each step, up to the device's limit, which can be megabytes in each SSTable
-//! of a scan of a few rows. Here the window is as long as what was read so far, so that a reader that
-//! stops early has loaded at most twice the bytes that it used.
+//! of a scan of a few rows. Here the window is as long as what was read so far, so that a reader
+//! that stops early has loaded at most twice the bytes that it used.
 
 use std::ops::Range;
 

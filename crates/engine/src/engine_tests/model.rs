@@ -96,8 +96,8 @@ impl Model {
         }
     }
 
-    /// The partitions of `all` after `k`, read by scans that end after some of them, each from where
-    /// the previous one ended.
+    /// The partitions of `all` after `k`, read by scans that end after some of them, each from
+    /// where the previous one ended.
     fn check_pages(
         &mut self,
         engine: &Engine,

@@ -12,8 +12,8 @@ use crate::chunked_file::Layout;
 use crate::compression::CompressionInfo;
 use crate::descriptor::{Component, Version};
 
-/// Bytes of a piece: few enough to stay in a processor's cache between its read, its checksums and its
-/// use.
+/// Bytes of a piece: few enough to stay in a processor's cache between its read, its checksums and
+/// its use.
 const PIECE: usize = 256 << 10;
 
 /// Reads a component from front to back, as it is stored. Data and the Index of version nb are
