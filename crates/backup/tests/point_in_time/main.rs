@@ -187,6 +187,19 @@ fn a_backup_after_all_others_were_removed_is_continued_by_the_log() {
 }
 
 #[test]
+fn a_truncation_after_a_backup_without_a_write_in_between_is_not_undone() {
+    let mut world = with_rows(None);
+    world.database().engine().flush(None).unwrap();
+    // The active segment is finished, so the backup names the next one.
+    world.archive().unwrap();
+    world.back_up("second");
+    world.execute("TRUNCATE ks.t").unwrap();
+    world.archive().unwrap();
+    let (restored, _) = world.restore(Until::Latest, RestoreOptions::default()).unwrap();
+    assert_eq!(count(&restored.session()), 0);
+}
+
+#[test]
 fn damaged_segments_are_found_by_the_verification_of_the_log() {
     let mut world = with_rows(None);
     let backup = world.repository().find(None).unwrap();

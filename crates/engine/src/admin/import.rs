@@ -249,7 +249,7 @@ impl Core {
         }
         // With periodic sync, an import must not survive a crash that loses earlier writes.
         let log = self.usable_log()?;
-        let position = log.position();
+        let position = log.event_position();
         log.sync()?;
         let removed = match &replaced {
             None => Vec::new(),
@@ -277,7 +277,7 @@ impl Core {
         }
         // Before the commit: an import that does not happen is reported for nothing, and one whose
         // event a crash loses would not be. What fails after the commit has changed the table.
-        if let Err(error) = self.log_event(table, EventKind::Imported, log.position()) {
+        if let Err(error) = self.log_event(table, EventKind::Imported, log.event_position()) {
             drop(readers);
             if let Err(left) = transaction.abort() {
                 tracing::warn!(error = %left, "files of a failed import stay until the next start");
@@ -294,7 +294,7 @@ impl Core {
             tracing::warn!(%error, "the log of an import stays until the next start");
         }
         // Again, for a backup that was taken between the first time and the commit.
-        if let Err(error) = self.log_event(table, EventKind::Imported, log.position()) {
+        if let Err(error) = self.log_event(table, EventKind::Imported, log.event_position()) {
             tracing::warn!(%error, "an import is not in the archived commit log");
         }
         let moved = sources.iter().zip(&mut imported).zip(stays).filter(|(_, stays)| !stays);
@@ -600,7 +600,7 @@ impl Core {
         let is_changed = !readers.is_empty();
         self.take_in(&table, readers, false)?;
         if is_changed {
-            self.log_event(&table, EventKind::Imported, self.usable_log()?.position())?;
+            self.log_event(&table, EventKind::Imported, self.usable_log()?.event_position())?;
         }
         // SSTables that could not be opened at the start are open now, or were removed.
         let is_left = |sstable: &Unreadable| {

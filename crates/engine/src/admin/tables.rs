@@ -288,7 +288,7 @@ impl Core {
             return self.truncate_memtables(&table);
         }
         // Every record up to here is in an SSTable after the flush, and those of writes meanwhile.
-        let position = self.usable_log()?.position();
+        let position = self.usable_log()?.event_position();
         self.flush_alone(&table)?;
         let position = position.max(self.positions.get(table.id));
         // Without the flushed SSTables, a replay of the log would restore their data. A flush
@@ -327,7 +327,7 @@ impl Core {
     fn truncate_memtables(&self, table: &Table) -> Result<()> {
         let writers_held_out = table.write_order.write();
         let log = self.usable_log()?;
-        let ends = log.position();
+        let (ends, event_position) = (log.position(), log.event_position());
         let begins =
             table.view().flushing.first().map_or(table.view().memtable.begins, |f| f.memtable.begins);
         // The positions are durable immediately. A crash that the truncation survives must not lose
@@ -349,7 +349,7 @@ impl Core {
         });
         drop(writers_held_out);
         log.mark_clean(table.id.0.as_u128(), begins, ends);
-        self.log_event(table, EventKind::Truncated, ends)
+        self.log_event(table, EventKind::Truncated, event_position)
     }
 
     /// See [`Engine::log_failure`](crate::Engine::log_failure).

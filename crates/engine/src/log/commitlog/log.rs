@@ -183,6 +183,12 @@ impl CommitLog {
         Some((archive.chain, self.shared.state.lock().archive_position()))
     }
 
+    /// Returns a position for an event, which all records so far precede or end at. It is
+    /// determined as those of backups are, so that an event after a backup does not precede it.
+    pub fn event_position(&self) -> Position {
+        self.shared.state.lock().archive_position()
+    }
+
     /// Makes all records so far durable, and captured ones readable. `None` if change data capture
     /// is disabled.
     pub fn sync_captured(&self) -> Result<Option<CapturePoint>, AppendError> {
