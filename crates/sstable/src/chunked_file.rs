@@ -15,7 +15,7 @@ use cassette_vfs::RandomAccessFile;
 
 use crate::chunk_cache::{ChunkCache, buffer};
 use crate::compression::{CHUNK_CRC_LENGTH, CompressionInfo, StoredChunk};
-use crate::read_ahead::ReadAhead;
+use crate::read_ahead::{FILE_WINDOW, ReadAhead, SCAN_WINDOW};
 use crate::waiting::{may_wait, starts_reads};
 
 /// The longest stored chunk for which a thread keeps a buffer: every chunk of default settings, and
@@ -212,7 +212,11 @@ impl ChunkedFile {
     /// Requests the chunks that a sequential reader will read soon.
     #[inline]
     pub(crate) fn read_ahead(&self, ahead: &mut ReadAhead, caching: Caching) {
-        if let Some(chunks) = ahead.request(self.chunk_length, caching)
+        let window = match caching {
+            Caching::Use => SCAN_WINDOW,
+            Caching::LeaveAlone => FILE_WINDOW,
+        };
+        if let Some(chunks) = ahead.request(self.chunk_length, window)
             && may_wait()
         {
             let (start, end) = (self.offset_of(chunks.start), self.offset_of(chunks.end));

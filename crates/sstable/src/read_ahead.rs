@@ -8,12 +8,10 @@
 
 use std::ops::Range;
 
-use crate::chunked_file::Caching;
-
 /// The largest window of scans, bytes of the stream.
-const SCAN_WINDOW: u64 = 256 << 10;
+pub(crate) const SCAN_WINDOW: u64 = 256 << 10;
 /// The largest window of readers of whole files, of which there are few.
-const FILE_WINDOW: u64 = 1 << 20;
+pub(crate) const FILE_WINDOW: u64 = 1 << 20;
 /// Chunks that a sequence may skip: scans of selected rows leave out parts of partitions.
 const GAP: u64 = 2;
 
@@ -51,16 +49,12 @@ impl ReadAhead {
     }
 
     /// Returns the chunks to request before the chunk of the last [`reads`](Self::reads) is read
-    /// from the file; mostly none. Chunks have `chunk_length` bytes.
+    /// from the file; mostly none. Chunks have `chunk_length` bytes, a window at most `largest`.
     #[inline]
-    pub fn request(&mut self, chunk_length: u64, caching: Caching) -> Option<Range<u64>> {
+    pub fn request(&mut self, chunk_length: u64, largest: u64) -> Option<Range<u64>> {
         if self.run < 2 {
             return None;
         }
-        let largest = match caching {
-            Caching::Use => SCAN_WINDOW,
-            Caching::LeaveAlone => FILE_WINDOW,
-        };
         let window = self.run.min(largest / chunk_length.max(1)).max(1);
         // The disk loads half of a window while the reader uses the other half.
         if self.requested - self.next >= window.div_ceil(2) {
@@ -79,11 +73,11 @@ mod tests {
     const CHUNK: u64 = 16 << 10;
 
     /// Returns what a reader of these chunks requests before each.
-    fn requests(chunks: impl IntoIterator<Item = u64>, caching: Caching) -> Vec<Option<Range<u64>>> {
+    fn requests(chunks: impl IntoIterator<Item = u64>, largest: u64) -> Vec<Option<Range<u64>>> {
         let mut ahead = ReadAhead::new();
         let request = |index| {
             ahead.reads(index);
-            ahead.request(CHUNK, caching)
+            ahead.request(CHUNK, largest)
         };
         chunks.into_iter().map(request).collect()
     }
@@ -91,23 +85,23 @@ mod tests {
     #[test]
     fn random_reads_and_repeated_ones_request_nothing() {
         let chunks = [0, 0, 9, 5, 5, 1, 100, 96, u64::MAX - 1, 3];
-        assert!(requests(chunks, Caching::Use).iter().all(Option::is_none));
+        assert!(requests(chunks, SCAN_WINDOW).iter().all(Option::is_none));
     }
 
     #[test]
     fn a_short_scan_requests_at_most_what_it_has_read() {
         for length in 1..40 {
             let end = 7 + length;
-            let requested = requests(7..end, Caching::Use).into_iter().flatten().map(|range| range.end).max();
+            let requested = requests(7..end, SCAN_WINDOW).into_iter().flatten().map(|range| range.end).max();
             assert!(requested.is_none_or(|requested| requested - end <= length), "{length}: {requested:?}");
         }
     }
 
     #[test]
     fn a_long_scan_requests_every_chunk_once_and_in_advance() {
-        for (caching, largest) in [(Caching::Use, SCAN_WINDOW), (Caching::LeaveAlone, FILE_WINDOW)] {
+        for largest in [SCAN_WINDOW, FILE_WINDOW] {
             let mut end = 5;
-            for (index, range) in (3..500).zip(requests(3..500, caching)) {
+            for (index, range) in (3..500).zip(requests(3..500, largest)) {
                 if let Some(range) = range {
                     assert_eq!(range.start, end);
                     assert!((range.end - index - 1) * CHUNK <= largest);
