@@ -333,7 +333,7 @@ impl Reader<'_> {
         let torn = loop {
             if let Some(found) = broken.take() {
                 if self.is_torn(number, bytes, &found)? {
-                    let untouched = bytes[found.offset..].iter().all(|byte| *byte == 0);
+                    let untouched = first_nonzero(&bytes[found.offset..]).is_none();
                     let segments_discarded = self.files.len() - number - 1;
                     if !untouched {
                         let position = Position { segment: id, offset: found.offset as u32 };
@@ -502,7 +502,7 @@ pub(super) fn next_record(id: u64, bytes: &[u8], from: usize) -> Option<usize> {
     while offset < bytes.len() {
         // At least one of the four bytes of a length is not zero: continue where the next nonzero
         // byte could be the last of four.
-        let zeros = bytes[offset..].iter().position(|byte| *byte != 0)?;
+        let zeros = first_nonzero(&bytes[offset..])?;
         offset += zeros.saturating_sub(3);
         if matches!(format::find(id, bytes, offset), Found::Body(..)) {
             return Some(offset);
@@ -510,6 +510,15 @@ pub(super) fn next_record(id: u64, bytes: &[u8], from: usize) -> Option<usize> {
         offset += 1;
     }
     None
+}
+
+/// Returns the offset of the first byte that is not zero. Compares blocks, because the reserved
+/// part of a segment is megabytes of zeros.
+fn first_nonzero(bytes: &[u8]) -> Option<usize> {
+    const BLOCK: usize = 128;
+    let is_touched = |block: &[u8]| block.iter().fold(0, |all, byte| all | byte) != 0;
+    let start = bytes.chunks(BLOCK).position(is_touched)? * BLOCK;
+    Some(start + bytes[start..].iter().position(|byte| *byte != 0)?)
 }
 
 /// Removes the segments after a torn tail, the last one first, before the tail itself is truncated:
@@ -557,4 +566,22 @@ fn settle(
         file.truncate(u64::from(segment.end))?;
     }
     file.sync()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_nonzero;
+
+    #[test]
+    fn the_first_byte_that_is_not_zero_is_found_at_every_offset() {
+        assert_eq!(first_nonzero(&[]), None);
+        for length in [1, 127, 128, 129, 300] {
+            let mut bytes = vec![0; length];
+            assert_eq!(first_nonzero(&bytes), None);
+            for offset in (0..length).rev() {
+                bytes[offset] = 1;
+                assert_eq!(first_nonzero(&bytes), Some(offset), "of {length} bytes");
+            }
+        }
+    }
 }
