@@ -74,6 +74,11 @@ impl BackupKeys {
         &self.0.alias
     }
 
+    /// Returns the id of the key that encrypts.
+    pub(crate) fn id(&self) -> &str {
+        &self.0.id
+    }
+
     pub(crate) fn encryption(&self) -> &AesGcm {
         &self.0.encryption
     }

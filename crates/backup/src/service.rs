@@ -84,7 +84,7 @@ pub struct TaskStatus {
 struct Shared {
     database: Database,
     options: ServiceOptions,
-    archiver: Mutex<Option<LogArchiver>>,
+    archiver: Mutex<Option<(Option<String>, LogArchiver)>>,
     /// Held while the repository is open for changes, which excludes others.
     changing: Mutex<()>,
     status: Mutex<ServiceStatus>,
@@ -220,14 +220,17 @@ impl Shared {
 
     fn archive(&self) -> Result<Archived> {
         let mut archiver = self.archiver.lock();
+        let key = (self.options.keys)()?.map(|keys| keys.id().to_owned());
+        // Segments that are encrypted with a replaced key could not be read once it is removed.
+        archiver.take_if(|(used, _)| *used != key);
         let archived = match &mut *archiver {
-            Some(archiver) => archiver.archive(&self.database),
+            Some((_, archiver)) => archiver.archive(&self.database),
             None => {
                 let changing = self.changing.lock();
                 let mut opened = self.open()?.archiver();
                 drop(changing);
                 let archived = opened.archive(&self.database);
-                *archiver = Some(opened);
+                *archiver = Some((key, opened));
                 archived
             }
         };
@@ -340,17 +343,23 @@ mod tests {
     const ROOT: &str = "/backups";
 
     fn shared(keep: usize) -> (FakeFileSystem, Arc<ManualClock>, Shared) {
+        shared_with(keep, Box::new(|| Ok(None)))
+    }
+
+    fn shared_with(keep: usize, keys: KeySource) -> (FakeFileSystem, Arc<ManualClock>, Shared) {
         let fs = FakeFileSystem::new();
         let clock = Arc::new(ManualClock::at_micros(1_795_514_400_000_000));
         let mut options = Options::new("/data");
         options.file_system = Arc::new(fs.clone());
         options.clock = clock.clone();
         options.engine.background_threads = false;
+        options.engine.commitlog_archiving = true;
         let database = Database::open(options).unwrap();
-        drop(Repository::open(Arc::new(fs.clone()), Path::new(ROOT)).unwrap());
+        let location = Location { address: ROOT.to_owned(), keys: keys().unwrap() };
+        drop(Repository::open_at(Arc::new(fs.clone()), &location).unwrap());
         let options = ServiceOptions {
             repository: ROOT.to_owned(),
-            keys: Box::new(|| Ok(None)),
+            keys,
             file_system: Arc::new(fs.clone()),
             archive_period: None,
             backup_period: Some(Duration::from_secs(3600)),
@@ -389,6 +398,38 @@ mod tests {
         let mut expected = vec![created, "auto-2026-11-24T10:01:00.000Z".to_owned()];
         expected.sort();
         assert_eq!(names(&shared), expected);
+    }
+
+    #[test]
+    fn the_log_is_encrypted_with_a_new_key_once_it_is_the_first() {
+        let line = |alias: &str, digit: &str| format!("{alias} {}\n", digit.repeat(64));
+        let (old, new) = (line("key-before", "1"), line("key-after", "2"));
+        let text = Arc::new(Mutex::new(old.clone()));
+        let read = Arc::clone(&text);
+        let keys = move || Ok(Some(BackupKeys::parse(&read.lock()).unwrap()));
+        let (fs, _, shared) = shared_with(1, Box::new(keys));
+        // The end of the log, which each archiving writes again, as its last file.
+        let aliases = || -> Vec<String> {
+            let fs: &dyn FileSystem = &fs;
+            let mut found = Vec::new();
+            let mut pending = vec![Path::new(ROOT).to_owned()];
+            while let Some(directory) = pending.pop() {
+                for entry in fs.read_dir(&directory).unwrap() {
+                    let path = directory.join(&entry.name);
+                    if entry.is_dir {
+                        pending.push(path);
+                    } else if entry.name == "through.json" {
+                        found.push(String::from_utf8_lossy(&fs.read(&path).unwrap()[..100]).into_owned());
+                    }
+                }
+            }
+            found
+        };
+        shared.archive().unwrap();
+        assert!(aliases().iter().all(|text| text.contains("key-before")) && aliases().len() == 1);
+        *text.lock() = new + &old;
+        shared.archive().unwrap();
+        assert!(aliases().iter().all(|text| text.contains("key-after")) && aliases().len() == 1);
     }
 
     #[test]
