@@ -39,6 +39,10 @@ impl Marker {
                 "{shown}: the backups here are encrypted; specify the file with their key: --key-file, or key_file \
                  of backup_options"
             ),
+            (PLAIN, true, _) | (ENCRYPTED, false, _) => format!(
+                "{shown}: the marker is damaged: expected format {PLAIN} without encryption or {ENCRYPTED} with it, \
+                 found the opposite; restore it from a copy of the directory"
+            ),
             (format, ..) => format!(
                 "{shown}: expected format {PLAIN} or {ENCRYPTED}, found {format}: use the version of cassette that \
                  wrote it"

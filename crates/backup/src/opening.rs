@@ -4,7 +4,7 @@
 //! exactly if it is encrypted. So a plain manifest is never accepted in place of an encrypted one.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use cassette_vfs::FileSystem;
@@ -19,7 +19,7 @@ use crate::repository::Repository;
 /// The maximum length of the marker, bytes.
 const MARKER_LENGTH_MAX: u64 = 4096;
 
-/// Where backups are, and with which keys.
+/// The address of a repository, and its keys.
 #[derive(Debug, Clone)]
 pub struct Location {
     /// A directory, or `s3://bucket/prefix`.
@@ -100,11 +100,18 @@ impl Repository {
     }
 
     fn open_directory(fs: Arc<dyn FileSystem>, root: &Path, keys: Option<&BackupKeys>) -> Result<Self> {
+        let shown = root.display().to_string();
+        // Nothing is created in the directory of another program, or with another key.
         match marker(fs.as_ref(), root)? {
-            Some(marker) => marker.check(&root.display().to_string(), keys)?,
-            None => initialize(fs.as_ref(), root, keys)?,
+            Some(marker) => marker.check(&shown, keys)?,
+            None => prepare(fs.as_ref(), root)?,
         }
         let lock = fs.lock(&root.join(LOCK)).map_err(|error| busy(root, error))?;
+        // Again: another command may have decided meanwhile whether the directory is encrypted.
+        match marker(fs.as_ref(), root)? {
+            Some(marker) => marker.check(&shown, keys)?,
+            None => write_marker(fs.as_ref(), root, keys)?,
+        }
         let objects = keys.map(|keys| ObjectLayout::of_directory(&fs, root, keys));
         if let Some(layout) = &objects {
             layout.remove_remains()?;
@@ -156,7 +163,7 @@ impl Repository {
         keys: Option<&BackupKeys>,
     ) -> Result<Self> {
         let root = objects.describe("");
-        let root = PathBuf::from(root.to_string_lossy().trim_end_matches('/'));
+        let root = std::path::PathBuf::from(root.to_string_lossy().trim_end_matches('/'));
         let layout = ObjectLayout::open(objects, changes, keys)?;
         Ok(Self { fs: Arc::clone(fs), root, objects: Some(layout), _lock: None })
     }
@@ -182,14 +189,15 @@ fn marker(fs: &dyn FileSystem, root: &Path) -> Result<Option<Marker>> {
     serde_json::from_slice(&content).map(Some).map_err(|error| Error::damaged(&path, error.to_string()))
 }
 
-fn initialize(fs: &dyn FileSystem, root: &Path, keys: Option<&BackupKeys>) -> Result<()> {
+/// Creates a directory for backups, or checks that it is empty.
+fn prepare(fs: &dyn FileSystem, root: &Path) -> Result<()> {
     match fs.read_dir(root) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             fs.create_with_parents(root).map_err(Error::io(root, "create the directory"))?;
         }
         entries => {
             let entries = entries.map_err(Error::io(root, "list"))?;
-            // What an interrupted `initialize` leaves, and nothing else.
+            // What an interrupted first command leaves, and nothing else.
             let is_own = |name: &str| name == LOCK || name.strip_suffix(".tmp") == Some(MARKER);
             if let Some(other) = entries.iter().find(|entry| !is_own(&entry.name)) {
                 return Err(Error::invalid(format!(
@@ -200,8 +208,11 @@ fn initialize(fs: &dyn FileSystem, root: &Path, keys: Option<&BackupKeys>) -> Re
             }
         }
     }
-    let lock = root.join(LOCK);
-    drop(fs.lock(&lock).map_err(|error| busy(root, error))?);
+    Ok(())
+}
+
+/// Makes a locked directory one of backups, encrypted exactly if there are keys.
+fn write_marker(fs: &dyn FileSystem, root: &Path, keys: Option<&BackupKeys>) -> Result<()> {
     let path = root.join(MARKER);
     let content = serde_json::to_vec(&Marker::new(keys)).expect("numbers can be encoded");
     fs.write_atomically(&path, &content).map_err(Error::io(&path, "write"))
