@@ -255,13 +255,13 @@ impl CommitLog {
             }
         }
         drop(state);
-        self.shared.let_clean_segments_go();
+        self.shared.request_removal();
     }
 
     /// Marks all records of `table` as not needed: it has been dropped.
     pub fn forget_table(&self, table: u128) {
         self.shared.state.lock().segments.values_mut().for_each(|tracked| tracked.dirty.forget(table));
-        self.shared.let_clean_segments_go();
+        self.shared.request_removal();
     }
 
     /// Returns the tables to flush so that the log shrinks to `total_space`: those that need the

@@ -58,7 +58,7 @@ impl Shared {
 
     /// Requests the removal of finished segments that no table needs: removing a segment of 32 MiB
     /// takes about 10 ms, which a flushing thread need not wait for.
-    pub(super) fn let_clean_segments_go(&self) {
+    pub(super) fn request_removal(&self) {
         if self.options.threads {
             self.state.lock().removal_wanted = true;
             self.work.notify_all();
@@ -92,7 +92,7 @@ impl Shared {
         let mut state = self.state.lock();
         for Clean { id, .. } in clean {
             if removed.contains(&id) {
-                state.segments.remove(&id);
+                state.remove(id);
             } else if let Some(tracked) = state.segments.get_mut(&id) {
                 tracked.going = false;
             }

@@ -187,6 +187,8 @@ pub(super) struct State {
     end: Position,
     /// The end of the last captured record that was not refused, or of the segment that it is in.
     captured_end: Position,
+    /// That of the segments that have left the log, which consumers may not have read.
+    captured_removed: Position,
     /// The number of records encoded since the log was opened, which is the last one's number.
     pub(super) enqueued: u64,
     /// The number of the last record that no thread waits for.
@@ -239,6 +241,7 @@ impl State {
             indexes: Vec::new(),
             end: synced,
             captured_end,
+            captured_removed: captured_end,
             enqueued: 0,
             ahead: 0,
             written_records: 0,
@@ -489,6 +492,14 @@ impl State {
         }
     }
 
+    /// Forgets a segment that was removed from the log.
+    pub(super) fn remove(&mut self, id: u64) {
+        if let Some(Tracked { captured: Captured::Some(_), .. }) = self.segments.remove(&id) {
+            let whole = Position { segment: id, offset: Position::END_OF_SEGMENT };
+            self.captured_removed = self.captured_removed.max(whole);
+        }
+    }
+
     /// Refuses all records encoded after `after`, and abandons their segments. The caller writes
     /// none of them, and truncates the files.
     pub(super) fn refuse(&mut self, after: Position, source: Arc<io::Error>) {
@@ -504,10 +515,9 @@ impl State {
         if self.captured_end > after {
             let mut earlier = self.segments.range(..=after.segment).rev();
             let last = earlier.find(|(_, tracked)| matches!(tracked.captured, Captured::Some(_)));
-            self.captured_end = last.map_or(Position::ZERO, |(id, tracked)| Position {
-                segment: *id,
-                offset: tracked.sealed.unwrap_or_default(),
-            });
+            let left = last
+                .map(|(id, tracked)| Position { segment: *id, offset: tracked.sealed.unwrap_or_default() });
+            self.captured_end = left.unwrap_or(Position::ZERO).max(self.captured_removed);
         }
         if self.refusals.len() == REFUSALS_KEPT {
             self.refusals.remove(0);
@@ -691,5 +701,14 @@ mod tests {
         state.creating = true;
         state.next_id += 1;
         assert_eq!(state.archive_position(), Position { segment: 10, offset: 0 });
+    }
+
+    #[test]
+    fn a_refused_change_leaves_the_end_of_captured_changes_that_left_the_log() {
+        let (captured, next) = (Position { segment: 5, offset: Position::END_OF_SEGMENT }, 8);
+        let mut state = State::new(BTreeMap::new(), Position::ZERO, captured, next);
+        state.captured_end = Position { segment: next, offset: 100 };
+        state.refuse(Position { segment: next, offset: 0 }, Arc::new(io::Error::other("full")));
+        assert_eq!(state.captured_end(), captured);
     }
 }
