@@ -154,7 +154,7 @@ impl ChangeStream {
                 return Ok(Some(record));
             }
             if segment.index.completed {
-                self.next = segment.id + 1;
+                self.next = segment.id.saturating_add(1);
                 self.segment = None;
                 continue;
             }
@@ -165,7 +165,7 @@ impl ChangeStream {
                     return Ok(None);
                 }
                 // The log has removed it, because the rest has no captured changes.
-                self.next = id + 1;
+                self.next = id.saturating_add(1);
                 self.segment = None;
                 continue;
             };
