@@ -363,6 +363,11 @@ def test_a_directory_without_the_last_changes_ends_a_cut_over_and_the_source_ser
 def test_undo_serves_the_data_directory_again(pair):
     assert pair.move("--cutover", "--pause-max", "10s").returncode == 0
     assert is_forwarded(pair)
+    # A second server must not undo it while this one forwards.
+    data = pair.folder / "source" / "data"
+    command = [BINARY, "serve", "--data", data, "--listen", f"127.0.0.1:{pair.source.port}", "--admin", "off"]
+    second = subprocess.run([*command, "--undo-cut-over"], capture_output=True, text=True, check=False, timeout=60)
+    assert second.returncode != 0 and (data / "forwarding.json").exists(), second.stderr
     pair.source.stop()
     pair.source.options.append("--undo-cut-over")
     pair.source.start()

@@ -7,7 +7,7 @@ use anyhow::Context;
 use cassette_server::admin::Switch;
 use cassette_server::tls::ClientTls;
 use cassette_server::{Forwarding, Gate, Marker};
-use cassette_vfs::RealFileSystem;
+use cassette_vfs::{FileSystem, RealFileSystem};
 use clap::Args;
 
 use crate::address::with_cql_port;
@@ -59,10 +59,10 @@ impl ForwardingArguments {
 
     /// Returns the target of a cut-over that was not undone.
     fn recorded(&self, data: &Path) -> anyhow::Result<Option<String>> {
-        let marker = marker(data);
-        if self.undo_cut_over && data.exists() {
-            marker.remove().with_context(|| format!("cannot remove {}", marker.path().display()))?;
+        if self.undo_cut_over {
+            return Ok(None);
         }
+        let marker = marker(data);
         let recorded = marker.read().with_context(|| marker.path().display().to_string())?;
         if let Some(target) = &recorded {
             tracing::warn!(
@@ -72,6 +72,20 @@ impl ForwardingArguments {
             );
         }
         Ok(recorded)
+    }
+
+    /// Removes the record of a cut-over if that was requested. The listener must be bound already:
+    /// a server that still forwards at this address keeps its record, without which its next start
+    /// would serve the directory.
+    pub fn undo(&self, data: &Path) -> anyhow::Result<()> {
+        let marker = marker(data);
+        let path = marker.path();
+        if !self.undo_cut_over || !path.try_exists().with_context(|| path.display().to_string())? {
+            return Ok(());
+        }
+        let lock = data.join("cassette.lock");
+        let _lock = RealFileSystem.lock(&lock).with_context(|| format!("cannot lock {}", lock.display()))?;
+        marker.remove().with_context(|| format!("cannot remove {}", path.display()))
     }
 
     /// Returns what a cut-over of the server of `data` changes.

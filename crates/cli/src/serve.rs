@@ -269,6 +269,9 @@ async fn serve(
     let address = listener.local_addr()?;
     let prepared_admin = arguments.admin.prepare(config).await?;
     config.file_access()?.set();
+    if arguments.read_only.is_empty() {
+        arguments.forwarding.undo(&arguments.data)?;
+    }
     let database = open_database(arguments, config, address)?;
     let backups = start_backups(arguments, config, &database)?;
     let server_tls = server.tls.clone();
