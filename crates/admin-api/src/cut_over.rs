@@ -22,7 +22,7 @@ pub enum CutOverRequest {
     /// Check that, stall the requests of all clients, and wait for those in execution. Answered
     /// with the end of the log, and the number of the stall.
     Stall {
-        /// When the server resumes by itself.
+        /// When the server resumes by itself; at most [`STALL_MAX`].
         milliseconds: u64,
         /// Where it forwards to at the end of the stall: `host:port`.
         target: String,

@@ -248,6 +248,16 @@ fn a_server_that_has_undone_a_cut_over_refuses_another_one() {
 }
 
 #[test]
+fn a_stall_longer_than_the_maximum_is_refused_and_does_not_begin() {
+    let (source, target) = (Node::start(), Node::start());
+    let target = target.address.to_string();
+    let (status, refused) = source.step(&json!({"step": "stall", "milliseconds": 30_001, "target": target}));
+    assert_eq!(status, 400, "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("expected at most 30s, found 30.001s"), "{refused}");
+    assert_eq!(Client::started(source.address).host_id(), id(&source));
+}
+
+#[test]
 fn clients_get_the_events_of_the_target() {
     let (source, target) = (Node::start(), Node::start());
     let mut registered = Client::started(source.address);

@@ -13,6 +13,8 @@ use crate::gate::Gate;
 
 /// How long requests in execution may take without a stall.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
+/// How long the check of a target may take, with all its contact points.
+const CHECK_MAX: Duration = Duration::from_secs(60);
 
 /// What a cut-over changes.
 pub struct Switch {
@@ -38,7 +40,11 @@ impl Switch {
             clients.iter().any(|client| client.options.get(option).is_some_and(|found| found == value))
         };
         let own = Own { host_id: admin.database.node().host_id, has_client: &has_client };
-        let checked = tokio::runtime::Handle::current().block_on(to.check(&own));
+        let checked = tokio::runtime::Handle::current()
+            .block_on(async { tokio::time::timeout(CHECK_MAX, to.check(&own)).await });
+        let checked = checked.map_err(|_| {
+            Refused::failed(format!("the check of the target did not end within {CHECK_MAX:?}"))
+        })?;
         checked.map(|()| to).map_err(Refused::invalid)
     }
 }
@@ -68,7 +74,12 @@ pub(super) fn perform(admin: &Admin, request: &CutOverRequest) -> Result<CutOver
             Ok(CutOverAnswer::default())
         }
         CutOverRequest::Stall { milliseconds, target } => {
-            let at_most = Duration::from_millis(*milliseconds).min(STALL_MAX);
+            let at_most = Duration::from_millis(*milliseconds);
+            if at_most > STALL_MAX {
+                return Err(Refused::wrong_use(format!(
+                    "invalid time of a stall: expected at most {STALL_MAX:?}, found {at_most:?}"
+                )));
+            }
             let to = switch.target(admin, target)?;
             let stall = gate.stall(to, at_most)?;
             let point = admin.log_point().inspect_err(|_| gate.release(stall))?;

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tracing::{debug, warn};
 
 use super::handshake::Stage;
-use super::{Connection, INPUT_LENGTH, INPUT_ROOM_MIN, UNCHARGED_LENGTH};
+use super::{Connection, INPUT_LENGTH, INPUT_ROOM_MIN, MESSAGE_STALL_MAX, UNCHARGED_LENGTH};
 use crate::Backend;
 use crate::forwarding::passing::{join, responses, send};
 use crate::forwarding::target::{TargetConnection, accepted, invalid};
@@ -191,7 +191,15 @@ impl Requests<'_> {
             self.send(&mut upstream).await?;
             let room = input_max.saturating_sub(self.input.len()).max(INPUT_ROOM_MIN);
             self.input.reserve(room.min(INPUT_LENGTH));
-            let length = client.read_buf(&mut (&mut self.input).limit(room)).await?;
+            let mut limited = (&mut self.input).limit(room);
+            let read = client.read_buf(&mut limited);
+            let length = if charge.is_some() {
+                // Others wait for the reserved memory.
+                let read = tokio::time::timeout(MESSAGE_STALL_MAX, read).await;
+                read.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?
+            } else {
+                read.await?
+            };
             self.watchdog.requests(&[]);
             if length == 0 {
                 return upstream.shutdown().await;

@@ -12,8 +12,9 @@ use super::Failure;
 use super::client::Client;
 use super::connection::Connection;
 
-/// Time for a step that waits for requests in execution: longer than the server's own limits, of a
-/// minute for these, and of half a minute for a stall, after the check of the target.
+/// Time for a step that waits for requests in execution: longer than the server's own limits. A
+/// point takes at most a minute; a stall takes at most half a minute, after at most a minute for
+/// the check of the target.
 const WAITING_STEP_MAX: Duration = Duration::from_secs(120);
 /// Time for other steps.
 const STEP_MAX: Duration = Duration::from_secs(30);
