@@ -216,8 +216,9 @@ impl ChunkedFile {
             Caching::Use => SCAN_WINDOW,
             Caching::LeaveAlone => FILE_WINDOW,
         };
-        if let Some(chunks) = ahead.request(self.chunk_length, window)
-            && may_wait()
+        // Without a wait nothing is requested, so nothing must be recorded as requested.
+        if may_wait()
+            && let Some(chunks) = ahead.request(self.chunk_length, window)
         {
             let (start, end) = (self.offset_of(chunks.start), self.offset_of(chunks.end));
             self.file.will_need(start, end.saturating_sub(start));
