@@ -78,9 +78,10 @@ fn random_schemas_answer_as_the_cassandra_that_wrote_them() {
             path.contains("/random/") && path.ends_with("-Data.db")
         };
         let found = files(&golden.fs, "/node/data");
-        let mut data = found.keys().filter(|path| is_data(path));
-        let is_of_version = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(version);
-        assert!(data.all(is_of_version), "{version}");
+        let data: Vec<&PathBuf> = found.keys().filter(|path| is_data(path)).collect();
+        let is_of_version =
+            |path: &&PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(version);
+        assert!(!data.is_empty() && data.iter().all(is_of_version), "{version}: {data:?}");
         assert_eq!(compare(&golden).mutations, 0);
     }
 }
