@@ -17,6 +17,20 @@ impl Server {
         Self::over(|_| ())
     }
 
+    /// A server with one row in the table `ks.t`.
+    fn with_row() -> Self {
+        Self::over(|data| {
+            run(
+                data,
+                &[
+                    "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+                    "CREATE TABLE ks.t (k int PRIMARY KEY, v text)",
+                    "INSERT INTO ks.t (k, v) VALUES (1, 'one')",
+                ],
+            );
+        })
+    }
+
     /// A server over a data directory that was prepared.
     fn over(prepare: impl FnOnce(&Path)) -> Self {
         let directory = tempfile::tempdir().unwrap();
@@ -283,16 +297,7 @@ fn tables_that_the_schema_lost_are_listed_adopted_and_removed() {
 
 #[test]
 fn a_running_server_is_backed_up_and_restored_and_its_backup_becomes_a_new_directory() {
-    let server = Server::over(|data| {
-        run(
-            data,
-            &[
-                "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
-                "CREATE TABLE ks.t (k int PRIMARY KEY, v text)",
-                "INSERT INTO ks.t (k, v) VALUES (1, 'one')",
-            ],
-        );
-    });
+    let server = Server::with_row();
     let path = |name: &str| server.directory.path().join(name);
     let (backups, data) = (path("backups").display().to_string(), path("data").display().to_string());
     let cassette = |words: &str| {
@@ -335,16 +340,7 @@ fn a_running_server_is_backed_up_and_restored_and_its_backup_becomes_a_new_direc
 fn encrypted_backups_are_created_verified_and_restored_with_their_key_only() {
     use std::os::unix::fs::PermissionsExt;
 
-    let server = Server::over(|data| {
-        run(
-            data,
-            &[
-                "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
-                "CREATE TABLE ks.t (k int PRIMARY KEY, v text)",
-                "INSERT INTO ks.t (k, v) VALUES (1, 'one')",
-            ],
-        );
-    });
+    let server = Server::with_row();
     let path = |name: &str| server.directory.path().join(name).display().to_string();
     let (backups, keys, target) = (path("backups"), path("keys"), path("restored"));
     std::fs::write(&keys, format!("first {}\n", "07".repeat(32))).unwrap();

@@ -175,19 +175,10 @@ fn truncations_and_schema_changes_end_a_move_instead_of_being_missed() {
         "DROP TABLE ks.t",
         "CREATE TABLE ks.u (k int PRIMARY KEY) WITH cdc = true",
     ] {
-        let (target, directory) = (Served::start(), TempDir::new().unwrap());
-        let data = directory.path().join("data");
-        let source = Served::capturing(&data);
-        source.execute(&format!("CREATE KEYSPACE ks WITH replication = {SIMPLE}"));
-        source.execute("CREATE TABLE ks.t (k int PRIMARY KEY, v int) WITH cdc = true");
-        source.execute("INSERT INTO ks.t (k, v) VALUES (1, 1)");
-        let following = Move {
-            follow: follow(&source, &data, Until::CaughtUp),
-            ..job(source.place(), target.settings(), &directory)
-        };
-        following.run(&Events::default()).unwrap();
-        source.execute(statement);
-        let found = error(&following);
+        let pair = Pair::new();
+        pair.run();
+        pair.source.execute(statement);
+        let found = error(&pair.job);
         let expected = ["start again", "the tables have changed", "exists at the target with no column w"];
         assert!(expected.iter().any(|part| found.contains(part)), "{found}");
     }
