@@ -65,9 +65,9 @@ impl NodeSummary {
         Ok(())
     }
 
-    /// Removes the directories of commit logs that another path leads to, too: each segment is
-    /// replayed once.
-    pub(crate) fn forget_repeated_logs(&mut self, fs: &dyn FileSystem) {
+    /// Removes directories of commit logs that occur under more than one path: each segment must
+    /// be replayed once.
+    pub(crate) fn remove_repeated_logs(&mut self, fs: &dyn FileSystem) {
         let mut known = Vec::new();
         self.commitlogs.retain(|log| match fs.identity(log) {
             Ok(id) if known.contains(&id) => false,

@@ -168,7 +168,7 @@ impl Plan {
         let mut refusals = Vec::new();
         let mut without = Vec::new();
         for node in &mut self.nodes {
-            node.forget_repeated_logs(fs.as_ref());
+            node.remove_repeated_logs(fs.as_ref());
             if node.commitlogs.is_empty() {
                 without.push(node.name());
             }

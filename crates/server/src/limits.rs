@@ -188,14 +188,10 @@ impl ConnectionPermit {
 
     /// Returns the text of an Overloaded error, in Cassandra's words.
     pub fn overload_message(&self) -> String {
-        let Accounts { address, all } = &self.requests;
         format!(
-            "Request breached limit on bytes in flight. (Endpoint: {}/{} bytes, Global: {}/{} bytes.) \
-             Server is currently in an overloaded state and cannot accept more requests.",
-            address.used(),
-            address.limit(),
-            all.used(),
-            all.limit(),
+            "Request breached limit on bytes in flight. ({}.) Server is currently in an overloaded state and cannot \
+             accept more requests.",
+            self.requests.usage()
         )
     }
 }

@@ -136,8 +136,8 @@ fn is_contact(text: &str) -> bool {
     })
 }
 
-/// Lets TCP detect that the other side has gone without a word: a forwarded connection can be
-/// silent for any time.
+/// Enables TCP keepalive, which detects a peer that has gone without closing the connection: a
+/// forwarded connection can be idle for any time.
 pub(crate) fn keep_alive(stream: &TcpStream) {
     let kept = sockopt::set_socket_keepalive(stream, true)
         .and_then(|()| sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE))
@@ -163,7 +163,7 @@ pub(crate) async fn serve(
     }
 }
 
-/// Does that, after the client has sent `first`.
+/// Forwards a connection whose client has already sent `first`.
 ///
 /// # Errors
 /// If the target cannot be connected to. What breaks the connection later is no error.

@@ -62,17 +62,17 @@ impl Watchdog {
         }
     }
 
-    /// Sees what the client has sent.
+    /// Records what the client has sent.
     pub fn requests(&self, bytes: &[u8]) {
-        self.see(|handshake| handshake.requests(bytes));
+        self.record(|handshake| handshake.requests(bytes));
     }
 
-    /// Sees what the client has received.
+    /// Records what the client has received.
     pub fn responses(&self, bytes: &[u8]) {
-        self.see(|handshake| handshake.responses(bytes));
+        self.record(|handshake| handshake.responses(bytes));
     }
 
-    fn see(&self, advance: impl FnOnce(&mut Handshake) -> bool) {
+    fn record(&self, advance: impl FnOnce(&mut Handshake) -> bool) {
         let mut state = self.state.lock();
         state.last_activity = Instant::now();
         if state.handshake.as_mut().is_some_and(|handshake| advance(handshake)) {

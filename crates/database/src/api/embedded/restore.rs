@@ -246,7 +246,7 @@ impl<'a> Schema<'a> {
                 || subject.kind == StatementKind::AlterTable && subject.name.as_deref() != Some(name.as_str())
         };
         if subjects.iter().any(is_foreign) {
-            return Err(format!("contains a statement on something else than {keyspace}.{name}"));
+            return Err(format!("contains a statement on something other than {keyspace}.{name}"));
         }
         Ok((schema, keyspace, name))
     }
