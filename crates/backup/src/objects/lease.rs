@@ -145,16 +145,32 @@ fn renew(objects: &Arc<dyn SharedObjects>, shared: &(Mutex<State>, Condvar), hol
         }
         drop(state);
         let since = Since::now();
-        let renewed = objects.read_version(NAME).and_then(|found| {
-            let Some((found, version)) = found else { return Ok(false) };
-            let is_own = serde_json::from_slice::<Content>(&found).is_ok_and(|found| found.holder == holder);
-            Ok(is_own && objects.replace(NAME, &Content::new(holder, since).encode(), &version)?)
-        });
+        let renewed = attempt(objects.as_ref(), holder, since);
         state = mutex.lock();
+        state.record(renewed, since);
+    }
+}
+
+/// Renews the lease of `holder`. Returns whether its object was replaced; `None` if
+/// another one holds it.
+fn attempt(objects: &dyn SharedObjects, holder: &str, since: Since) -> Result<Option<bool>> {
+    let Some((found, version)) = objects.read_version(NAME)? else { return Ok(None) };
+    if !serde_json::from_slice::<Content>(&found).is_ok_and(|found| found.holder == holder) {
+        return Ok(None);
+    }
+    objects.replace(NAME, &Content::new(holder, since).encode(), &version).map(Some)
+}
+
+impl State {
+    /// Records an attempt that began at `since`. After a failed one, the lease is valid until it
+    /// expires, and the next one may succeed. So may one after an object that was not replaced: a
+    /// repeated request fails if its first attempt had succeeded.
+    fn record(&mut self, renewed: Result<Option<bool>>, since: Since) {
         match renewed {
-            Ok(true) => state.since = since,
-            Ok(false) => state.lost = Some("another command has acquired it".to_owned()),
-            Err(error) => state.lost = Some(error.to_string()),
+            Ok(Some(true)) => self.since = since,
+            Ok(Some(false)) => tracing::warn!("the lock of a repository was not replaced; trying again"),
+            Ok(None) => self.lost = Some("another command has acquired it".to_owned()),
+            Err(error) => tracing::warn!(%error, "the lock of a repository was not renewed; trying again"),
         }
     }
 }
@@ -182,10 +198,29 @@ mod tests {
     use super::*;
     use crate::objects::RemoteObjects;
 
+    fn objects() -> Arc<dyn SharedObjects> {
+        Arc::new(RemoteObjects::with_store(Arc::new(InMemory::new()), "s3://bucket/p", "p").unwrap())
+    }
+
+    #[test]
+    fn a_failed_renewal_loses_the_lease_only_if_it_is_anothers() {
+        let objects = objects();
+        let since = Since::now();
+        assert_eq!(attempt(objects.as_ref(), "own", since).unwrap(), None, "it was removed");
+        assert!(objects.create(NAME, &Content::new("own", since).encode()).unwrap());
+        assert_eq!(attempt(objects.as_ref(), "own", since).unwrap(), Some(true));
+        assert_eq!(attempt(objects.as_ref(), "another", since).unwrap(), None);
+        let mut state = State { stopping: false, since, lost: None };
+        state.record(Err(Error::invalid("unreachable")), since);
+        state.record(Ok(Some(false)), since);
+        assert_eq!(state.lost, None);
+        state.record(Ok(None), since);
+        assert!(state.lost.is_some());
+    }
+
     #[test]
     fn a_lease_that_was_not_renewed_in_time_is_not_relied_on_nor_removed() {
-        let objects = RemoteObjects::with_store(Arc::new(InMemory::new()), "s3://bucket/p", "p").unwrap();
-        let objects: Arc<dyn SharedObjects> = Arc::new(objects);
+        let objects = objects();
         let lease = Lease::acquire(&objects).unwrap();
         lease.check().unwrap();
         // The machine was suspended: no thread has run, and the clock has advanced.
