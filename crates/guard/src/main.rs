@@ -127,12 +127,18 @@ fn print(case: &Case, table: &Table, counts: &Counts) -> Verdict {
 
 /// Records the counts of cases.
 fn update(cases: &[Case]) -> Result<ExitCode, String> {
-    let mut table = read_table()?;
+    let (mut table, tools) = (read_table()?, tools());
+    if table.tools != tools && !table.counts.is_empty() && cases.len() != cases::all().len() {
+        return Err(format!(
+            "the table was recorded with {}, and this is {tools}: record all cases",
+            table.tools
+        ));
+    }
     let counts = count(cases)?;
     for case in cases {
         print(case, &table, &counts);
     }
-    table.update(&tools(), &counts);
+    table.update(&tools, &counts);
     let names: Vec<&str> = cases::all().iter().map(|case| case.name).collect();
     let path = table_path();
     std::fs::write(&path, table.to_text(&names)).map_err(|error| format!("{}: {error}", path.display()))?;
