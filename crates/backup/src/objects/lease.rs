@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_renewal_loses_the_lease_only_if_it_is_anothers() {
+    fn a_failed_renewal_loses_the_lease_only_if_another_command_has_it() {
         let objects = objects();
         let since = Since::now();
         assert_eq!(attempt(objects.as_ref(), "own", since).unwrap(), None, "it was removed");
