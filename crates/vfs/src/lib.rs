@@ -142,8 +142,13 @@ impl dyn FileSystem {
 
     /// Returns the content of a small file; trusts the file's length.
     pub fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.read_start(path, u64::MAX)
+    }
+
+    /// Returns the content of a small file up to `length` bytes; trusts the file's length.
+    pub fn read_start(&self, path: &Path, length: u64) -> io::Result<Vec<u8>> {
         let file = self.open(path)?;
-        let length = usize::try_from(file.len()?)
+        let length = usize::try_from(file.len()?.min(length))
             .map_err(|_| io::Error::new(io::ErrorKind::FileTooLarge, format!("read {}", path.display())))?;
         let mut content = vec![0; length];
         file.read_exact_at(&mut content, 0)?;

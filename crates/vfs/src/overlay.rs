@@ -83,9 +83,10 @@ impl OverlayFileSystem {
         changes.removed.insert(path.to_owned());
     }
 
-    fn copy_up(&self, path: &Path) -> io::Result<()> {
+    /// Copies a lower file with at most `length` bytes.
+    fn copy_up(&self, path: &Path, length: u64) -> io::Result<()> {
         if let Place::Lower(lower) = self.place(path) {
-            let content = self.lower.read(&lower)?;
+            let content = self.lower.read_start(&lower, length)?;
             self.prepare(path)?;
             self.upper.create(path)?.write_all(&content)?;
         }
@@ -95,22 +96,22 @@ impl OverlayFileSystem {
 
 impl OverlayFileSystem {
     fn copied_up(&self, path: &Path, offset: u64) -> io::Result<Box<dyn WritableFile>> {
-        self.copy_up(path)?;
+        self.copy_up(path, u64::MAX)?;
         self.upper.open_writable(path, offset)
     }
 }
 
-/// A lower file opened at its end. It takes memory only when something is written: most are opened
-/// to be synced.
-enum Appended {
-    Unchanged { overlay: OverlayFileSystem, path: PathBuf, length: u64 },
+/// A file opened for writing that may be a lower one. It takes memory only when something is
+/// written: most are opened to be synced, or to be truncated.
+enum Opened {
+    Unchanged { overlay: OverlayFileSystem, path: PathBuf, offset: u64 },
     Changed(Box<dyn WritableFile>),
 }
 
-impl Appended {
+impl Opened {
     fn changed(&mut self) -> io::Result<&mut dyn WritableFile> {
-        if let Self::Unchanged { overlay, path, length } = self {
-            *self = Self::Changed(overlay.copied_up(path, *length)?);
+        if let Self::Unchanged { overlay, path, offset } = self {
+            *self = Self::Changed(overlay.copied_up(path, *offset)?);
         }
         match self {
             Self::Changed(file) => Ok(&mut **file),
@@ -119,7 +120,7 @@ impl Appended {
     }
 }
 
-impl WritableFile for Appended {
+impl WritableFile for Opened {
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.changed()?.write_all(bytes)
     }
@@ -133,7 +134,7 @@ impl WritableFile for Appended {
 
     fn len(&self) -> u64 {
         match self {
-            Self::Unchanged { length, .. } => *length,
+            Self::Unchanged { offset, .. } => *offset,
             Self::Changed(file) => file.len(),
         }
     }
@@ -143,6 +144,12 @@ impl WritableFile for Appended {
     }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {
+        if let Self::Unchanged { overlay, path, offset } = self
+            && length <= *offset
+        {
+            // The rest of a segment of the commit log is megabytes of zeros.
+            overlay.copy_up(path, length)?;
+        }
         self.changed()?.truncate(length)
     }
 
@@ -171,12 +178,8 @@ impl FileSystem for OverlayFileSystem {
 
     fn open_writable(&self, path: &Path, offset: u64) -> io::Result<Box<dyn WritableFile>> {
         match self.place(path) {
-            Place::Lower(lower) if self.lower.metadata(&lower)?.len == offset => {
-                Ok(Box::new(Appended::Unchanged {
-                    overlay: self.clone(),
-                    path: path.to_owned(),
-                    length: offset,
-                }))
+            Place::Lower(lower) if offset <= self.lower.metadata(&lower)?.len => {
+                Ok(Box::new(Opened::Unchanged { overlay: self.clone(), path: path.to_owned(), offset }))
             }
             _ => self.copied_up(path, offset),
         }
@@ -405,6 +408,20 @@ mod tests {
         file.sync().unwrap();
         assert_eq!(read(&overlay, "/e/link").unwrap(), b"lower a!");
         assert_eq!(read(&overlay, "/d/a").unwrap(), b"lower a");
+    }
+
+    #[test]
+    fn a_truncated_file_takes_memory_only_for_what_is_left_of_it() {
+        let (lower, overlay) = layers();
+        let path = Path::new("/d/a");
+        let mut file = overlay.open_writable(path, 5).unwrap();
+        assert!(overlay.upper.metadata(path).is_err());
+        assert_eq!(file.truncate(6).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let mut file = overlay.open_writable(path, 5).unwrap();
+        file.truncate(5).unwrap();
+        file.write_all(b"!").unwrap();
+        assert_eq!(read(&overlay, "/d/a").unwrap(), b"lower!");
+        assert_eq!(read(&lower, "/d/a").unwrap(), b"lower a");
     }
 
     #[test]
