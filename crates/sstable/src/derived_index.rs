@@ -46,7 +46,7 @@ pub(crate) fn derive(data: &Arc<ChunkedFile>, format: &Arc<RowFormat>) -> Result
                 block_start = at;
             }
             if !pending.is_marker() {
-                cursor.skip_row(&pending);
+                cursor.skip_body(&pending);
             } else if let Some(Unfiltered::Marker(marker)) = cursor.body(pending)? {
                 open = marker.open.unwrap_or(DeletionTime::LIVE);
             }

@@ -61,7 +61,7 @@ impl RowFilter {
             if let Some(value) = clustering.value(0) {
                 hashes.push(murmur3_hash(value));
             }
-            cursor.skip_row(&pending);
+            cursor.skip_body(&pending);
         }
         Ok(Self::Of(LineFilter::of_hashes(&hashes)))
     }

@@ -359,22 +359,35 @@ impl Cursor {
         Ok(())
     }
 
-    /// Skips the body of a row. Markers must be read, because they determine the open deletion.
-    pub fn skip_row(&mut self, pending: &Pending) {
-        if let Head::Row { body_length, .. } = pending.head {
+    /// Skips the body of a row or marker. A read forward must read markers, because they determine
+    /// the open deletion.
+    pub fn skip_body(&mut self, pending: &Pending) {
+        if let Head::Row { body_length, .. } | Head::Marker { body_length, .. } = pending.head {
             self.seek(self.offset() + body_length as u64);
         }
+    }
+
+    /// Skips rows that begin before `end` and are completely in the window, and appends the offset
+    /// of each to `starts`. Stops early at a marker, at the end of the partition, and at rows with
+    /// rare features.
+    pub fn pass_rows(&mut self, end: u64, starts: &mut Vec<u64>) -> Result<()> {
+        self.fill(1)?;
+        let mut input = Input::over(&self.window, self.position, self.window_start);
+        while self.offset() < end && matches!(self.format.pass_row(&mut input), Ok(true)) {
+            starts.push(self.offset());
+            self.position = input.position();
+        }
+        Ok(())
     }
 
     /// Skips the rest of the partition.
     pub fn skip_partition(&mut self) -> Result<()> {
         loop {
-            match self.next_head()?.head {
-                Head::EndOfPartition => return Ok(()),
-                Head::Row { body_length, .. } | Head::Marker { body_length, .. } => {
-                    self.seek(self.offset() + body_length as u64);
-                }
+            let pending = self.next_head()?;
+            if pending.is_end() {
+                return Ok(());
             }
+            self.skip_body(&pending);
         }
     }
 

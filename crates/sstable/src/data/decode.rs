@@ -127,6 +127,20 @@ impl RowFormat {
         Ok(comparator.is_row_before(&values[..count], bound).then_some(clustering))
     }
 
+    /// Skips a row and returns `true`. Returns `false`, with `input` at an undefined position, for
+    /// other items and rare features, which [`decode_head`](Self::decode_head) handles.
+    #[inline]
+    pub fn pass_row(&self, input: &mut Input<'_>) -> Parsed<bool> {
+        let flags = input.u8()?;
+        if flags & (END_OF_PARTITION | IS_MARKER | EXTENSION) != 0 {
+            return Ok(false);
+        }
+        self.clustering.skip_values(input, self.clustering.columns())?;
+        let body_length = body_length(input)?;
+        input.bytes(body_length)?;
+        Ok(true)
+    }
+
     /// Decodes a marker's body, which is all of `input`.
     pub fn decode_marker(
         &self,

@@ -130,7 +130,7 @@ impl Rows {
                 break;
             }
             if self.only_deletions && pending.is_live_row() {
-                self.cursor.skip_row(&pending);
+                self.cursor.skip_body(&pending);
                 continue;
             }
             if let Some(unfiltered) = self.cursor.body(pending)? {

@@ -259,7 +259,7 @@ impl Source for Forward {
             Some(pending) => {
                 self.begin_trail();
                 self.note(&pending);
-                self.cursor.skip_row(&pending);
+                self.cursor.skip_body(&pending);
                 Ok(None)
             }
             None => Ok(None),
@@ -301,54 +301,90 @@ impl Source for Forward {
     }
 }
 
-/// Returns rows from the last to the first: block by block, each read forward and returned in
-/// reverse. A partition without a row index is one block.
+/// Returns rows from the last to the first: block by block. Each block is traversed forward once,
+/// which finds where its rows and markers begin; they are decoded as they are returned. A partition
+/// without a row index is one block.
 #[derive(Debug)]
 pub struct Reverse {
     cursor: Cursor,
     place: Place,
     /// The blocks below this number are not yet read.
     unread: usize,
-    /// The rest of the block read last, in the table's order.
-    stack: Vec<Unfiltered>,
+    /// Offsets of the rows and markers that are left of the block read last, ascending.
+    starts: Vec<u64>,
+    /// The indexes in `starts` of the markers, ascending.
+    markers: Vec<usize>,
+    /// The row or marker at the last of `starts`, if its head was read.
+    pending: Option<Pending>,
 }
 
 impl Reverse {
     /// The position of `cursor` is arbitrary.
     pub fn new(cursor: Cursor, place: Place) -> Self {
         let unread = place.index.get().map_or(1, PromotedIndex::len);
-        Self { cursor, place, unread, stack: Vec::new() }
+        Self { cursor, place, unread, starts: Vec::new(), markers: Vec::new(), pending: None }
     }
 
     fn load(&mut self) -> Result<()> {
-        while self.stack.is_empty() && self.unread > 0 {
+        if self.pending.is_some() {
+            return Ok(());
+        }
+        while self.starts.is_empty() && self.unread > 0 {
             self.unread -= 1;
-            let mut end = u64::MAX;
-            let mut expected = None;
-            match self.place.index.get() {
-                Some(index) => {
-                    let block = index
-                        .block(self.unread, &self.cursor.format().clustering)
-                        .map_err(|e| self.place.error(e))?;
-                    let start = self.place.start.saturating_add(block.offset);
-                    end = start.saturating_add(block.width);
-                    self.cursor.seek(start);
-                    expected = Some(block.first);
-                }
-                None => self.cursor.seek(self.place.rows_start),
-            }
-            while self.cursor.offset() < end {
-                let pending = self.cursor.next_head()?;
-                if pending.is_end() {
-                    break;
-                }
-                if let Some(expected) = expected.take() {
-                    check_place(&self.cursor, &pending, &expected)?;
-                }
-                self.stack.extend(self.cursor.body(pending)?);
-            }
+            self.load_block()?;
+        }
+        if let Some(start) = self.starts.last() {
+            self.cursor.seek(*start);
+            self.pending = Some(self.cursor.next_head()?);
         }
         Ok(())
+    }
+
+    /// Finds the rows and markers of block `unread`.
+    fn load_block(&mut self) -> Result<()> {
+        let mut end = u64::MAX;
+        let mut expected = None;
+        match self.place.index.get() {
+            Some(index) => {
+                let block = index
+                    .block(self.unread, &self.cursor.format().clustering)
+                    .map_err(|e| self.place.error(e))?;
+                let start = self.place.start.saturating_add(block.offset);
+                end = start.saturating_add(block.width);
+                self.cursor.seek(start);
+                expected = Some(block.first);
+            }
+            None => self.cursor.seek(self.place.rows_start),
+        }
+        while self.cursor.offset() < end {
+            let pending = self.cursor.next_head()?;
+            if pending.is_end() {
+                break;
+            }
+            if let Some(expected) = expected.take() {
+                check_place(&self.cursor, &pending, &expected)?;
+            }
+            if pending.is_marker() {
+                self.markers.push(self.starts.len());
+            }
+            self.starts.push(pending.start());
+            self.cursor.skip_body(&pending);
+            self.cursor.pass_rows(end, &mut self.starts)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the row or marker that [`load`](Self::load) found.
+    fn pop(&mut self) -> Option<Pending> {
+        self.starts.pop();
+        self.markers.pop_if(|marker| *marker >= self.starts.len());
+        self.pending.take()
+    }
+
+    fn clear(&mut self) {
+        self.starts.clear();
+        self.markers.clear();
+        self.pending = None;
     }
 }
 
@@ -370,19 +406,20 @@ impl Source for Reverse {
         if number + 1 >= self.unread {
             return Ok(Sought::Near);
         }
-        self.stack.clear();
+        self.clear();
         self.unread = number + 1;
         Ok(Sought::Beyond(Some(block.open).filter(|open| !open.is_live())))
     }
 
     fn peek(&mut self) -> Result<Option<Position<'_>>> {
         self.load()?;
-        Ok(self.stack.last().map(Unfiltered::position))
+        Ok(self.pending.as_ref().and_then(Pending::position))
     }
 
     fn take(&mut self) -> Result<Option<Unfiltered>> {
         self.load()?;
-        Ok(match self.stack.pop() {
+        let Some(pending) = self.pop() else { return Ok(None) };
+        Ok(match self.cursor.body(pending)? {
             Some(Unfiltered::Marker(marker)) => Some(reversed(*marker).into()),
             other => other,
         })
@@ -390,9 +427,31 @@ impl Source for Reverse {
 
     fn skip(&mut self) -> Result<Option<RangeTombstoneMarker>> {
         self.load()?;
-        Ok(match self.stack.pop() {
-            Some(Unfiltered::Marker(marker)) => Some(reversed(*marker)),
-            _ => None,
-        })
+        match self.pop() {
+            Some(pending) if pending.is_marker() => match self.cursor.body(pending)? {
+                Some(Unfiltered::Marker(marker)) => Ok(Some(reversed(*marker))),
+                _ => Ok(None),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    /// Skips the rows from the end to the last marker that are not before `bound`.
+    fn pass_rows_before(&mut self, bound: &Bound, table: &TableMetadata) -> Result<()> {
+        if self.pending.is_some() {
+            return Ok(());
+        }
+        let (mut low, mut high) = (self.markers.last().map_or(0, |marker| marker + 1), self.starts.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            self.cursor.seek(self.starts[middle]);
+            let is_before = match self.cursor.next_head()?.position() {
+                Some(position) => table.comparator.compare(position, bound.position()).is_lt(),
+                None => false,
+            };
+            if is_before { low = middle + 1 } else { high = middle }
+        }
+        self.starts.truncate(low);
+        Ok(())
     }
 }
