@@ -135,7 +135,9 @@ impl Shared {
             return Ok(());
         }
         let mut state = self.state.lock();
-        state.has_large_records = true;
+        // Little waits behind the first record after a start. In an empty directory it is the
+        // schema, and the sync that follows would write the zeros to the disk.
+        state.has_large_records |= state.active_id().is_some();
         let mut is_asked = false;
         while state.check_usable().is_ok() && !state.stopping && !state.has_room(bytes, &self.options) {
             if !state.creating && !state.spare_wanted {
