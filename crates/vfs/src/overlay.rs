@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 
 use crate::{
@@ -30,15 +31,28 @@ pub struct OverlayFileSystem {
 struct Changes {
     /// Lower files and directories that are removed, with all below them.
     removed: BTreeSet<PathBuf>,
-    /// Other names of lower files, which are visible also where `removed` covers them.
-    names: BTreeMap<PathBuf, PathBuf>,
+    /// Lower files with other names or lengths, which are visible also where `removed` covers them.
+    names: BTreeMap<PathBuf, LowerFile>,
+}
+
+/// A file or directory of the lower file system, whether there is something or not.
+#[derive(Debug, Clone)]
+struct LowerFile {
+    path: PathBuf,
+    /// The length to which it was truncated.
+    length: u64,
+}
+
+impl LowerFile {
+    fn whole(path: &Path) -> Self {
+        Self { path: path.to_owned(), length: u64::MAX }
+    }
 }
 
 /// Where a path leads.
 enum Place {
     Upper,
-    /// A path of the lower file system, whether there is something or not.
-    Lower(PathBuf),
+    Lower(LowerFile),
     Removed,
 }
 
@@ -56,12 +70,16 @@ impl OverlayFileSystem {
         match changes.names.get(path) {
             Some(lower) => Place::Lower(lower.clone()),
             None if path.ancestors().any(|above| changes.removed.contains(above)) => Place::Removed,
-            None => Place::Lower(path.to_owned()),
+            None => Place::Lower(LowerFile::whole(path)),
         }
     }
 
     /// The path of the lower file system that `path` leads to.
     fn lower_path(&self, path: &Path) -> io::Result<PathBuf> {
+        self.lower_file(path).map(|lower| lower.path)
+    }
+
+    fn lower_file(&self, path: &Path) -> io::Result<LowerFile> {
         match self.place(path) {
             Place::Lower(lower) => Ok(lower),
             Place::Upper | Place::Removed => Err(io::Error::new(
@@ -83,10 +101,14 @@ impl OverlayFileSystem {
         changes.removed.insert(path.to_owned());
     }
 
-    /// Copies a lower file with at most `length` bytes.
-    fn copy_up(&self, path: &Path, length: u64) -> io::Result<()> {
+    fn lower_metadata(&self, lower: &LowerFile) -> io::Result<Metadata> {
+        let found = self.lower.metadata(&lower.path)?;
+        Ok(Metadata { len: found.len.min(lower.length), ..found })
+    }
+
+    fn copy_up(&self, path: &Path) -> io::Result<()> {
         if let Place::Lower(lower) = self.place(path) {
-            let content = self.lower.read_start(&lower, length)?;
+            let content = self.lower.read_start(&lower.path, lower.length)?;
             self.prepare(path)?;
             self.upper.create(path)?.write_all(&content)?;
         }
@@ -96,13 +118,13 @@ impl OverlayFileSystem {
 
 impl OverlayFileSystem {
     fn copied_up(&self, path: &Path, offset: u64) -> io::Result<Box<dyn WritableFile>> {
-        self.copy_up(path, u64::MAX)?;
+        self.copy_up(path)?;
         self.upper.open_writable(path, offset)
     }
 }
 
 /// A file opened for writing that may be a lower one. It takes memory only when something is
-/// written: most are opened to be synced, or to be truncated.
+/// written: most are opened to be synced or truncated.
 enum Opened {
     Unchanged { overlay: OverlayFileSystem, path: PathBuf, offset: u64 },
     Changed(Box<dyn WritableFile>),
@@ -146,9 +168,12 @@ impl WritableFile for Opened {
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         if let Self::Unchanged { overlay, path, offset } = self
             && length <= *offset
+            && let Place::Lower(lower) = overlay.place(path)
         {
-            // The rest of a segment of the commit log is megabytes of zeros.
-            overlay.copy_up(path, length)?;
+            let truncated = LowerFile { length: length.min(lower.length), ..lower };
+            overlay.changes.lock().names.insert(path.clone(), truncated);
+            *offset = length;
+            return Ok(());
         }
         self.changed()?.truncate(length)
     }
@@ -159,6 +184,58 @@ impl WritableFile for Opened {
             Self::Unchanged { .. } => Ok(Arc::new(NothingToSync)),
             Self::Changed(file) => file.sync_handle(),
         }
+    }
+}
+
+/// The first bytes of a lower file.
+struct Truncated {
+    file: Arc<dyn RandomAccessFile>,
+    length: u64,
+}
+
+impl Truncated {
+    fn check(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        match offset.checked_add(buffer.len() as u64) {
+            Some(end) if end <= self.length => Ok(()),
+            _ => Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!("read {} bytes at {offset} of {}", buffer.len(), self.length),
+            )),
+        }
+    }
+}
+
+impl RandomAccessFile for Truncated {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let count = self.length.saturating_sub(offset).min(buffer.len() as u64);
+        self.file.read_at(&mut buffer[..count as usize], offset)
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.check(buffer, offset)?;
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn read_exact_at_once(&self, buffer: &mut [u8], offset: u64) -> io::Result<bool> {
+        self.check(buffer, offset)?;
+        self.file.read_exact_at_once(buffer, offset)
+    }
+
+    fn expect_random_reads(&self) {
+        self.file.expect_random_reads();
+    }
+
+    fn will_need(&self, offset: u64, length: u64) {
+        self.file.will_need(offset, length);
+    }
+
+    fn map(&self) -> io::Result<Option<Bytes>> {
+        let mapped = self.file.map()?;
+        Ok(mapped.map(|bytes| bytes.slice(..bytes.len().min(self.length as usize))))
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.len()?.min(self.length))
     }
 }
 
@@ -178,7 +255,7 @@ impl FileSystem for OverlayFileSystem {
 
     fn open_writable(&self, path: &Path, offset: u64) -> io::Result<Box<dyn WritableFile>> {
         match self.place(path) {
-            Place::Lower(lower) if offset <= self.lower.metadata(&lower)?.len => {
+            Place::Lower(lower) if offset <= self.lower_metadata(&lower)?.len => {
                 Ok(Box::new(Opened::Unchanged { overlay: self.clone(), path: path.to_owned(), offset }))
             }
             _ => self.copied_up(path, offset),
@@ -188,7 +265,11 @@ impl FileSystem for OverlayFileSystem {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn RandomAccessFile>> {
         match self.place(path) {
             Place::Upper => self.upper.open(path),
-            _ => self.lower.open(&self.lower_path(path)?),
+            _ => {
+                let LowerFile { path, length } = self.lower_file(path)?;
+                let file = self.lower.open(&path)?;
+                Ok(if length == u64::MAX { file } else { Arc::new(Truncated { file, length }) })
+            }
         }
     }
 
@@ -208,17 +289,17 @@ impl FileSystem for OverlayFileSystem {
                         entries.insert(entry.name.clone(), entry);
                     }
                 }
+                let changes = self.changes.lock();
+                for (name, lower) in changes.names.iter().filter(|(name, _)| name.parent() == Some(path)) {
+                    if let Some(name) = name.file_name().and_then(|name| name.to_str()) {
+                        let len = self.lower_metadata(lower)?.len;
+                        entries
+                            .insert(name.to_owned(), DirEntry { name: name.to_owned(), is_dir: false, len });
+                    }
+                }
                 for entry in upper.unwrap_or_default() {
                     entries.insert(entry.name.clone(), entry);
                 }
-            }
-        }
-        let changes = self.changes.lock();
-        for (name, lower) in changes.names.iter().filter(|(name, _)| name.parent() == Some(path)) {
-            if let Some(name) = name.file_name().and_then(|name| name.to_str()) {
-                let len = self.lower.metadata(lower)?.len;
-                let entry = DirEntry { name: name.to_owned(), is_dir: false, len };
-                entries.entry(name.to_owned()).or_insert(entry);
             }
         }
         Ok(entries.into_values().collect())
@@ -228,7 +309,7 @@ impl FileSystem for OverlayFileSystem {
         match self.place(path) {
             Place::Upper => self.upper.metadata(path),
             Place::Lower(lower) => {
-                self.lower.metadata(&lower).or_else(|error| self.upper.metadata(path).or(Err(error)))
+                self.lower_metadata(&lower).or_else(|error| self.upper.metadata(path).or(Err(error)))
             }
             // A directory may have been made again.
             Place::Removed => self.upper.metadata(path),
@@ -252,7 +333,7 @@ impl FileSystem for OverlayFileSystem {
 
     fn mode(&self, path: &Path) -> io::Result<Option<u32>> {
         match self.place(path) {
-            Place::Lower(lower) => self.lower.mode(&lower).or(Ok(None)),
+            Place::Lower(lower) => self.lower.mode(&lower.path).or(Ok(None)),
             Place::Upper | Place::Removed => Ok(None),
         }
     }
@@ -266,12 +347,12 @@ impl FileSystem for OverlayFileSystem {
                 self.changes.lock().names.remove(to);
             }
             _ => {
-                let lower = self.lower_path(from)?;
-                if self.lower.metadata(&lower).is_err() && self.upper.metadata(from).is_ok() {
+                let lower = self.lower_file(from)?;
+                if self.lower.metadata(&lower.path).is_err() && self.upper.metadata(from).is_ok() {
                     // A directory that was made here.
                     return self.upper.rename(from, to);
                 }
-                if self.lower.metadata(&lower)?.is_dir {
+                if self.lower.metadata(&lower.path)?.is_dir {
                     let text = format!("rename the directory {}: it is only read", from.display());
                     return Err(io::Error::new(io::ErrorKind::Unsupported, text));
                 }
@@ -314,8 +395,8 @@ impl FileSystem for OverlayFileSystem {
         match self.place(original) {
             Place::Upper => self.upper.hard_link(original, link),
             _ => {
-                let lower = self.lower_path(original)?;
-                self.lower.metadata(&lower)?;
+                let lower = self.lower_file(original)?;
+                self.lower.metadata(&lower.path)?;
                 self.changes.lock().names.insert(link.to_owned(), lower);
                 Ok(())
             }
@@ -411,17 +492,40 @@ mod tests {
     }
 
     #[test]
-    fn a_truncated_file_takes_memory_only_for_what_is_left_of_it() {
+    fn a_file_is_truncated_without_a_copy_of_it() {
         let (lower, overlay) = layers();
         let path = Path::new("/d/a");
-        let mut file = overlay.open_writable(path, 5).unwrap();
-        assert!(overlay.upper.metadata(path).is_err());
-        assert_eq!(file.truncate(6).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        let mut file = overlay.open_writable(path, 5).unwrap();
+        let mut file = overlay.open_writable(path, 6).unwrap();
         file.truncate(5).unwrap();
+        assert!(overlay.upper.metadata(path).is_err());
+        assert_eq!((file.len(), overlay.metadata(path).unwrap().len), (5, 5));
+        assert_eq!(overlay.read_dir(Path::new("/d")).unwrap()[0].len, 5);
+        let reader = overlay.open(path).unwrap();
+        let mut bytes = [0; 7];
+        assert_eq!((reader.len().unwrap(), reader.read_at(&mut bytes, 2).unwrap()), (5, 3));
+        assert_eq!(&bytes[..3], b"wer");
+        assert_eq!(reader.read_at(&mut bytes, 9).unwrap(), 0);
+        let beyond = reader.read_exact_at(&mut bytes[..4], 2).unwrap_err();
+        assert_eq!(beyond.kind(), io::ErrorKind::UnexpectedEof);
+
+        overlay.rename(path, Path::new("/e/z")).unwrap();
+        overlay.hard_link(Path::new("/e/z"), path).unwrap();
+        assert_eq!(read(&overlay, "/e/z").unwrap(), b"lower");
+        let mut file = overlay.open_writable(path, 5).unwrap();
+        file.truncate(3).unwrap();
         file.write_all(b"!").unwrap();
-        assert_eq!(read(&overlay, "/d/a").unwrap(), b"lower!");
+        assert_eq!(read(&overlay, "/d/a").unwrap(), b"low!");
+        assert_eq!(overlay.read_dir(Path::new("/d")).unwrap()[0].len, 4);
+        overlay.remove_file(path).unwrap();
+        assert_eq!(names(&overlay, "/d"), ["b", "sub"]);
         assert_eq!(read(&lower, "/d/a").unwrap(), b"lower a");
+    }
+
+    #[test]
+    fn a_file_is_not_truncated_beyond_where_it_was_opened() {
+        let (_, overlay) = layers();
+        let mut file = overlay.open_writable(Path::new("/d/a"), 5).unwrap();
+        assert_eq!(file.truncate(6).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]
