@@ -43,6 +43,9 @@ const TICK: Duration = Duration::from_secs(5);
 const CUT_NAMED_MAX: usize = 20;
 const CUT_DESCRIPTION_MAX: usize = 300;
 
+/// The maximum memory of a connection's task, which an idle connection keeps.
+const TASK_LENGTH_MAX: usize = 4096;
+
 /// How often rejected connections are logged.
 const REFUSALS_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -192,22 +195,25 @@ fn accept<B: Backend>(
 ) -> Result<(), ConnectionRefused> {
     let permit = shared.limits.admit(peer.ip())?;
     let (shared, stopped) = (Arc::clone(shared), stopped.clone());
-    connections.spawn(async move {
+    let task = async move {
         // Answers are sent in one piece as soon as they are ready; waiting for more to send would
         // only delay them.
         if let Err(error) = stream.set_nodelay(true) {
             debug!("connection from {peer}: cannot set TCP_NODELAY: {error}");
         }
         debug!("connection from {peer}");
-        let Some(stream) = shared.encrypt(stream, peer, stopped.clone()).await else { return };
+        // Boxed: an idle connection would keep the room of its handshake, and of forwarding.
+        let Some(stream) = Box::pin(shared.encrypt(stream, peer, stopped.clone())).await else { return };
         let phase = Phase::clone(&shared.gate.phase().borrow());
         if let Phase::Forwarding(to) = phase {
-            return forwarding::serve(stream, peer, &to, &shared.config, &permit, stopped).await;
+            return Box::pin(forwarding::serve(stream, peer, &to, &shared.config, &permit, stopped)).await;
         }
         match Connection::new(shared, stream, peer, permit, stopped).run().await {
             Ok(()) => debug!("connection from {peer} ended"),
             Err(error) => debug!("connection from {peer} broke: {error}"),
         }
-    });
+    };
+    debug_assert!(std::mem::size_of_val(&task) <= TASK_LENGTH_MAX, "box what few connections need");
+    connections.spawn(task);
     Ok(())
 }

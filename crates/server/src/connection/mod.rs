@@ -226,7 +226,8 @@ impl<B: Backend> Connection<B> {
     pub async fn run(mut self) -> io::Result<()> {
         loop {
             if let Some(forward) = self.forward.take() {
-                return self.forward(forward).await;
+                // Boxed: an idle connection would keep the room of forwarding.
+                return Box::pin(self.forward(forward)).await;
             }
             let progress = self.work_off_input().await?;
             if self.forward.is_some() {
