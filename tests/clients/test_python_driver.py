@@ -183,7 +183,26 @@ def test_a_prepared_statement_follows_an_altered_table(session):
     assert session.execute(select, [1]).one() == (1, 2)
     session.execute("ALTER TABLE alt ADD w text")
     session.execute(insert, [1, 3])
-    assert session.execute(select, [1]).one()[:2] == (1, 3)
+    assert session.execute(select, [1]).one() == (1, 3, None)
+    # The driver was told to prepare it again, so it has the metadata of the current columns.
+    assert [column[2] for column in select.result_metadata] == ["k", "v", "w"]
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_prepared_statements_stay_prepared_over_a_restart(own_server, end):
+    cluster = connect("127.0.0.1", own_server.port)
+    session = cluster.connect()
+    session.execute("CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+    session.execute("CREATE TABLE ks.t (k int PRIMARY KEY, v int)")
+    insert = session.prepare("INSERT INTO ks.t (k, v) VALUES (?, ?)")
+    cluster.shutdown()
+    getattr(own_server, end)()
+    own_server.start()
+    cluster = connect("127.0.0.1", own_server.port)
+    session = cluster.connect()
+    kept = session.execute("SELECT prepared_id, query_string FROM system.prepared_statements")
+    assert list(kept) == [(insert.query_id, insert.query_string)]
+    cluster.shutdown()
 
 
 def test_errors_have_their_class(session):

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use cassette_adopt::{ReadOnly, open_read_only, refuse_foreign};
 use cassette_backup::BackupService;
-use cassette_database::Database;
+use cassette_database::{Database, ServerMetrics};
 use cassette_engine::commitlog::ReplayPolicy;
 use cassette_server::admin::{Admin, LogLevels};
 use cassette_server::authentication::{Authenticator, CertificateAuthenticator, PasswordAuthenticator};
@@ -255,6 +255,18 @@ async fn bind(wanted: SocketAddr) -> anyhow::Result<TcpListener> {
     })
 }
 
+/// Shows the server's metrics in the database, and prepares the statements that clients had
+/// prepared before the last stop.
+fn attach(database: &Database, metrics: &Arc<dyn ServerMetrics>) {
+    database.set_server(metrics);
+    match database.prepare_kept_statements() {
+        Ok(0) => {}
+        Ok(count) => tracing::info!("prepared {count} statements of clients again"),
+        // Clients prepare them again.
+        Err(error) => tracing::warn!(%error, "cannot prepare the statements of clients again"),
+    }
+}
+
 async fn serve(
     arguments: &ServeArguments,
     config: &Config,
@@ -287,7 +299,7 @@ async fn serve(
     let mut signalled = count_signals()?;
     let mut cut = signalled.clone();
     let metrics = server.metrics();
-    database.set_server(&metrics);
+    attach(&database, &metrics);
     let encrypted = encryption(server_tls.as_ref());
     let mut ready =
         format!("cassette {} listens for CQL on {address}{encrypted}\n", env!("CARGO_PKG_VERSION"));

@@ -101,9 +101,33 @@ fn driver_name(data_type: &DataType) -> String {
         }
         DataType::Udt { definition, .. } => format!("frozen<{}>", definition.name),
         DataType::Vector { element, dimension } => {
-            format!("org.apache.cassandra.db.marshal.VectorType<{}, {dimension}>", driver_name(element))
+            format!("org.apache.cassandra.db.marshal.VectorType<{}, {dimension}>", driver_class_name(element))
         }
         native => native.to_string(),
+    }
+}
+
+/// Returns the driver's name of a type whose class name it received, with the flag `frozen`.
+fn driver_class_name(data_type: &DataType) -> String {
+    let name = match data_type {
+        DataType::Text => "text".to_owned(),
+        DataType::List { element, .. } => format!("list<{}>", driver_class_name(element)),
+        DataType::Set { element, .. } => format!("set<{}>", driver_class_name(element)),
+        DataType::Map { key, value, .. } => {
+            format!("map<{}, {}>", driver_class_name(key), driver_class_name(value))
+        }
+        DataType::Tuple(items) => {
+            let items: Vec<_> = items.iter().map(driver_class_name).collect();
+            return format!("frozen<tuple<{}>>", items.join(", "));
+        }
+        other => driver_name(other),
+    };
+    match data_type {
+        DataType::List { frozen: true, .. }
+        | DataType::Set { frozen: true, .. }
+        | DataType::Map { frozen: true, .. }
+        | DataType::Udt { frozen: true, .. } => format!("frozen<{name}>"),
+        _ => name,
     }
 }
 

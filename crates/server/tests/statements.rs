@@ -378,6 +378,10 @@ fn clients_learn_that_the_columns_of_a_prepared_statement_have_changed() {
     v5.query("ALTER TABLE t ADD added int");
     let skip = || QueryParameters { skip_metadata: true, ..QueryParameters::default() };
 
+    let unprepared = ErrorDetail::Unprepared { id: known.id.clone() };
+    assert_eq!(v5.error(&execute(&known, &[ONE], skip())).detail, unprepared);
+    // It is prepared again by another client.
+    v4.prepare("SELECT * FROM ks.t WHERE k = ?");
     let rows = v5.rows(&execute(&known, &[ONE], skip()), None);
     let new_id = rows.new_metadata_id.clone().expect("the id is new");
     assert_ne!(Some(&new_id), known.result_metadata_id.as_ref());

@@ -167,6 +167,7 @@ pub struct Config {
     slow_query_log_timeout: Option<String>,
     materialized_views_enabled: Option<bool>,
     dynamic_data_masking_enabled: Option<bool>,
+    enforce_replica_counts: Option<bool>,
     auto_snapshot: Option<bool>,
     auto_snapshot_ttl: Option<String>,
     /// Keys of [`cassette_database::GUARDRAILS`] and their values, as text.
@@ -388,6 +389,7 @@ impl Config {
         options.settings.extend(self.auth.shown()?);
         options.materialized_views_enabled = self.materialized_views_enabled.unwrap_or(false);
         options.dynamic_data_masking_enabled = self.dynamic_data_masking_enabled.unwrap_or(false);
+        options.enforce_replica_counts = self.enforce_replica_counts.unwrap_or(false);
         if let Some(default) = &self.default_compaction {
             options.default_compaction = default.compaction()?;
         }

@@ -145,7 +145,7 @@ impl fmt::Display for Term {
                 let name = FunctionName(&call.name);
                 write!(f, "{name}({})", Separated(&call.arguments))
             }
-            Term::TypeHint(hint, term) => write!(f, "({hint}) {term}"),
+            Term::TypeHint(hint, term) => write!(f, "({hint}){term}"),
             Term::Cast(term, native) => write!(f, "CAST({term} AS {native})"),
             Term::Arithmetic(left, operator, right) => write!(f, "{left} {} {right}", operator.symbol()),
             Term::Negated(term) => write!(f, "- {term}"),

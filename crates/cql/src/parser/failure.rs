@@ -38,6 +38,11 @@ pub(super) enum FailureKind {
 }
 
 impl Failure {
+    /// Returns whether the text is grammatical and rejected for its meaning.
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(self.kind, FailureKind::Refused(_))
+    }
+
     /// Returns whether the text is rejected for its size, independent of its meaning.
     pub(super) fn is_limit(&self) -> bool {
         matches!(self.kind, FailureKind::TooDeep(_) | FailureKind::TooLong(_))
@@ -71,6 +76,14 @@ impl Parser<'_> {
     /// Creates the failure of grammatical text that is rejected with this message.
     pub(super) fn refused(&self, message: impl Into<String>) -> Box<Failure> {
         self.fail(FailureKind::Refused(message.into()))
+    }
+
+    /// Creates the failure of a number beyond 32 bits, with the text of Java's exception.
+    pub(super) fn not_an_int(&self, text: &str) -> Box<Failure> {
+        self.refused(format!(
+            "Failed parsing statement: [{}] reason: NumberFormatException For input string: \"{text}\"",
+            self.source
+        ))
     }
 
     /// Returns the message. A lexical error takes precedence if the lexer reached it.

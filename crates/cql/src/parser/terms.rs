@@ -281,7 +281,10 @@ impl Parser<'_> {
         }
         let mark = self.mark();
         self.advance();
-        let found = self.cql_type().is_ok() && self.eat(Symbol::ParenClose) && starts_operand(self);
+        let found = match self.cql_type() {
+            Ok(_) => self.eat(Symbol::ParenClose) && starts_operand(self),
+            Err(failure) => failure.is_refused(),
+        };
         self.reset(mark);
         found
     }

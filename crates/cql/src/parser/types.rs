@@ -84,9 +84,7 @@ impl Parser<'_> {
         self.expect(Symbol::Comma)?;
         let token = self.expect(TokenKind::Integer)?;
         let text = self.text(token);
-        let dimension = text
-            .parse()
-            .map_err(|_| self.refused(format!("Invalid vector dimension {text}: it must fit in 32 bits")))?;
+        let dimension = text.parse().map_err(|_| self.not_an_int(text))?;
         Ok(CqlType::Vector(Box::new(element), dimension))
     }
 

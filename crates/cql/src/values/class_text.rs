@@ -23,7 +23,7 @@ pub fn to_class_text(data_type: &DataType, value: &[u8]) -> String {
 /// Invalid, if it is not the text of a value of this type.
 pub fn from_class_text(data_type: &DataType, text: &str) -> Result<Vec<u8>, ValueError> {
     let value = match tuple_types(data_type) {
-        Some(types) => tuple_value(&types, text)?,
+        Some(types) => tuple_value(data_type, &types, text)?,
         None if is_hexadecimal(data_type) => decode_hex(text)
             .ok_or_else(|| ValueError::invalid(format!("cannot parse '{text}' as hex bytes")))?,
         None => from_text(data_type, text)?,
@@ -79,11 +79,11 @@ fn tuple_text(types: &[&DataType], mut bytes: &[u8]) -> Option<String> {
     Some(out)
 }
 
-fn tuple_value(types: &[&DataType], text: &str) -> Result<Vec<u8>, ValueError> {
+fn tuple_value(data_type: &DataType, types: &[&DataType], text: &str) -> Result<Vec<u8>, ValueError> {
     let items = split_items(text);
     if items.len() > types.len() {
         return Err(ValueError::invalid(format!(
-            "invalid tuple: expected at most {} items, found {}",
+            "Invalid tuple literal: too many elements. Type {data_type} expects {} but got {}",
             types.len(),
             items.len()
         )));
@@ -163,7 +163,7 @@ mod tests {
         let data_type = DataType::tuple([DataType::Int, DataType::Text]);
         assert_eq!(
             from_class_text(&data_type, "1:a:b").unwrap_err().to_string(),
-            "invalid tuple: expected at most 2 items, found 3"
+            "Invalid tuple literal: too many elements. Type frozen<tuple<int, text>> expects 2 but got 3"
         );
         assert!(from_class_text(&DataType::list(DataType::Int), "00000001").is_err());
         assert!(from_class_text(&DataType::list(DataType::Int), "xyz").is_err());

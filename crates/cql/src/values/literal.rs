@@ -2,6 +2,7 @@
 
 use cassette_rows::types::DataType;
 
+use super::class_text::from_class_text;
 use super::number::{double_to_text, parse_varint};
 use super::text::{decode_hex, from_text};
 use super::{ValueError, decimal};
@@ -47,8 +48,8 @@ impl Assignment {
         use DataType::*;
         let fits = match wanted {
             List { .. } | Set { .. } | Map { .. } | Udt { .. } | Vector { .. } => false,
-            // Tuples are not a native type: Cassandra accepts any constant and then fails to parse
-            // it.
+            // Tuples are not a native type: any constant is accepted, and parsed as the text of
+            // one.
             Tuple(_) => true,
             _ if preferred_type(literal).as_ref() == Some(wanted) => return Self::Exact,
             _ => match literal.kind {
@@ -158,6 +159,7 @@ pub fn literal_bytes(literal: &Literal, wanted: &DataType) -> Result<Vec<u8>, Va
             decode_hex(digits)
                 .ok_or_else(|| ValueError::invalid(format!("cannot parse '{digits}' as hex bytes")))
         }
+        _ if matches!(wanted, DataType::Tuple(_)) => from_class_text(wanted, &literal.text),
         _ => from_text(wanted, &literal.text),
     }
 }

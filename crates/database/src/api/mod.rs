@@ -10,6 +10,7 @@ pub(crate) mod deferred;
 pub(crate) mod direct;
 pub mod embedded;
 pub(crate) mod foreign;
+pub(crate) mod kept_statements;
 pub(crate) mod log_point;
 pub(crate) mod prepared;
 pub(crate) mod running_builds;

@@ -1,4 +1,7 @@
 //! Prepared statements: planned once, found by id, and planned again after schema changes.
+//!
+//! As in Cassandra, a client that executes a statement by its id after a change of the table has to
+//! prepare it again, and so learns the new columns. A program that holds a [`Prepared`] does not.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -6,8 +9,9 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwap;
 use cassette_cql::{StatementKind, Subject};
 use md5::{Digest, Md5};
-use quick_cache::Weighter;
+use parking_lot::Mutex;
 use quick_cache::sync::Cache;
+use quick_cache::{DefaultHashBuilder, Lifecycle, Weighter};
 
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::basics::response::{ColumnSpec, ResultMetadata};
@@ -35,8 +39,18 @@ pub struct Prepared {
     /// The keyspace in which it was prepared, if its meaning depends on it.
     keyspace: Option<Box<str>>,
     planned: ArcSwap<Planned>,
+    /// The approximate memory in bytes when it was prepared. The cache subtracts what it added, so
+    /// this must not change when the statement is planned again.
+    size: u64,
     /// Set permanently when planning again results in other columns.
     result_has_changed: AtomicBool,
+    /// Whether clients have to prepare it again. It stays in the cache, so that
+    /// `result_has_changed` is not lost.
+    is_outdated: AtomicBool,
+    /// Whether `system.prepared_statements` may contain it.
+    can_be_kept: bool,
+    /// Whether `system.prepared_statements` contains it.
+    is_kept: AtomicBool,
     /// Determined when a log needs it.
     subject: OnceLock<Subject>,
 }
@@ -50,6 +64,16 @@ impl Prepared {
     /// Returns the text.
     pub fn cql(&self) -> &str {
         &self.cql
+    }
+
+    /// Returns the keyspace in which it was prepared, if its meaning depends on it.
+    pub fn keyspace(&self) -> Option<&str> {
+        self.keyspace.as_deref()
+    }
+
+    /// Whether the caller has to store it for the next start: once, and only statements on data.
+    pub(crate) fn begin_keeping(&self) -> bool {
+        self.can_be_kept && !self.is_kept.swap(true, Ordering::AcqRel)
     }
 
     /// Returns what it does, and to which object.
@@ -66,14 +90,6 @@ impl Prepared {
         PreparedDescription(self.planned.load_full())
     }
 
-    /// Returns the approximate memory in bytes.
-    fn heap_size(&self) -> usize {
-        let planned = self.planned.load();
-        let columns =
-            planned.markers.len() + planned.result.as_ref().map_or(0, |result| result.columns.len());
-        size_of::<Self>() + PLAN_SIZE + self.cql.len() * (1 + PLAN_SIZE_PER_BYTE) + columns * COLUMN_SIZE
-    }
-
     /// Whether the result columns have changed since it was first prepared. Clients of protocol v4
     /// and earlier do not send the metadata id, so they may still use the previous columns.
     pub fn result_has_changed(&self) -> bool {
@@ -86,9 +102,40 @@ impl Prepared {
         if Arc::ptr_eq(&planned.catalog, catalog) {
             return Ok(planned.clone());
         }
+        self.plan_again(&planned, catalog)
+    }
+
+    /// Returns the plan for `catalog`; `None` if clients have to prepare the statement again.
+    fn planned_for_client(&self, catalog: &Arc<Catalog>) -> Option<Arc<Planned>> {
+        if self.is_outdated.load(Ordering::Acquire) {
+            return None;
+        }
+        let planned = self.planned.load();
+        if Arc::ptr_eq(&planned.catalog, catalog) {
+            return Some(planned.clone());
+        }
+        match self.plan_again(&planned, catalog) {
+            Ok(later) if !planned.is_outdated_by(&later) => Some(later),
+            _ => {
+                self.is_outdated.store(true, Ordering::Release);
+                None
+            }
+        }
+    }
+
+    /// Plans it for clients that prepare it again. Returns whether that is possible.
+    fn prepare_again(&self, catalog: &Arc<Catalog>) -> bool {
+        let is_possible = self.planned(catalog).is_ok();
+        if is_possible {
+            self.is_outdated.store(false, Ordering::Release);
+        }
+        is_possible
+    }
+
+    fn plan_again(&self, planned: &Planned, catalog: &Arc<Catalog>) -> Result<Arc<Planned>> {
         let replanned = Arc::new(Planned::new(&self.cql, catalog, self.keyspace.as_deref())?);
         let result_id = |planned: &Planned| planned.result.as_ref().map(|result| *result.id());
-        if result_id(&replanned) != result_id(&planned) {
+        if result_id(&replanned) != result_id(planned) {
             self.result_has_changed.store(true, Ordering::Release);
         }
         let planned = replanned;
@@ -160,12 +207,39 @@ impl PreparedDescription {
 /// The prepared statements by id, limited by `prepared_statements_cache_size`. Frequently used ones
 /// are kept.
 pub(crate) struct PreparedStatements {
-    cache: Cache<StatementId, Arc<Prepared>, HeapSize>,
+    cache: Cache<StatementId, Arc<Prepared>, HeapSize, DefaultHashBuilder, Forgotten>,
+    forgotten: Forgotten,
     /// Bytes.
     capacity: u64,
-    /// Statements that were inserted, and those removed because they could not be planned any more.
+    /// Statements that were inserted.
     inserted: AtomicU64,
-    removed: AtomicU64,
+}
+
+/// The statements that were evicted or are outdated and may still be in
+/// `system.prepared_statements`; empty unless statements are kept.
+#[derive(Debug, Clone, Default)]
+struct Forgotten(Arc<ForgottenIds>);
+
+#[derive(Debug, Default)]
+struct ForgottenIds {
+    are_kept: AtomicBool,
+    ids: Mutex<Vec<StatementId>>,
+}
+
+impl Forgotten {
+    fn add(&self, id: StatementId) {
+        if self.0.are_kept.load(Ordering::Relaxed) {
+            self.0.ids.lock().push(id);
+        }
+    }
+}
+
+impl Lifecycle<StatementId, Arc<Prepared>> for Forgotten {
+    type RequestState = ();
+
+    fn on_evict(&self, (): &mut (), id: StatementId, _: Arc<Prepared>) {
+        self.add(id);
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -173,7 +247,7 @@ struct HeapSize;
 
 impl Weighter<StatementId, Arc<Prepared>> for HeapSize {
     fn weight(&self, _: &StatementId, prepared: &Arc<Prepared>) -> u64 {
-        prepared.heap_size() as u64
+        prepared.size
     }
 }
 
@@ -182,15 +256,30 @@ impl PreparedStatements {
     pub fn new(capacity: u64) -> Self {
         let expected =
             usize::try_from(capacity / (2 * PLAN_SIZE as u64)).unwrap_or(usize::MAX).clamp(16, 1 << 20);
-        let cache = Cache::with_weighter(expected, capacity, HeapSize);
-        Self { cache, capacity, inserted: AtomicU64::new(0), removed: AtomicU64::new(0) }
+        let forgotten = Forgotten::default();
+        let cache =
+            Cache::with(expected, capacity, HeapSize, DefaultHashBuilder::default(), forgotten.clone());
+        Self { cache, forgotten, capacity, inserted: AtomicU64::new(0) }
+    }
+
+    /// Starts to note which statements are evicted or outdated.
+    pub fn keep(&self) {
+        self.forgotten.0.are_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the statements that were evicted or outdated since the last call, except those that
+    /// were prepared again.
+    pub fn take_forgotten(&self) -> Vec<StatementId> {
+        let mut ids = std::mem::take(&mut *self.forgotten.0.ids.lock());
+        let is_kept = |prepared: Arc<Prepared>| prepared.is_kept.load(Ordering::Acquire);
+        ids.retain(|id| !self.cache.peek(id).is_some_and(is_kept));
+        ids
     }
 
     /// Returns the numbers of cached and evicted statements.
     pub fn metrics(&self) -> PreparedMetrics {
         let count = self.cache.len() as u64;
-        let gone = self.inserted.load(Ordering::Relaxed).saturating_sub(count);
-        PreparedMetrics { count, evicted: gone.saturating_sub(self.removed.load(Ordering::Relaxed)) }
+        PreparedMetrics { count, evicted: self.inserted.load(Ordering::Relaxed).saturating_sub(count) }
     }
 
     /// Prepares `cql`, or returns the prepared statement.
@@ -202,7 +291,7 @@ impl PreparedStatements {
     ) -> Result<Arc<Prepared>> {
         for keyspace in [None, keyspace] {
             if let Some(prepared) = self.cache.get(&statement_id(cql, keyspace))
-                && prepared.planned(catalog).is_ok()
+                && prepared.prepare_again(catalog)
             {
                 return Ok(prepared);
             }
@@ -210,15 +299,20 @@ impl PreparedStatements {
         let planned = Planned::new(cql, catalog, keyspace)?;
         let keyspace = keyspace.filter(|_| !planned.is_fully_qualified);
         let id = statement_id(cql, keyspace);
+        let (can_be_kept, size) = (planned.plan.is_request(), heap_size(&planned));
         let prepared = Arc::new(Prepared {
             id,
             cql: cql.into(),
             keyspace: keyspace.map(Into::into),
             planned: ArcSwap::from_pointee(planned),
-            result_has_changed: AtomicBool::new(false),
+            size,
+            // Clients may know another result: that of a table which was dropped.
+            result_has_changed: AtomicBool::new(self.cache.peek(&id).is_some()),
+            is_outdated: AtomicBool::new(false),
+            can_be_kept,
+            is_kept: AtomicBool::new(false),
             subject: OnceLock::new(),
         });
-        let size = prepared.heap_size() as u64;
         if size > self.capacity {
             bail_invalid!(
                 "Prepared statement of size {size} bytes is larger than allowed maximum of {} MB: {}...",
@@ -236,22 +330,29 @@ impl PreparedStatements {
     /// Returns the statement with this id and its plan for `catalog`.
     ///
     /// # Errors
-    /// Unprepared, if it does not exist or can no longer be planned: preparing it again returns the
-    /// error.
+    /// Unprepared, if it does not exist, was prepared before a change of its table, or can no
+    /// longer be planned: preparing it again returns the error.
     pub fn get(&self, id: &[u8], catalog: &Arc<Catalog>) -> Result<ResolvedStatement> {
         let unprepared = || DatabaseError::Unprepared { id: id.to_vec() };
         let key: StatementId = id.try_into().map_err(|_| unprepared())?;
         let prepared = self.cache.get(&key).ok_or_else(unprepared)?;
-        match prepared.planned(catalog) {
-            Ok(planned) => Ok(ResolvedStatement { prepared, description: PreparedDescription(planned) }),
-            Err(_) => {
-                if self.cache.remove(&key).is_some() {
-                    self.removed.fetch_add(1, Ordering::Relaxed);
+        match prepared.planned_for_client(catalog) {
+            Some(planned) => Ok(ResolvedStatement { prepared, description: PreparedDescription(planned) }),
+            None => {
+                if prepared.is_kept.swap(false, Ordering::AcqRel) {
+                    self.forgotten.add(key);
                 }
                 Err(unprepared())
             }
         }
     }
+}
+
+/// Returns the approximate memory of a prepared statement in bytes.
+fn heap_size(planned: &Planned) -> u64 {
+    let columns = planned.markers.len() + planned.result.as_ref().map_or(0, |result| result.columns.len());
+    let size = size_of::<Prepared>() + PLAN_SIZE;
+    (size + planned.cql.len() * (1 + PLAN_SIZE_PER_BYTE) + columns * COLUMN_SIZE) as u64
 }
 
 fn statement_id(cql: &str, keyspace: Option<&str>) -> StatementId {

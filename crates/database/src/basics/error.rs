@@ -80,6 +80,19 @@ pub enum DatabaseError {
         #[source]
         cause: Option<Cause>,
     },
+    /// The keyspace has fewer replicas than the consistency level needs, and
+    /// `enforce_replica_counts` is set. Nothing was read or written.
+    #[error("{message}")]
+    Unavailable {
+        /// The consistency level that cannot be achieved.
+        consistency: Consistency,
+        /// The number of replicas that it needs.
+        required: i32,
+        /// The number of replicas that exist.
+        alive: i32,
+        /// Cassandra's text.
+        message: String,
+    },
     /// A read took longer than its timeout.
     #[error("{message}")]
     ReadTimeout {
@@ -310,6 +323,7 @@ impl DatabaseError {
             | Self::Storage { .. }
             | Self::WouldBlock => 0x0000,
             Self::Protocol(_) => 0x000A,
+            Self::Unavailable { .. } => 0x1000,
             Self::Overloaded(_) | Self::Interrupted(_) => 0x1001,
             Self::Truncate { .. } => 0x1003,
             Self::WriteTimeout { .. } => 0x1100,

@@ -2,6 +2,7 @@
 
 pub(crate) mod describe;
 pub(crate) mod modification;
+pub(crate) mod replicas;
 pub(crate) mod select;
 pub(crate) mod virtual_tables;
 

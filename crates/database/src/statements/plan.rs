@@ -105,6 +105,27 @@ impl Planned {
         })
     }
 
+    /// Whether clients have to prepare the statement again, whose plan for a later catalog is
+    /// `later`: as in Cassandra, after a change of a table that may change metadata or the meaning
+    /// of the statement.
+    pub fn is_outdated_by(&self, later: &Self) -> bool {
+        let (before, after) = (self.plan.tables(), later.plan.tables());
+        before.len() != after.len()
+            || before.iter().zip(after).any(|(before, after)| {
+                let indexes = |planned: &Self, table: &TableMetadata| -> Vec<(String, i64)> {
+                    let indexes = planned.catalog.indexes_of(table.id).iter();
+                    indexes.map(|index| (index.name.clone(), index.created_at)).collect()
+                };
+                before.id != after.id
+                    || before.partition_key != after.partition_key
+                    || before.clustering != after.clustering
+                    || before.columns != after.columns
+                    || before.params.default_time_to_live != after.params.default_time_to_live
+                    || before.params.gc_grace_seconds != after.params.gc_grace_seconds
+                    || indexes(self, before) != indexes(later, after)
+            })
+    }
+
     /// Executes the plan; rows go to `sink`.
     pub fn execute(&self, execution: &Execution<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         match &self.plan {
@@ -180,6 +201,18 @@ impl Plan {
         }
     }
 
+    /// Returns the tables that it reads or changes.
+    pub fn tables(&self) -> Vec<&Arc<TableMetadata>> {
+        match self {
+            Self::Select(select) => vec![select.table()],
+            Self::Modification(modification) => vec![modification.table()],
+            Self::Batch(batch) => batch.statements().iter().map(ModificationPlan::table).collect(),
+            Self::Use(_) | Self::Truncate(_) | Self::Schema(_) | Self::Roles(_) | Self::Describe(_) => {
+                Vec::new()
+            }
+        }
+    }
+
     /// Returns the kind of its time limit.
     pub fn limited(&self, options: &StatementOptions) -> Limited {
         match self {
@@ -227,7 +260,7 @@ fn plan(statement: &Statement, cx: &mut PlanContext<'_>) -> Result<(Plan, Option
         Statement::Describe(describe) => Ok((Plan::Describe(DescribePlan::new(describe, cx)?), None)),
         // Each execution would create another view; the definition is stored with its values.
         Statement::CreateView(_) if !cx.markers.is_empty() => {
-            bail_invalid!("Cannot use query parameters in CREATE MATERIALIZED VIEW statements")
+            bail_invalid!("Bind variables are not allowed in CREATE MATERIALIZED VIEW statements")
         }
         other => Ok((
             match RoleStatement::new(other, cx)? {

@@ -98,6 +98,8 @@ pub(crate) struct StoreSettings {
     pub materialized_views_enabled: bool,
     /// `dynamic_data_masking_enabled`.
     pub dynamic_data_masking_enabled: bool,
+    /// `enforce_replica_counts`.
+    pub enforces_replica_counts: bool,
     /// The default options of new tables.
     pub default_params: TableParams,
     /// `auto_snapshot`
@@ -292,6 +294,11 @@ impl Store {
     /// `materialized_views_enabled`.
     pub fn materialized_views_enabled(&self) -> bool {
         self.settings.materialized_views_enabled
+    }
+
+    /// `enforce_replica_counts`: whether consistency levels that need more replicas than one fail.
+    pub fn enforces_replica_counts(&self) -> bool {
+        self.settings.enforces_replica_counts
     }
 
     /// `dynamic_data_masking_enabled`.

@@ -128,7 +128,7 @@ fn write_type(data_type: &DataType, freezing: Freezing, out: &mut String) {
             }
         }),
         DataType::Vector { element, dimension } => write_wrapped(false, "VectorType", out, |out| {
-            let inside = if freezing == Freezing::Bare { Freezing::Bare } else { Freezing::Wrapped };
+            let inside = if freezing == Freezing::Bare { Freezing::Bare } else { Freezing::Flag };
             write_type(element, inside, out);
             // Writing to a string cannot fail.
             let _ = write!(out, " , {dimension}");
@@ -323,7 +323,7 @@ impl<'a> Parser<'a> {
             _ => return self.fail("a vector's dimension is a positive number"),
         };
         self.expect(')')?;
-        Ok(DataType::vector(element, dimension))
+        Ok(DataType::vector(element.freeze(), dimension))
     }
 }
 
@@ -402,6 +402,22 @@ mod tests {
         let udt = DataType::Udt { definition, frozen: false };
         assert_eq!(udt.class_name(), full("UserType(ks,75,6c:FrozenType(ListType(Int32Type)))"));
         assert_eq!(udt.freeze().class_name(), full("FrozenType(UserType(ks,75,6c:ListType(Int32Type)))"));
+    }
+
+    #[test]
+    fn elements_of_a_vector_are_wrapped_by_their_own_flags() {
+        let list = DataType::list(DataType::Int);
+        let vector = DataType::vector(list.clone(), 2);
+        assert_eq!(vector.class_name(), full("VectorType(ListType(Int32Type) , 2)"));
+        assert_eq!(vector.to_string(), "vector<list<int>, 2>");
+        assert_eq!(vector.freeze(), vector);
+        let in_list = DataType::list(vector);
+        assert_eq!(in_list.class_name(), full("ListType(VectorType(ListType(Int32Type) , 2))"));
+        let frozen = DataType::vector(list.freeze(), 2);
+        assert_eq!(frozen.class_name(), full("VectorType(FrozenType(ListType(Int32Type)) , 2)"));
+        assert_eq!(frozen.to_string(), "vector<frozen<list<int>>, 2>");
+        // Cassandra freezes what it reads.
+        assert_eq!(parse_class_name("VectorType(ListType(Int32Type) , 2)").unwrap().0, frozen);
     }
 
     #[test]

@@ -52,7 +52,7 @@ fn write_type(data_type: &DataType, inside: bool, f: &mut Formatter<'_>) -> fmt:
         }
         DataType::Vector { element, dimension } => {
             f.write_str("vector<")?;
-            write_type(element, true, f)?;
+            write_type(element, false, f)?;
             return write!(f, ", {dimension}>");
         }
     };
@@ -137,7 +137,7 @@ mod tests {
             (tuple, "frozen<tuple<int, frozen<list<text>>>>"),
             (udt.clone(), "\"Addr\""),
             (DataType::set(udt), "set<frozen<\"Addr\">>"),
-            (DataType::vector(DataType::list(DataType::Int), 2), "vector<frozen<list<int>>, 2>"),
+            (DataType::vector(DataType::list(DataType::Int), 2), "vector<list<int>, 2>"),
         ] {
             assert_eq!(data_type.to_string(), text);
         }

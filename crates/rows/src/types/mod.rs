@@ -113,10 +113,10 @@ impl DataType {
         Self::Tuple(items.into_iter().map(|item| item.freeze()).collect())
     }
 
-    /// A vector of `dimension` values of `element`, which is frozen as everything inside a vector
-    /// is.
+    /// A vector of `dimension` values of `element`. Values inside a vector are stored as one value,
+    /// but as in Cassandra their type keeps its flag `frozen`, which is part of the vector's names.
     pub fn vector(element: Self, dimension: u32) -> Self {
-        Self::Vector { element: Arc::new(element.freeze()), dimension }
+        Self::Vector { element: Arc::new(element), dimension }
     }
 
     /// Returns whether a column of this type is complex: one cell per element instead of one cell.
@@ -131,8 +131,8 @@ impl DataType {
     }
 
     /// Returns the type stored as one value: `frozen<…>`, and so are the collections and UDTs
-    /// inside it. The fields of a UDT keep the flags of its definition; being inside, they count as
-    /// frozen.
+    /// inside it. The fields of a UDT and the elements of a vector keep the flags of their
+    /// definition; being inside, they count as frozen.
     pub fn freeze(&self) -> Self {
         let inner = |inner: &Arc<Self>| {
             if inner.is_deeply_frozen() { inner.clone() } else { Arc::new(inner.freeze()) }
@@ -142,9 +142,6 @@ impl DataType {
             Self::Set { element, .. } => Self::Set { element: inner(element), frozen: true },
             Self::Map { key, value, .. } => Self::Map { key: inner(key), value: inner(value), frozen: true },
             Self::Udt { definition, .. } => Self::Udt { definition: definition.clone(), frozen: true },
-            Self::Vector { element, dimension } => {
-                Self::Vector { element: inner(element), dimension: *dimension }
-            }
             Self::Tuple(items) if !items.iter().all(Self::is_deeply_frozen) => {
                 Self::Tuple(items.iter().map(Self::freeze).collect())
             }
@@ -159,7 +156,6 @@ impl DataType {
             }
             Self::Map { key, value, frozen } => *frozen && key.is_deeply_frozen() && value.is_deeply_frozen(),
             Self::Udt { frozen, .. } => *frozen,
-            Self::Vector { element, .. } => element.is_deeply_frozen(),
             Self::Tuple(items) => items.iter().all(Self::is_deeply_frozen),
             _ => true,
         }
@@ -186,15 +182,19 @@ impl DataType {
         matches!(self, Self::Counter)
     }
 
-    /// Returns whether values of this type have an order that Cassandra permits for keys, sets and
-    /// map keys: false for durations, counters, and types that contain them.
-    pub fn is_comparable(&self) -> bool {
-        !self.any(&|inner| matches!(inner, Self::Duration | Self::Counter))
-    }
-
-    /// Returns whether this is `duration` or contains it.
+    /// Returns whether Cassandra rejects this type for keys and ranges because of a duration: it
+    /// does not look into sets, keys of maps and vectors.
     pub fn contains_duration(&self) -> bool {
-        self.any(&|inner| matches!(inner, Self::Duration))
+        match self {
+            Self::Duration => true,
+            Self::List { element, .. } => element.contains_duration(),
+            Self::Map { value, .. } => value.contains_duration(),
+            Self::Tuple(items) => items.iter().any(Self::contains_duration),
+            Self::Udt { definition, .. } => {
+                definition.fields.iter().any(|(_, field)| field.contains_duration())
+            }
+            _ => false,
+        }
     }
 
     /// Returns whether this is the UDT `keyspace.name` or contains it.

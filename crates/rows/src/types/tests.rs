@@ -123,8 +123,11 @@ fn durations_and_udts_are_found_however_deep() {
     let udt = DataType::Udt { definition: person(), frozen: false };
     let deep = DataType::map(DataType::Int, DataType::tuple([udt, DataType::Duration]));
     assert!(deep.references_udt("ks", "person") && !deep.references_udt("other", "person"));
-    assert!(deep.contains_duration() && !deep.is_comparable());
-    assert!(DataType::list(DataType::Int).is_comparable());
+    assert!(deep.contains_duration());
+    assert!(!DataType::list(DataType::Int).contains_duration());
+    // As in Cassandra, which has no rule for them.
+    assert!(!DataType::vector(DataType::Duration, 2).contains_duration());
+    assert!(!DataType::set(DataType::tuple([DataType::Duration])).contains_duration());
 }
 
 #[test]

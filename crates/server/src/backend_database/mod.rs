@@ -287,7 +287,7 @@ impl RequestHandler<'_> {
     fn prepare(&self, prepare: &Prepare, body: Body<'_>) -> db::Result<Prelude> {
         let keyspace = self.session.keyspace.load();
         let keyspace = prepare.keyspace.as_deref().or(keyspace.as_deref().map(String::as_str));
-        let prepared = self.database.prepare(keyspace, &prepare.query)?;
+        let prepared = self.database.prepare_and_keep(keyspace, &prepare.query)?;
         let description = prepared.description();
         let result = description.result();
         let metadata_id = result.map_or(&EMPTY_METADATA_ID, |result| result.id());
@@ -448,6 +448,9 @@ fn error_response(error: DatabaseError) -> Error {
         | DatabaseError::WouldBlock => ErrorDetail::ServerError,
         DatabaseError::Protocol(_) => ErrorDetail::ProtocolError,
         DatabaseError::Overloaded(_) | DatabaseError::Interrupted(_) => ErrorDetail::Overloaded,
+        DatabaseError::Unavailable { consistency, required, alive, .. } => {
+            ErrorDetail::Unavailable { consistency, required, alive }
+        }
         DatabaseError::Truncate { .. } => ErrorDetail::TruncateError,
         DatabaseError::ReadTimeout { consistency, .. } => {
             ErrorDetail::ReadTimeout { consistency, received: 0, block_for: 1, data_present: false }

@@ -39,9 +39,8 @@ pub fn resolve_arithmetic(
             let of_receiver = compatible.into_iter().find(|function| {
                 receiver.is_some_and(|wanted| function.arguments().iter().all(|argument| argument == wanted))
             });
-            let open = left.known_type().is_none() || right.known_type().is_none();
             match of_receiver {
-                Some(Function::Scalar(function)) if !open => Ok(function),
+                Some(Function::Scalar(function)) if !left.is_marker() && !right.is_marker() => Ok(function),
                 _ => Err(ValueError::invalid(format!(
                     "Ambiguous '{symbol}' operation with args {left} and {right}: use type hint to \
                      disambiguate, example '(int) ?'"

@@ -16,6 +16,10 @@ pub trait Argument: Display {
     fn assignment(&self, wanted: &DataType) -> Assignment;
     /// Returns the argument's type, if it is known independent of the function.
     fn known_type(&self) -> Option<DataType>;
+    /// Whether it is a bind marker without a type hint.
+    fn is_marker(&self) -> bool {
+        false
+    }
 }
 
 /// An argument with a type: a column, a call's result, a term with a type hint.
@@ -54,6 +58,10 @@ impl Argument for Literal {
 }
 
 impl Argument for BindMarker {
+    fn is_marker(&self) -> bool {
+        true
+    }
+
     fn assignment(&self, _: &DataType) -> Assignment {
         Assignment::Weak
     }

@@ -172,6 +172,11 @@ impl Database {
         self.0.store.server()
     }
 
+    /// Returns the prepared statements.
+    pub(crate) fn prepared_cache(&self) -> &PreparedStatements {
+        &self.0.prepared
+    }
+
     /// Returns the numbers of cached and evicted prepared statements.
     #[doc(hidden)]
     pub fn prepared_statements(&self) -> PreparedMetrics {

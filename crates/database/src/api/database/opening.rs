@@ -46,6 +46,9 @@ pub struct Options {
     /// `dynamic_data_masking_enabled`: whether columns can be masked, and masks apply. Default:
     /// false, as in Cassandra.
     pub dynamic_data_masking_enabled: bool,
+    /// `enforce_replica_counts`: whether consistency levels that need more than one replica of a
+    /// keyspace fail, as on one node of Cassandra. Default: false.
+    pub enforce_replica_counts: bool,
     /// `default_compaction`: the `compaction` of new tables and views that do not specify one.
     /// Default: size-tiered.
     pub default_compaction: CompactionParams,
@@ -75,6 +78,7 @@ impl Options {
             prepared_statements_cache_size: 10 << 20,
             materialized_views_enabled: false,
             dynamic_data_masking_enabled: false,
+            enforce_replica_counts: false,
             default_compaction: CompactionParams::default(),
             timeouts: RequestTimeouts::unlimited(),
             slow_query_log_timeout: None,
@@ -155,6 +159,7 @@ impl Database {
                 background_threads,
                 materialized_views_enabled: options.materialized_views_enabled,
                 dynamic_data_masking_enabled: options.dynamic_data_masking_enabled,
+                enforces_replica_counts: options.enforce_replica_counts,
                 default_params: TableParams {
                     compaction: options.default_compaction,
                     ..TableParams::default()

@@ -39,6 +39,9 @@ pub enum ErrorKind {
     DiskFull,
     /// The operating system failed to read or write a file.
     Io,
+    /// The keyspace has fewer replicas than the consistency level needs, and
+    /// `enforce_replica_counts` is set.
+    Unavailable,
     /// The read took longer than its timeout.
     ReadTimeout,
     /// The write took longer than its timeout, and was applied as a whole or not at all.
@@ -72,6 +75,7 @@ impl DatabaseError {
             Self::AlreadyExists { .. } => ErrorKind::AlreadyExists,
             Self::Unauthorized(_) => ErrorKind::Unauthorized,
             Self::ReadOnly => ErrorKind::ReadOnly,
+            Self::Unavailable { .. } => ErrorKind::Unavailable,
             Self::Config(_) => ErrorKind::Config,
             Self::ReadTimeout { .. } => ErrorKind::ReadTimeout,
             Self::WriteTimeout { .. } => ErrorKind::WriteTimeout,

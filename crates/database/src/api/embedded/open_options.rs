@@ -180,6 +180,14 @@ impl OpenOptions {
         self
     }
 
+    /// `enforce_replica_counts`: whether consistency levels that need more than one replica of a
+    /// keyspace fail with [`Unavailable`](crate::DatabaseError::Unavailable), to test how a program
+    /// handles it. Default: false.
+    pub fn enforce_replica_counts(mut self, enforce: bool) -> Self {
+        self.0.enforce_replica_counts = enforce;
+        self
+    }
+
     /// `dynamic_data_masking_enabled`: whether columns can be masked. Masks apply to roles of a
     /// server's clients, never to the program. Default: false.
     pub fn dynamic_data_masking_enabled(mut self, enabled: bool) -> Self {

@@ -58,7 +58,13 @@ fn apply<P: AsRef<ModificationPlan>>(
         options
             .consistency
             .validate_for_conditional(options.serial_consistency.unwrap_or(Consistency::Serial))?;
+        if let Some((plan, _)) = statements.first() {
+            first.require_replicas_of_conditional(plan.as_ref().table())?;
+        }
         return apply_conditional(&statements, sink);
+    }
+    for (plan, _) in &statements {
+        first.require_replicas(plan.as_ref().table(), options.consistency)?;
     }
     guard_disk_usage(first)?;
     // As in Cassandra, every consistency level is accepted, including those that single statements

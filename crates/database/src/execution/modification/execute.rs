@@ -24,6 +24,7 @@ impl ModificationPlan {
             options
                 .consistency
                 .validate_for_conditional(options.serial_consistency.unwrap_or(Consistency::Serial))?;
+            execution.require_replicas_of_conditional(&self.table)?;
             let rows = self.rows_of(execution)?;
             return conditional::apply_if(&rows, execution, sink);
         }
@@ -32,6 +33,7 @@ impl ModificationPlan {
         } else {
             options.consistency.validate_for_write()?
         }
+        execution.require_replicas(&self.table, options.consistency)?;
         guard_disk_usage(execution)?;
         let mut mutations = Mutations::default();
         let rows = self.rows_of(execution)?;

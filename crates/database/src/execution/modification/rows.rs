@@ -82,6 +82,9 @@ impl RowsPlan {
         times: &Times,
         execution: &Execution<'_>,
     ) -> Result<()> {
+        if self.deletes_cells_of_ranges {
+            bail_invalid!("Range deletions are not supported for specific columns");
+        }
         let liveness = match self.kind {
             StatementKind::Insert => times.liveness(),
             _ => LivenessInfo::EMPTY,

@@ -9,6 +9,7 @@ use crate::basics::error::{Result, bail_invalid};
 use crate::basics::request::ConsistencyRules;
 use crate::basics::response::{Outcome, RowSink};
 use crate::execution::Execution;
+use crate::execution::replicas::read_level;
 use crate::planning::select::SelectPlan;
 use crate::planning::select::expression::Input;
 use crate::planning::select::group_by::GroupBy;
@@ -59,9 +60,14 @@ impl SelectPlan {
                  either remove the ORDER BY or the IN and sort client side, or disable paging for this query"
             );
         }
-        if execution.options.consistency.is_serial() {
+        let mut level = execution.options.consistency;
+        if level.is_serial() {
             self.refuse_serial(run, limits)?;
+            if self.restrictions.partition.names_keys() {
+                level = read_level(level);
+            }
         }
+        execution.require_replicas(&self.table, level)?;
         sink.begin(&self.metadata);
         let next = if execution.guard().is_set(Key::ReadThresholdsEnabled) {
             let mut sink = MeasuredSink::new(sink, self, execution);
@@ -131,26 +137,47 @@ impl SelectPlan {
     ) -> Result<Option<PagingState>> {
         let mut left = run.page_size;
         let mut next = None;
-        let mut more = false;
         Reader::new(self, run.execution, run.resume)?.for_each(&mut limits, &mut |row, limits| {
-            if left == Some(0) {
-                more = true;
-                return Ok(Flow::Stop);
-            }
             let input = Input { row: Some(row), terms: run.terms, aggregates: &[], cx: run.execution };
             self.outputs.push(input, sink)?;
             if let Some(left) = &mut left {
                 // A page of large rows ends before it becomes too large to send.
                 *left = if sink.is_full() { 0 } else { *left - 1 };
                 if *left == 0 {
-                    // DISTINCT shows one row for each partition, so the next page begins after it.
-                    let clustering = row.clustering().filter(|_| !self.distinct);
-                    next = Some(PagingState::after(&row.partition.key, clustering, limits));
+                    next = self.next_page(run, &row.partition.key, row.clustering(), limits)?;
+                    return Ok(Flow::Stop);
                 }
             }
             Ok(Flow::Continue)
         })?;
-        Ok(next.filter(|_| more))
+        Ok(next)
+    }
+
+    /// Returns the position of the page after a full page that ends with a row; `None` if no row
+    /// can follow.
+    ///
+    /// As in Cassandra, the next page may be empty: clients that stop at the first page that is not
+    /// full would never stop if a full page were the last one.
+    fn next_page(
+        &self,
+        run: Run<'_, '_>,
+        key: &DecoratedKey,
+        clustering: Option<&Clustering>,
+        limits: &Limits,
+    ) -> Result<Option<PagingState>> {
+        if limits.is_reached() {
+            return Ok(None);
+        }
+        // DISTINCT shows one row for each partition, so the next page begins after it.
+        let clustering = clustering.filter(|_| !self.distinct && !self.table.clustering.is_empty());
+        let partition_ends = clustering.is_none() || limits.is_reached_in_partition();
+        if partition_ends && self.restrictions.partition.names_keys() {
+            let keys = self.restrictions.partition.keys(run.execution)?;
+            if keys.last() == Some(key) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(PagingState::after(key, clustering, limits)))
     }
 
     /// Aggregates all rows into one. LIMIT applies to the rows of the result.
@@ -235,8 +262,7 @@ impl SelectPlan {
                         return Ok(Flow::NextPartition);
                     }
                     if left == Some(0) {
-                        let clustering = clustering.as_ref().filter(|_| !self.distinct);
-                        next = Some(PagingState::after(key, clustering, &counted));
+                        next = self.next_page(run, key, clustering.as_ref(), &counted)?;
                         return Ok(Flow::Stop);
                     }
                     if !same_partition {
@@ -252,14 +278,32 @@ impl SelectPlan {
         )?;
         if aggregation.is_open() {
             end(&mut aggregation)?;
+            counted.take();
+            left = left.map(|left| left - 1);
         }
-        sorted.sort_by(|a, b| {
+        // The data may have ended with the last group.
+        if left == Some(0)
+            && next.is_none()
+            && let Some((key, clustering)) = &last
+        {
+            next = self.next_page(run, key, clustering.as_ref(), &counted)?;
+        }
+        self.push_sorted_groups(sorted, limits, &aggregation, sink)?;
+        Ok(next)
+    }
+
+    /// Pushes groups that were read in another order.
+    fn push_sorted_groups(
+        &self,
+        mut groups: Vec<Group>,
+        limits: Limits,
+        aggregation: &Aggregation<'_, '_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<()> {
+        groups.sort_by(|a, b| {
             let clustering = |group: &Group| group.row().and_then(|row| row.clustering().cloned());
             self.order.compare(clustering(a).as_ref(), clustering(b).as_ref())
         });
-        for group in sorted.iter().take(limits.rows_max()) {
-            aggregation.push(group, sink)?;
-        }
-        Ok(next)
+        groups.iter().take(limits.rows_max()).try_for_each(|group| aggregation.push(group, sink))
     }
 }

@@ -8,7 +8,7 @@ use cassette_cql::ast::{self, AssignmentOperation, DeleteTarget};
 use cassette_rows::types::UserType;
 use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableMetadata};
 
-use crate::basics::error::{Result, bail_invalid};
+use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::planning::context::PlanContext;
 use crate::planning::restrictions::{named_receiver, receiver};
 use crate::schema::conditions::Term;
@@ -153,7 +153,11 @@ pub(crate) fn assignment(
         }
         AssignmentOperation::Add(value) => {
             require_collection(column, &format!("{name} = {name} + {value}"))?;
-            Ok(Operation::Append(Term::prepare(value, &whole, cx)?))
+            let term = Term::prepare(value, &whole, cx);
+            if let (DataType::Map { .. }, Err(DatabaseError::Invalid(_))) = (data_type, &term) {
+                bail_invalid!("Value for a map addition has to be a map, but was: '{value}'");
+            }
+            Ok(Operation::Append(term?))
         }
         AssignmentOperation::Prepend(value) => {
             let text = format!("{name} = {value} - {name}");
@@ -171,15 +175,15 @@ pub(crate) fn assignment(
             let removed = match data_type {
                 // Subtracting from a map removes keys.
                 DataType::Map { key, .. } => {
-                    let keys = DataType::Set { element: key.clone(), frozen: false };
-                    if matches!(value, ast::Term::Map(_)) {
-                        bail_invalid!("Value for a map substraction has to be a set, but was: '{value}'");
-                    }
-                    named_receiver(table, name, keys)
+                    named_receiver(table, name, DataType::Set { element: key.clone(), frozen: false })
                 }
                 _ => whole,
             };
-            Ok(Operation::Discard(Term::prepare(value, &removed, cx)?))
+            let term = Term::prepare(value, &removed, cx);
+            if let (DataType::Map { .. }, Err(DatabaseError::Invalid(_))) = (data_type, &term) {
+                bail_invalid!("Value for a map substraction has to be a set, but was: '{value}'");
+            }
+            Ok(Operation::Discard(term?))
         }
         AssignmentOperation::SetElement(key, value) => set_element(column, key, value, table, cx),
         AssignmentOperation::SetField(field, value) => set_field(column, field, value, table, cx),

@@ -29,6 +29,9 @@ pub(crate) struct RowsPlan {
     /// The statement is an INSERT JSON, which sets every column in Cassandra, possibly to its
     /// previous value.
     pub sets_all_columns: bool,
+    /// Whether columns of ranges of rows would be deleted, which executions reject, as in
+    /// Cassandra.
+    pub deletes_cells_of_ranges: bool,
 }
 
 /// Plans `INSERT … (columns) VALUES (values)`.
@@ -48,10 +51,22 @@ pub(crate) fn insert(
         bail_invalid!("The column names contains duplicates");
     }
     let mut columns = Vec::with_capacity(names.len());
+    let is_key =
+        |column: &ColumnMetadata| matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering);
+    // As in Cassandra, which prepares key columns as a WHERE, after all others.
+    let mut keys = Vec::new();
     for (name, value) in names.iter().zip(values) {
         let column = existing(table, name)?;
+        if is_key(&column) {
+            keys.push((columns.len() + keys.len(), column, value));
+            continue;
+        }
         let term = Term::prepare(value, &receiver(table, &column), cx)?;
         columns.push((column, term));
+    }
+    for (at, column, value) in keys {
+        let term = Term::prepare(value, &receiver(table, &column), cx)?;
+        columns.insert(at, (column, term));
     }
     let attributes = Attributes::new(insert.using.timestamp.as_ref(), insert.using.ttl.as_ref(), table, cx)?;
     insert_of(columns, attributes, insert.if_not_exists, table)
@@ -87,6 +102,7 @@ pub(crate) fn insert_of(
         conditions,
         only_statics,
         sets_all_columns: false,
+        deletes_cells_of_ranges: false,
     })
 }
 
@@ -143,9 +159,6 @@ pub(crate) fn delete(
     let changes = (operations, attributes, conditions);
     let plan = restricted(StatementKind::Delete, &delete.where_clause, table, changes, cx)?;
     let names_rows = plan.restrictions.clustering.names_rows();
-    if !plan.operations.regulars.is_empty() && !names_rows {
-        bail_invalid!("Range deletions are not supported for specific columns");
-    }
     if !plan.conditions.is_empty() && !names_rows {
         const NEEDED: &str =
             "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to";
@@ -157,7 +170,8 @@ pub(crate) fn delete(
         }
     }
     validate_one_row(&plan, "deletions")?;
-    Ok(plan)
+    let deletes_cells_of_ranges = !plan.operations.regulars.is_empty() && !names_rows;
+    Ok(RowsPlan { deletes_cells_of_ranges, ..plan })
 }
 
 /// Plans an UPDATE or DELETE with its WHERE. The rows may still be ranges.
@@ -189,6 +203,7 @@ fn restricted(
         conditions,
         only_statics,
         sets_all_columns,
+        deletes_cells_of_ranges: false,
     })
 }
 

@@ -69,6 +69,12 @@ impl PartitionRestrictions {
         table: &TableMetadata,
         cx: &mut PlanContext<'_>,
     ) -> Result<()> {
+        if operator == Operator::Neq {
+            bail_invalid!(
+                "Unsupported \"{operator}\" relation: token({}) {operator} {value}",
+                names(columns)
+            );
+        }
         if columns.len() != self.key.len() || columns.iter().zip(&self.key).any(|(a, b)| a.name != b.name) {
             if self.key.iter().any(|k| !columns.iter().any(|c| c.name == k.name)) {
                 bail_invalid!(

@@ -28,6 +28,10 @@ impl fmt::Display for TermArgument<'_, '_> {
 }
 
 impl Argument for TermArgument<'_, '_> {
+    fn is_marker(&self) -> bool {
+        matches!(self.raw, ast::Term::BindMarker(_))
+    }
+
     fn assignment(&self, wanted: &DataType) -> Assignment {
         test_assignment(self.raw, wanted, self.keyspace, self.cx)
     }
@@ -56,7 +60,9 @@ pub(crate) fn test_assignment(
             DataType::Vector { element, dimension } if elements.len() == *dimension as usize => {
                 Assignment::all(elements.iter().map(|raw| test(raw, element)))
             }
-            _ => Assignment::No,
+            DataType::Vector { .. } => Assignment::No,
+            // As in Cassandra, its preparation returns the error.
+            _ => Assignment::Weak,
         },
         ast::Term::Set(elements) => match wanted {
             DataType::Set { .. } | DataType::Map { .. } if elements.is_empty() => Assignment::Weak,

@@ -85,7 +85,10 @@ pub(crate) fn assemble_elements(data_type: &DataType, parts: Vec<Option<&[u8]>>)
     for part in parts {
         match part {
             Some(value) => values.push(value),
-            None => bail_invalid!("null is not supported inside collections"),
+            None => bail_invalid!(
+                "null is not supported inside {}",
+                if matches!(data_type, DataType::Vector { .. }) { "vectors" } else { "collections" }
+            ),
         }
     }
     let mut out = Vec::new();

@@ -20,7 +20,7 @@ use crate::schema::indexes::Index;
 use crate::schema::views::View;
 pub use events::{SchemaEvents, Subscription};
 pub use keyspace::{Keyspace, KeyspaceKind, KeyspaceParams, Replication};
-pub(crate) use resolve::{TypeUse, resolve_type};
+pub(crate) use resolve::{TypeUse, raw_text, resolve_type};
 
 /// All keyspaces at one moment.
 #[derive(Debug, Clone)]

@@ -36,13 +36,16 @@ fn resolve(raw: &CqlType, frozen: bool, scope: TypeUse<'_>, depth: usize) -> Res
     // frozen must be declared so.
     let element = |inner: &CqlType| {
         if !frozen && is_unfrozen_collection(inner) {
-            bail_invalid!("Non-frozen collections are not allowed inside collections: {raw}");
+            bail_invalid!(
+                "Non-frozen collections are not allowed inside collections: {}",
+                raw_text(raw, frozen)
+            );
         }
         if !frozen && matches!(inner, CqlType::UserType(_)) {
-            bail_invalid!("Non-frozen UDTs are not allowed inside collections: {raw}");
+            bail_invalid!("Non-frozen UDTs are not allowed inside collections: {}", raw_text(raw, frozen));
         }
         if is_native(inner, NativeType::Counter) {
-            bail_invalid!("Counters are not allowed inside collections: {raw}");
+            bail_invalid!("Counters are not allowed inside collections: {}", raw_text(raw, frozen));
         }
         resolve(inner, true, scope, depth)
     };
@@ -51,13 +54,13 @@ fn resolve(raw: &CqlType, frozen: bool, scope: TypeUse<'_>, depth: usize) -> Res
         CqlType::List(inner) => DataType::list(element(inner)?),
         CqlType::Set(inner) => {
             if is_native(inner, NativeType::Duration) {
-                bail_invalid!("Durations are not allowed inside sets: {raw}");
+                bail_invalid!("Durations are not allowed inside sets: {}", raw_text(raw, frozen));
             }
             DataType::set(element(inner)?)
         }
         CqlType::Map(key, value) => {
             if is_native(key, NativeType::Duration) {
-                bail_invalid!("Durations are not allowed as map keys: {raw}");
+                bail_invalid!("Durations are not allowed as map keys: {}", raw_text(raw, frozen));
             }
             let value = element(value)?;
             DataType::map(element(key)?, value)
@@ -71,10 +74,7 @@ fn resolve(raw: &CqlType, frozen: bool, scope: TypeUse<'_>, depth: usize) -> Res
         }
         CqlType::Vector(inner, dimension) => match u32::try_from(*dimension) {
             Ok(dimension) if dimension > 0 => {
-                if is_native(inner, NativeType::Counter) {
-                    bail_invalid!("Counters are not allowed inside vectors: {raw}");
-                }
-                DataType::vector(resolve(inner, true, scope, depth)?, dimension)
+                DataType::vector(resolve(inner, false, scope, depth)?, dimension)
             }
             _ => bail_invalid!("vectors may only have positive dimensions; given {dimension}"),
         },
@@ -121,6 +121,21 @@ fn resolve_class(class: &str) -> Result<DataType> {
             )))
         }
     }
+}
+
+/// Returns the text of a type in messages, where everything in a frozen collection is marked so.
+pub(crate) fn raw_text(raw: &CqlType, frozen: bool) -> String {
+    let text = match raw {
+        CqlType::Frozen(inner) => return raw_text(inner, true),
+        CqlType::List(inner) => format!("list<{}>", raw_text(inner, frozen)),
+        CqlType::Set(inner) => format!("set<{}>", raw_text(inner, frozen)),
+        CqlType::Map(key, value) => format!("map<{}, {}>", raw_text(key, frozen), raw_text(value, frozen)),
+        CqlType::UserType(_) => raw.to_string(),
+        CqlType::Native(_) | CqlType::Custom(_) | CqlType::Tuple(_) | CqlType::Vector(..) => {
+            return raw.to_string();
+        }
+    };
+    if frozen { format!("frozen<{text}>") } else { text }
 }
 
 fn is_native(raw: &CqlType, native: NativeType) -> bool {

@@ -12,10 +12,13 @@ pub(crate) type Entries = [(Box<str>, Box<str>)];
 pub(crate) struct Attributes<'a>(pub &'a Properties);
 
 impl<'a> Attributes<'a> {
-    /// Rejects options that are not among `known`.
+    /// Rejects options that are not among `known`. Of several, the error names the one that
+    /// Cassandra finds first.
     pub fn refuse_unknown(&self, known: &[&str]) -> Result<()> {
-        match self.0.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-            Some((name, _)) => Err(syntax(format!("Unknown property '{}'", name.as_str()))),
+        let count = self.0.iter().count();
+        let unknown = self.0.iter().map(|(name, _)| name.as_str()).filter(|name| !known.contains(name));
+        match unknown.min_by_key(|name| java_bucket(name, count)) {
+            Some(name) => Err(syntax(format!("Unknown property '{name}'"))),
             None => Ok(()),
         }
     }
@@ -74,6 +77,40 @@ impl<'a> Attributes<'a> {
     }
 }
 
+/// Returns the bucket of a key in a `java.util.HashMap` of `count` entries, which are iterated by
+/// their buckets, and within one in the order of insertion.
+fn java_bucket(key: &str, count: usize) -> u32 {
+    let hash = key.encode_utf16().fold(0_u32, |hash, unit| hash.wrapping_mul(31).wrapping_add(unit.into()));
+    // The table doubles when it is filled to more than three quarters.
+    let mut buckets = 16_u32;
+    while count > buckets as usize / 4 * 3 && buckets < 1 << 30 {
+        buckets *= 2;
+    }
+    (hash ^ hash >> 16) & (buckets - 1)
+}
+
 fn syntax(message: String) -> DatabaseError {
     DatabaseError::syntax(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Recorded from Cassandra 5.0.8.
+    #[test]
+    fn of_several_unknown_options_the_same_as_in_cassandra_is_named() {
+        for (names, named) in [
+            (&["foo", "bar"][..], "bar"),
+            (&["bar", "foo"], "bar"),
+            (&["zeta", "alpha", "beta"], "zeta"),
+            (&["beta", "zeta", "alpha"], "zeta"),
+            (&["read_repair_chance", "dclocal_read_repair_chance"], "dclocal_read_repair_chance"),
+            (&["zz", "comment", "aa"], "zz"),
+            (&["abc", "abd", "abe"], "abd"),
+        ] {
+            let unknown = names.iter().filter(|name| **name != "comment");
+            assert_eq!(unknown.min_by_key(|name| java_bucket(name, names.len())), Some(&named), "{names:?}");
+        }
+    }
 }

@@ -28,6 +28,11 @@ impl Replication {
         Self { class: LOCAL.into(), options: BTreeMap::new() }
     }
 
+    /// Whether it has a factor for each data center.
+    pub(crate) fn is_by_data_center(&self) -> bool {
+        self.class == NETWORK_TOPOLOGY
+    }
+
     /// Returns the class without Cassandra's package, as in DESCRIBE.
     pub(crate) fn short_class(&self) -> &str {
         self.class.strip_prefix(PACKAGE).unwrap_or(&self.class)
@@ -130,6 +135,13 @@ fn factor_of(text: &str) -> Result<u32> {
 /// Returns the replicas of `replication` in each data center.
 pub(crate) fn factors(replication: &Replication) -> impl Iterator<Item = i64> {
     replication.options.values().filter_map(|factor| factor_of(factor).ok()).map(i64::from)
+}
+
+/// Returns the data centers of `replication`, or the name of the option, with their replicas.
+pub(crate) fn factors_by_name(replication: &Replication) -> impl Iterator<Item = (&str, i32)> {
+    replication.options.iter().filter_map(|(name, factor)| {
+        Some((name.as_str(), i32::try_from(factor_of(factor).ok()?).unwrap_or(i32::MAX / 2)))
+    })
 }
 
 /// Returns the total number of replicas of `replication`.

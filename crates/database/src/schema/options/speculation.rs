@@ -32,7 +32,7 @@ pub(crate) fn parse(text: &str) -> Result<String> {
             }
         };
     }
-    match parse_simple(&lower)? {
+    match parse_simple(text)? {
         Simple::Percentile(policy) | Simple::Fixed(policy) => Ok(policy),
     }
 }
@@ -43,12 +43,13 @@ enum Simple {
 }
 
 fn parse_simple(text: &str) -> Result<Simple> {
+    let lower = text.to_lowercase();
     let digits = |number: &str| !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-    if let Some(number) = text.strip_suffix("ms").filter(|number| digits(number)) {
+    if let Some(number) = lower.strip_suffix("ms").filter(|number| digits(number)) {
         let millis: f64 = number.parse().map_err(|_| invalid(text))?;
         return Ok(Simple::Fixed(format!("{}ms", millis as i32)));
     }
-    let number = text.strip_suffix("percentile").or(text.strip_suffix('p')).filter(|number| digits(number));
+    let number = lower.strip_suffix("percentile").or(lower.strip_suffix('p')).filter(|number| digits(number));
     let percentile: f64 = number.ok_or_else(|| invalid(text))?.parse().map_err(|_| invalid(text))?;
     if percentile <= 0.0 || percentile >= 100.0 {
         bail_config!(

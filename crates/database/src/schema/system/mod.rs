@@ -49,6 +49,8 @@ pub(crate) const CIDR_GROUPS: &str = "cidr_groups";
 
 /// The table of completed compactions.
 pub(crate) const COMPACTION_HISTORY: &str = "compaction_history";
+/// The table of statements that clients prepared.
+pub(crate) const PREPARED_STATEMENTS: &str = "prepared_statements";
 /// The table of views that are built.
 pub(crate) const BUILT_VIEWS: &str = "built_views";
 /// The table of views that are being built.
@@ -75,7 +77,7 @@ pub(crate) fn local_keyspaces() -> Vec<Keyspace> {
     let mut system = keyspace(SYSTEM, KeyspaceKind::Local, params(), definitions::SYSTEM, 0);
     // Only these tables are stored.
     system.virtual_tables.remove("local");
-    for name in [INDEX_INFO, BUILT_VIEWS, VIEW_BUILDS, COMPACTION_HISTORY] {
+    for name in [INDEX_INFO, BUILT_VIEWS, VIEW_BUILDS, COMPACTION_HISTORY, PREPARED_STATEMENTS] {
         system.virtual_tables.remove(name);
     }
     let mut schema = keyspace(SCHEMA, KeyspaceKind::Local, params(), definitions::SYSTEM_SCHEMA, seven_days);

@@ -70,7 +70,9 @@ pub(crate) fn validate_name(table: &TableMetadata) -> Result<()> {
     }
     if name.len() > TABLE_NAME_LENGTH {
         bail_config!(
-            "Table name must not be more than {TABLE_NAME_LENGTH} characters long (got {} characters for \"{name}\")",
+            "{}.{name}: Table name must not be more than {TABLE_NAME_LENGTH} characters long (got {} characters \
+             for \"{name}\")",
+            table.keyspace,
             name.len()
         );
     }

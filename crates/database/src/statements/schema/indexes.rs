@@ -34,6 +34,9 @@ const PURPOSES: [&str; 2] = ["LATENCY", "RECALL"];
 /// The maximum length of the name of a column with a custom index.
 const COLUMN_NAME_LENGTH_MAX: usize = 48;
 
+/// The maximum length of the name of an index.
+const INDEX_NAME_LENGTH: usize = 254;
+
 /// The implementation in the statement.
 struct Implementation {
     kind: IndexKind,
@@ -83,6 +86,13 @@ pub(crate) fn create(
     }
     if !is_word(&name) {
         bail_config!("Illegal index name {name}");
+    }
+    // A directory has the name, after a dot.
+    if name.len() > INDEX_NAME_LENGTH {
+        bail_config!(
+            "invalid index name {name}: expected at most {INDEX_NAME_LENGTH} characters, found {}",
+            name.len()
+        );
     }
     if kind == IndexKind::StorageAttached {
         validate_storage_attached(&implementation, &targets, keyspace, table)?;

@@ -13,7 +13,7 @@ use cassette_rows::{ColumnMetadata, DataType, TableMetadata};
 use super::{Change, KeyspaceChange, SchemaContext, keyspace_to_change};
 use crate::basics::error::{Result, bail_invalid};
 use crate::basics::response::{SchemaChange, SchemaChangeKind, SchemaChangeTarget};
-use crate::schema::catalog::{Keyspace, TypeUse, resolve_type};
+use crate::schema::catalog::{Keyspace, TypeUse, raw_text, resolve_type};
 
 pub(crate) fn create(
     statement: &CreateType,
@@ -120,7 +120,7 @@ fn add_field(
 ) -> Result<Vec<(String, DataType)>> {
     refuse_field_type(raw)?;
     let name = qualified_name(user_type);
-    let raw_name = qualified(raw, &keyspace.name);
+    let raw_name = raw_text(&qualified(raw, &keyspace.name), false);
     let mut fields = user_type.fields.clone();
     if user_type.field(field).is_some() {
         if if_not_exists {

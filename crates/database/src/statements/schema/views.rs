@@ -27,6 +27,15 @@ pub(crate) fn create(
     if !cx.materialized_views_enabled {
         bail_invalid!("Materialized views are disabled. Enable in cassandra.yaml to use.");
     }
+    let order = &statement.clustering_order;
+    let is_twice = |i: &usize| order[..*i].iter().any(|(other, _)| *other == order[*i].0);
+    if let Some(i) = (1..order.len()).find(is_twice) {
+        bail_invalid!(
+            "Duplicate column '{}' in CLUSTERING ORDER BY clause for view '{}'",
+            order[i].0,
+            statement.name
+        );
+    }
     let name = statement.name.name.as_str();
     let base_name = statement.base_table.name.as_str();
     let keyspace = keyspace_to_change(keyspace, cx)?;

@@ -237,6 +237,7 @@ fn tuple_type(columns: &[Arc<ColumnMetadata>]) -> DataType {
     DataType::tuple(columns.iter().map(|c| c.data_type.clone()))
 }
 
-fn joined(columns: &[Arc<ColumnMetadata>]) -> String {
+/// `(a,b)`
+pub(super) fn joined(columns: &[Arc<ColumnMetadata>]) -> String {
     format!("({})", columns.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(","))
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use cassette_rows::types::collection;
 use cassette_rows::{Bound as Edge, Clustering, Slice, Slices, interrupt};
 
+use super::add::joined;
 use super::{Segment, SegmentKind, Tuple, TupleIn};
 use crate::basics::error::{Result, bail_invalid};
 use crate::planning::context::BindContext;
@@ -97,7 +98,11 @@ impl ClusteringRestrictions {
                         None => bail_invalid!("Invalid null value for IN restriction"),
                     })
                     .collect::<Result<Vec<_>>>()?,
-                _ => bail_invalid!("Invalid null value for IN restriction"),
+                Bound::Unset => bail_invalid!(
+                    "Invalid unset value for in{}",
+                    joined(&self.columns[segment.first..segment.first + width])
+                ),
+                Bound::Null => bail_invalid!("Invalid null value for IN restriction"),
             },
             SegmentKind::TupleSlice { .. } => Vec::new(),
         };
@@ -145,15 +150,19 @@ impl ClusteringRestrictions {
         match tuple {
             Tuple::Terms(terms) => terms
                 .iter()
-                .zip(&self.columns[first..])
-                .map(|(term, column)| match term.bind(cx)? {
+                .enumerate()
+                .map(|(index, term)| match term.bind(cx)? {
                     Bound::Value(value) => Ok(Some(value)),
                     Bound::Null => Ok(None),
-                    Bound::Unset => bail_invalid!("Invalid unset value for column {}", column.name),
+                    Bound::Unset => bail_invalid!("Invalid unset value for tuple field number {index}"),
                 })
                 .collect(),
             Tuple::Marker(marker, width) => match marker.bind(cx)? {
                 Bound::Value(bytes) => Ok(items(&bytes, *width)),
+                Bound::Unset => bail_invalid!(
+                    "Invalid unset value for tuple {}",
+                    joined(&self.columns[first..first + width])
+                ),
                 _ => bail_invalid!(
                     "Invalid null value in condition for columns: [{}]",
                     names(&self.columns[first..first + width])

@@ -390,7 +390,7 @@ fn bind_markers_in_definitions_are_refused_as_invalid() {
         session.execute(view, (1,)).map(drop),
         session.execute(view, ()).map(drop),
     ] {
-        let message = "Cannot use query parameters in CREATE MATERIALIZED VIEW statements";
+        let message = "Bind variables are not allowed in CREATE MATERIALIZED VIEW statements";
         assert!(matches!(&answer, Err(DatabaseError::Invalid(text)) if text == message), "{answer:?}");
     }
     for cql in [
