@@ -35,7 +35,6 @@ mod plan;
 mod progress;
 mod schema;
 mod settings;
-mod socket;
 mod statements;
 mod streaming;
 mod throttle;

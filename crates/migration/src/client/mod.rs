@@ -1,29 +1,29 @@
 //! A client of a CQL cluster: connections, their requests, and repeats after failures.
 
-mod connection;
 mod ring;
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use cassette_client::{Connection, ConnectionOptions, OpenError};
 use cassette_protocol::request::{
     Batch, BatchStatement, BatchType, Execute, Prepare, Query, StatementSource,
 };
 use cassette_protocol::response::{Error, ErrorDetail};
 use cassette_protocol::{
-    Consistency, QueryParameters, Request, Response, ResultMessage, Rows, Value, Values,
+    Consistency, QueryParameters, Request, Response, ResultMessage, Rows, Value, Values, Version,
 };
 use cassette_tls::ClientTls;
 
 use crate::error::{MoveError, Result};
 use crate::page::{Page, PageRequest};
-use crate::socket::ConnectError;
-use connection::Connection;
 use ring::Ring;
 
 /// Maximum number of requests in flight on a connection.
 pub const IN_FLIGHT_MAX: usize = 32;
+/// Maximum time without data from a server that owes responses.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Pause before the first repeat; it doubles up to the maximum.
 const PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -55,6 +55,19 @@ impl ClusterSettings {
         }
     }
 
+    /// Connects to one of the contact points or nodes, `host:port`, and logs in.
+    fn open(&self, address: &str) -> std::result::Result<Connection, Failure> {
+        let options = ConnectionOptions {
+            client_name: "cassette move",
+            versions: &[Version::V5],
+            credentials: self.credentials.as_ref(),
+            tls: self.tls.as_ref(),
+            silence_max: SILENCE_MAX,
+            interrupt: None,
+        };
+        Ok(Connection::open(address, &options)?)
+    }
+
     /// Returns the addresses as one text.
     pub fn address(&self) -> String {
         self.contacts.join(", ")
@@ -71,11 +84,16 @@ pub enum Failure {
     Unprepared,
 }
 
-impl From<ConnectError> for Failure {
-    fn from(error: ConnectError) -> Self {
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
         match error {
-            ConnectError::Failed(reason) => Self::Retry(reason),
-            ConnectError::Rejected(reason) => Self::Refused(reason),
+            OpenError::Failed(reason) => Self::Retry(reason),
+            OpenError::Rejected(reason) => Self::Refused(reason),
+            OpenError::Version(reason) => Self::Refused(format!(
+                "expected version 5 of the native protocol, which Cassandra has since 4.0: {reason}"
+            )),
+            OpenError::LoginRequired(_) => Self::Refused("it requires a user and a password file".to_owned()),
+            OpenError::Server(error) => refusal(Response::Error(error)),
         }
     }
 }
@@ -97,7 +115,7 @@ impl Cluster {
     pub fn connect(settings: ClusterSettings) -> Result<Self> {
         let mut last = String::from("there is no contact point");
         for contact in &settings.contacts {
-            match Connection::open(contact, &settings) {
+            match settings.open(contact) {
                 Ok(mut connection) => {
                     let ring = Ring::read(&mut connection, contact, &settings)?;
                     return Ok(Self { settings, requires_login: connection.requires_login, ring });
@@ -168,7 +186,7 @@ impl<'c> Client<'c> {
             let request = Request::Query(Query { query: text.into(), parameters });
             let index = client.cluster.ring.node(0, attempt);
             let node = client.node(index)?;
-            let answer = node.connection.call(&request)?;
+            let answer = call(&mut node.connection, &request)?;
             page(answer)
         })
     }
@@ -178,7 +196,7 @@ impl<'c> Client<'c> {
         self.repeat(text, |client, _| {
             let parameters = QueryParameters { consistency: Consistency::One, ..QueryParameters::default() };
             let request = Request::Query(Query { query: text.into(), parameters });
-            page(client.node(index)?.connection.call(&request)?)
+            page(call(&mut client.node(index)?.connection, &request)?)
         })
     }
 
@@ -200,7 +218,7 @@ impl<'c> Client<'c> {
             };
             let PreparedId { id, result_metadata_id } = prepared;
             let execute = Request::Execute(Execute { id, result_metadata_id, parameters });
-            rows(node.connection.call(&execute)?)
+            rows(call(&mut node.connection, &execute)?)
         })
     }
 
@@ -261,7 +279,8 @@ impl<'c> Client<'c> {
             let batch_type = if write.is_counter { BatchType::Counter } else { BatchType::Unlogged };
             requests.push(Request::Batch(Batch { batch_type, statements, parameters }));
         }
-        let answers = node.connection.call_all(&requests)?;
+        let lost = |error: std::io::Error| Failure::Retry(error.to_string());
+        let answers = node.connection.call_all(&requests).map_err(lost)?;
         let failure = |answer| match answer {
             Response::Result(_) => None,
             other => Some(refusal(other)),
@@ -311,7 +330,7 @@ impl<'c> Client<'c> {
             Entry::Occupied(entry) => Ok(entry.into_mut()),
             Entry::Vacant(entry) => {
                 let address = &self.cluster.ring.nodes[index];
-                let connection = Connection::open(address, &self.cluster.settings)?;
+                let connection = self.cluster.settings.open(address)?;
                 Ok(entry.insert(Node { connection, prepared: HashMap::new() }))
             }
         }
@@ -329,7 +348,7 @@ impl Node {
             return Ok(prepared.clone());
         }
         let request = Request::Prepare(Prepare { query: text.into(), keyspace: None });
-        match self.connection.call(&request)? {
+        match call(&mut self.connection, &request)? {
             Response::Result(ResultMessage::Prepared(prepared)) => {
                 let prepared =
                     PreparedId { id: prepared.id, result_metadata_id: prepared.result_metadata_id };
@@ -383,6 +402,14 @@ fn shortened(statement: &str) -> String {
     match statement.char_indices().nth(LENGTH_MAX) {
         Some((at, _)) => format!("{}...", &statement[..at]),
         None => statement.to_owned(),
+    }
+}
+
+/// Sends a request and waits for its response.
+fn call(connection: &mut Connection, request: &Request) -> std::result::Result<Response, Failure> {
+    match connection.call(request, false) {
+        Ok((answer, _)) => Ok(answer),
+        Err(error) => Err(Failure::Retry(error.to_string())),
     }
 }
 

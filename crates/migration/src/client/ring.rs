@@ -1,9 +1,9 @@
 //! Which node owns a token.
 
+use cassette_client::Connection;
 use cassette_protocol::{QueryParameters, Request, request::Query};
 
-use super::connection::Connection;
-use super::{ClusterSettings, Failure, page};
+use super::{ClusterSettings, Failure, call, page};
 use crate::cell::{address, list, text};
 use crate::error::{MoveError, Result};
 use crate::page::Page;
@@ -21,7 +21,7 @@ impl Ring {
         let mut query = |text: &str| {
             let request =
                 Request::Query(Query { query: text.into(), parameters: QueryParameters::default() });
-            let answer = connection.call(&request).and_then(page);
+            let answer = call(connection, &request).and_then(page);
             answer.map_err(|failure| match failure {
                 Failure::Refused(reason) => {
                     MoveError::Refused { address: contact.to_owned(), statement: text.to_owned(), reason }

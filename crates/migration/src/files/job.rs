@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use uuid::Uuid;
 
+use cassette_client::ConnectError;
+
 use super::pool::Pool;
 use super::progress::Progress;
 use super::transfers::{self, SourceTable, TargetTable};
@@ -15,7 +17,6 @@ use crate::event::{Event, Observer};
 use crate::plan::{Plan, execute};
 use crate::schema::{self, Keyspace};
 use crate::settings::{FileOptions, Move, Summary};
-use crate::socket::ConnectError;
 use crate::streaming::replicas::{Node, Replication};
 use crate::streaming::session::probe;
 

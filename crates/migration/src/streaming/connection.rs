@@ -4,11 +4,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use cassette_client::{ConnectError, Socket, explained};
 use cassette_tls::ClientTls;
 
 use super::handshake::{ACCEPT_LENGTH, Accept, initiate};
 use super::messages::Message;
-use crate::socket::{ConnectError, Socket, explained};
 
 /// Maximum time in which a node must accept bytes, or continue a handshake.
 const SILENCE_MAX: Duration = Duration::from_secs(120);

@@ -4,11 +4,11 @@ use std::io::{self, BufWriter, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use cassette_client::ConnectError;
 use cassette_rows::StorageError;
 use cassette_tls::ClientTls;
 use uuid::Uuid;
 
-use crate::socket::ConnectError;
 use crate::streaming::connection::Connection;
 use crate::streaming::header::FileHeader;
 use crate::streaming::messages::{self, KEEP_ALIVE_MESSAGE, Message};

@@ -12,7 +12,9 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// An open connection.
 pub enum Socket {
+    /// Without TLS.
     Plain(TcpStream),
+    /// With TLS.
     Encrypted(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
@@ -76,11 +78,17 @@ impl Socket {
     }
 
     /// Returns the address of this end.
+    ///
+    /// # Errors
+    /// If the socket is broken.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.tcp().local_addr()
     }
 
     /// Changes how long a read waits.
+    ///
+    /// # Errors
+    /// If the socket is broken.
     pub fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
         self.tcp().set_read_timeout(Some(timeout))
     }
