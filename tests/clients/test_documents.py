@@ -1,7 +1,7 @@
 """The documents, as a reader follows them: their commands in order, on free ports, with the output that they show.
 
 A fenced block is run according to its first words: `sh` by a shell, `sh server` as the server, `sh background` as another
-process that the page stops later, `sh kill` and `sh stop` as a signal to the server, `cql` and `sql` by cqlsh (`cql fails`
+process that the page stops later, `sh kill` and `sh stop` as a signal to the server, `cql` and `sql` by `cassette cql` (`cql fails`
 if it must), `python` by Python. A `text` block is the output of the block before it, where `…` stands for anything. The
 targets of `sh make` are compared with the Makefile. `rust` and `toml` blocks are tested by the crates that they belong to,
 and `console` blocks need another machine. `crates/cli/tests/code_blocks.rs` checks that a test covers every block.
@@ -20,7 +20,6 @@ from cassandra.auth import PlainTextAuthProvider
 from conftest import connect
 from server import BINARY, READY_SECONDS, ROOT, Server, free_port
 
-CQLSH = Path(sys.executable).parent / "cqlsh"
 TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 
 
@@ -138,10 +137,8 @@ class Reader:
             case ["sh"]:
                 return self.run(["bash", "-euo", "pipefail"], self.with_addresses(text))
             case ["cql" | "sql", *fails]:
-                cqlsh = [CQLSH, "127.0.0.1", self.server.port, "--no-color"]
-                shown = self.run(cqlsh, text, may_fail=fails == ["fails"])
-                # About versions of cqlsh and the server; it differs with the version of cqlsh.
-                return re.sub(r"^WARNING: cqlsh was built against .*\n", "", shown)
+                shell = [BINARY, "cql", f"127.0.0.1:{self.server.port}", "--no-color"]
+                return self.run(shell, text, may_fail=fails == ["fails"])
             case ["python"]:
                 here = f'Cluster(["127.0.0.1"], port={self.server.port})'
                 return self.run([sys.executable, "-"], text.replace('Cluster(["127.0.0.1"])', here))

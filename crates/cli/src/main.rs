@@ -6,6 +6,7 @@ mod adopt;
 mod backup;
 mod certificates;
 mod config;
+mod cql;
 mod credentials;
 mod demo;
 mod forwarding;
@@ -34,8 +35,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve CQL to any Cassandra driver, or to cqlsh
+    /// Serve CQL to any Cassandra driver
     Serve(serve::ServeArguments),
+    /// Execute CQL: a shell with cqlsh's commands, on a server or on a directory
+    Cql(Box<cassette_shell::CqlArguments>),
     /// Make a data directory from directories of Apache Cassandra, without changing them
     Adopt(adopt::AdoptArguments),
     /// Start a database in a temporary directory, run a small benchmark on it, and print the next
@@ -79,6 +82,7 @@ enum Command {
 fn main() -> std::process::ExitCode {
     let done = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments).map(|()| true),
+        Command::Cql(arguments) => return cql::run(&arguments),
         Command::Adopt(arguments) => adopt::run(&arguments).map(|()| true),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Nodetool { words } => return nodetool::run(&words),
