@@ -146,7 +146,7 @@ The server, in the file of `cassette serve --config FILE`:
 {options}
 With `require_client_auth: true`, clients must present a certificate.
 
-cqlsh --ssl, in ~/.cassandra/cqlshrc:
+cassette cql and cqlsh --ssl, in ~/.cassandra/cqlshrc:
 
 [ssl]
 certfile = {path}/ca.pem
