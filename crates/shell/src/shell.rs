@@ -80,6 +80,8 @@ impl Shell {
 
     /// Executes a whole input; its last statement needs no semicolon if `is_complete`.
     pub fn run(&mut self, text: &str, source: &Source<'_>, is_complete: bool) {
+        // The last line of a file can lack its end, which ends commands and comments.
+        let text = &format!("{text}\n");
         let split = input::split(text);
         for unit in &split.units {
             if self.has_ended || self.out.is_closed || self.interrupt.load(Ordering::Relaxed) {

@@ -223,6 +223,17 @@ fn help_describes_each_command() {
 }
 
 #[test]
+fn the_last_line_of_a_script_can_lack_its_end() {
+    let mut shell = TestShell::embedded();
+    for (script, out) in
+        [("CONSISTENCY", "Current"), ("CONSISTENCY\n-- the end", "Current"), ("// nothing", "")]
+    {
+        shell.shell.run(script, &Source { name: "test", first_line: 1 }, false);
+        assert!(shell.succeed("").starts_with(out), "{script}");
+    }
+}
+
+#[test]
 fn exit_ends_the_input() {
     let mut shell = TestShell::embedded();
     assert_eq!(shell.succeed("CONSISTENCY; EXIT; CONSISTENCY").lines().count(), 1);
