@@ -105,6 +105,10 @@ bench-beside-cassandra: build $(VENV)/installed ## flushes, compactions, reads b
 bench-move: build $(VENV)/installed ## moves to Cassandra by files and by rows, beside sstableloader, COPY and DSBulk (GB, CSV_GB, NODES, ROUNDS, METHODS)
 	$(VENV)/bin/python benches/move.py
 
+.PHONY: bench-shell
+bench-shell: build $(VENV)/installed ## COPY of the shell beside cqlsh's, both ways (ROWS, ROUNDS)
+	$(VENV)/bin/python benches/shell_copy.py target/release/cassette $(VENV)/bin/cqlsh $(ROWS) $(ROUNDS)
+
 .PHONY: bench-client
 bench-client: build ## cost of a request in the clients of cassette lab and YCSB, against one Apache Cassandra (RECORDS, SHORT, LONG, ROUNDS)
 	benches/client_cost.sh

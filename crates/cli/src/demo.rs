@@ -67,7 +67,9 @@ pub fn run(arguments: &DemoArguments) -> anyhow::Result<bool> {
     runtime.block_on(serving)?;
     database.close()?;
     println!("Next:\n  cassette serve            a database in ./cassette-data on 127.0.0.1:9042");
-    println!("  cassette cql              a shell; cqlsh and all Cassandra drivers connect, too (datacenter1)");
+    println!(
+        "  cassette cql              a shell; cqlsh and all Cassandra drivers connect, too (datacenter1)"
+    );
     println!("  cassette lab ycsb --help  more to measure");
     Ok(all_succeeded)
 }
