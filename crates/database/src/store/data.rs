@@ -232,7 +232,7 @@ impl Store {
             views::add_view_mutations(&self.engine, catalog, mutations, cx, &mut budget)?;
             writes_views_since = (mutations.len() > of_tables).then_some(began);
         }
-        indexes::add_index_mutations(&self.engine, catalog, mutations, cx)?;
+        indexes::add_index_mutations(&self.engine, catalog, mutations, cx, write_type)?;
         if !may_wait() && self.engine.apply_would_wait() {
             return Err(DatabaseError::WouldBlock.into());
         }

@@ -119,6 +119,11 @@ impl DataType {
         Self::Vector { element: Arc::new(element), dimension }
     }
 
+    /// Returns whether this is a vector of floats, whose similarity is defined.
+    pub fn is_float_vector(&self) -> bool {
+        matches!(self, Self::Vector { element, .. } if **element == Self::Float)
+    }
+
     /// Returns whether a column of this type is complex: one cell per element instead of one cell.
     pub fn is_multi_cell(&self) -> bool {
         match self {

@@ -20,6 +20,11 @@ pub trait Argument: Display {
     fn is_marker(&self) -> bool {
         false
     }
+    /// Returns the number of elements if the argument is `[a, b]` in a select clause, which can be a
+    /// list or a vector.
+    fn array_size(&self) -> Option<usize> {
+        None
+    }
 }
 
 /// An argument with a type: a column, a call's result, a term with a type hint.
@@ -223,14 +228,18 @@ pub(super) fn known_types(
         return Err(ValueError::invalid(format!("Invalid number of arguments for function {signature}")));
     }
     let known = |(i, argument): (usize, &&dyn Argument)| {
-        argument.known_type().or_else(|| fallback.get(i).cloned().flatten()).ok_or_else(|| {
-            ValueError::invalid(format!(
-                "Cannot infer type of argument {argument} in call to function {signature}: use type casts \
-                 to disambiguate"
-            ))
-        })
+        let known = argument.known_type().or_else(|| fallback.get(i).cloned().flatten());
+        known.ok_or_else(|| cannot_infer(*argument, signature))
     };
     arguments.iter().enumerate().map(known).collect()
+}
+
+/// Creates the error of an argument without a type in a call of the function `signature`.
+pub(super) fn cannot_infer(argument: &dyn Argument, signature: &str) -> ValueError {
+    ValueError::invalid(format!(
+        "Cannot infer type of argument {argument} in call to function {signature}: use type casts to \
+         disambiguate"
+    ))
 }
 
 /// Creates the error of an unsuitable argument: `what` is, for instance, "a map argument".

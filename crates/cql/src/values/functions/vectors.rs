@@ -4,7 +4,7 @@
 
 use cassette_rows::types::{DataType, vector};
 
-use super::resolve::{Argument, known_types, requires};
+use super::resolve::{Argument, cannot_infer, requires};
 use super::{Evaluated, ScalarFunction, Surroundings, Values};
 use crate::values::ValueError;
 
@@ -18,28 +18,34 @@ pub(super) fn resolve(
         return Ok(None);
     }
     let signature = format!("system.{name}(vector<float, n>, vector<float, n>)");
-    // An argument without a vector type, such as a marker or `[1, 0]`, gets the type of the other
-    // argument.
-    let is_vector = |data_type: &DataType| match data_type {
-        DataType::Vector { element, .. } => **element == DataType::Float,
-        _ => false,
+    let [left, right] = arguments else {
+        return Err(ValueError::invalid(format!("Invalid number of arguments for function {signature}")));
     };
-    let known = arguments.iter().filter_map(|argument| argument.known_type());
-    let like = known.chain(receiver.cloned()).find(is_vector);
-    let mut types = known_types(&signature, arguments, 2..=2, &[like.clone(), like.clone()])?;
-    for (argument, found) in arguments.iter().zip(&mut types) {
-        if is_vector(found) {
-            continue;
-        }
-        match like.as_ref().filter(|like| argument.assignment(like).is_assignable()) {
-            Some(like) => *found = like.clone(),
-            None => return Err(requires(name, "a float vector argument", *argument, found)),
+    let inferred = [infer(*left, receiver)?, infer(*right, receiver)?];
+    let mut types = Vec::with_capacity(2);
+    for (i, argument) in arguments.iter().enumerate() {
+        // A marker or null gets the type of the other argument.
+        let found = inferred[i].as_ref().or(inferred[1 - i].as_ref());
+        let Some(found) = found else { return Err(cannot_infer(*argument, &signature)) };
+        match found {
+            DataType::Vector { element, .. } if **element == DataType::Float => types.push(found.clone()),
+            _ => return Err(requires(name, "a float vector argument", *argument, found)),
         }
     }
     if types[0] != types[1] {
         return Err(ValueError::invalid("All arguments must have the same vector dimensions"));
     }
     Ok(Some(ScalarFunction::new(name, types, DataType::Float, similarity)))
+}
+
+/// Returns the type of an argument: of `[a, b]` a vector, otherwise its own type, or that of the
+/// call's target.
+fn infer(argument: &dyn Argument, receiver: Option<&DataType>) -> Result<Option<DataType>, ValueError> {
+    match argument.array_size() {
+        None => Ok(argument.known_type().or_else(|| receiver.cloned())),
+        Some(0) => Err(ValueError::invalid("vectors may only have positive dimensions; given 0")),
+        Some(size) => Ok(u32::try_from(size).ok().map(|size| DataType::vector(DataType::Float, size))),
+    }
 }
 
 fn similarity(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundings) -> Evaluated {

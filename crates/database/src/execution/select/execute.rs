@@ -21,10 +21,10 @@ use crate::schema::guardrails::Key;
 
 /// One execution.
 #[derive(Clone, Copy)]
-struct Run<'r, 'e> {
-    execution: &'r Execution<'e>,
+pub(super) struct Run<'r, 'e> {
+    pub execution: &'r Execution<'e>,
     /// The bound terms of the outputs.
-    terms: &'r [Bound<'r>],
+    pub terms: &'r [Bound<'r>],
     /// Rows of a page; `None` without paging.
     page_size: Option<u32>,
     resume: Option<&'r PagingState>,
@@ -44,7 +44,9 @@ impl SelectPlan {
         let page_size =
             execution.options.page_size.and_then(|size| u32::try_from(size).ok()).filter(|n| *n > 0);
         let limits = self.limits.bind(execution, resume)?;
-        if let Some(size) = page_size
+        if self.restrictions.ann.is_some() {
+            self.check_similarity_search(execution, &limits, page_size)?;
+        } else if let Some(size) = page_size
             && limits.rows_max() > size as usize
         {
             execution.guard().page_size(&self.table.name, size)?;
@@ -82,6 +84,10 @@ impl SelectPlan {
 
     /// Reads the rows of a page. Returns the position of the next page.
     fn push(&self, run: Run<'_, '_>, limits: Limits, sink: &mut dyn RowSink) -> Result<Option<PagingState>> {
+        if let Some(ann) = &self.restrictions.ann {
+            self.push_similar(ann, run, &limits, sink)?;
+            return Ok(None);
+        }
         match &self.group_by {
             Some(group_by) => self.push_groups(group_by, run, limits, sink),
             None if self.outputs.has_aggregates() => self.push_aggregates(run, sink),

@@ -5,6 +5,9 @@
 //! ```
 
 mod aggregation;
+mod ann;
+#[cfg(test)]
+mod ann_tests;
 mod execute;
 mod index_reader;
 mod query_text;

@@ -115,6 +115,8 @@ pub(crate) struct IndexChoice<'i> {
     /// `clustering` contains all restrictions of clustering columns except ranges of tuples, which
     /// indexes may support.
     clustering_is_whole: bool,
+    /// Whether an index orders the rows by similarity.
+    is_ordered: bool,
     /// The reason why the index cannot be used, in Cassandra's words.
     tuple_refusal: Option<&'static str>,
     has_clustering_index: bool,
@@ -128,13 +130,15 @@ pub(crate) struct IndexChoice<'i> {
 
 impl<'i> IndexChoice<'i> {
     /// Analyzes restrictions that have not been validated yet.
-    pub fn new(restrictions: &Restrictions, indexes: &'i [Arc<Index>]) -> Self {
+    /// `is_ordered`: whether an index orders the rows by similarity.
+    pub fn new(restrictions: &Restrictions, indexes: &'i [Arc<Index>], is_ordered: bool) -> Self {
         let mut choice = Self {
             indexes,
             partition: Vec::new(),
             clustering: Vec::new(),
             others: Vec::new(),
             clustering_is_whole: true,
+            is_ordered,
             tuple_refusal: None,
             has_clustering_index: false,
             has_index: false,
@@ -159,8 +163,10 @@ impl<'i> IndexChoice<'i> {
                 .any(|(column, restriction)| indexes.iter().any(|index| index.supports(column, restriction)))
         };
         choice.has_clustering_index = supported(&choice.clustering) || answers_tuple_slices;
-        choice.has_index =
-            choice.has_clustering_index || supported(&choice.partition) || supported(&choice.others);
+        choice.has_index = is_ordered
+            || choice.has_clustering_index
+            || supported(&choice.partition)
+            || supported(&choice.others);
         choice
     }
 
@@ -250,7 +256,8 @@ impl<'i> IndexChoice<'i> {
                 })
         };
         let (attached, others) = self.attached_and_others();
-        let is_satisfied = satisfied_by(&attached) || others.iter().any(|index| satisfied_by(&[*index]));
+        let is_satisfied =
+            satisfied_by(&attached) || !self.is_ordered && others.iter().any(|index| satisfied_by(&[*index]));
         let is_any = checked().next().is_some() || self.checks_clustering && !self.clustering_is_whole;
         is_any && !is_satisfied
     }

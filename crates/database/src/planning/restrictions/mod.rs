@@ -6,6 +6,7 @@
 //! Restrictions + values ----------> keys or a key range, slices or clusterings, filters
 //! ```
 
+pub(crate) mod ann;
 pub(crate) mod clustering;
 pub(crate) mod column;
 pub(crate) mod index;
@@ -24,6 +25,7 @@ use crate::schema::conditions::{ColumnRestriction, Filter, SliceTerms, Term};
 use crate::schema::indexes::{Analyzers, Index};
 use index::IndexChoice;
 
+pub(crate) use ann::{Ann, AnnOrderings};
 pub(crate) use clustering::ClusteringRestrictions;
 pub(crate) use index::Search;
 pub(crate) use partition::{PartitionRestrictions, Partitions};
@@ -68,6 +70,8 @@ pub(crate) struct Restrictions {
     /// Searches of indexes, each of which finds all rows, the most selective ones first; only for
     /// SELECT.
     pub searches: Vec<Search>,
+    /// The similarity search that orders the rows; only for SELECT.
+    pub ann: Option<Ann>,
     /// The reason why the restrictions are not supported, reported if the statement is valid
     /// otherwise; only for SELECT.
     pub refusal: Option<&'static str>,
@@ -112,6 +116,20 @@ impl Restrictions {
         rules: Rules,
         cx: &mut PlanContext<'_>,
     ) -> Result<Self> {
+        Self::ordered(where_clause, AnnOrderings::default(), table, rules, cx)
+    }
+
+    /// [`Self::new`] for a SELECT with these similarity searches.
+    ///
+    /// # Errors
+    /// Invalid, with Cassandra's texts, for relations and searches that are not supported.
+    pub fn ordered(
+        where_clause: &ast::WhereClause,
+        orderings: AnnOrderings,
+        table: &Arc<TableMetadata>,
+        rules: Rules,
+        cx: &mut PlanContext<'_>,
+    ) -> Result<Self> {
         if !where_clause.expressions.is_empty() {
             match rules.kind {
                 StatementKind::Select => {
@@ -135,9 +153,11 @@ impl Restrictions {
             filters,
             answered: Vec::new(),
             searches: Vec::new(),
+            ann: None,
             refusal: None,
         };
-        restrictions.validate(table, rules, indexes)?;
+        let ann = orderings.only(&restrictions.filters, indexes)?;
+        restrictions.validate(table, rules, indexes, ann)?;
         Ok(restrictions)
     }
 
@@ -168,9 +188,10 @@ impl Restrictions {
             filters: Vec::new(),
             answered: Vec::new(),
             searches: Vec::new(),
+            ann: None,
             refusal: None,
         };
-        restrictions.validate(table, rules, &[])?;
+        restrictions.validate(table, rules, &[], None)?;
         Ok(restrictions)
     }
 
@@ -212,9 +233,17 @@ impl Restrictions {
             })
     }
 
-    fn validate(&mut self, table: &TableMetadata, rules: Rules, indexes: &[Arc<Index>]) -> Result<()> {
-        let mut choice = IndexChoice::new(self, indexes);
+    fn validate(
+        &mut self,
+        table: &TableMetadata,
+        rules: Rules,
+        indexes: &[Arc<Index>],
+        ann: Option<ann::Candidate>,
+    ) -> Result<()> {
+        let is_ordered = ann.as_ref().is_some_and(ann::Candidate::has_index);
+        let mut choice = IndexChoice::new(self, indexes, is_ordered);
         let has_index = choice.has_index();
+        let restricted_clustering = self.clustering.restricted_columns();
         let has_partition_in = self.have_partition_in();
         let partition_filters = self.partition.validate(table, rules, has_index)?;
         choice.partition_checked(&self.partition, !partition_filters.is_empty());
@@ -232,16 +261,20 @@ impl Restrictions {
         }
         let clustering_filters = self.clustering.validate(rules, has_index)?;
         choice.clustering_checked(!clustering_filters.is_empty());
-        if !self.filters.is_empty() {
-            if rules.kind != StatementKind::Select {
-                let names: Vec<&str> = self.filters.iter().map(|f| f.column.name.as_str()).collect();
-                bail_invalid!("Non PRIMARY KEY columns found in where clause: {} ", names.join(", "));
-            }
-            if !rules.allow_filtering && !has_index {
-                bail_invalid!("{ALLOW_FILTERING_MESSAGE}");
-            }
+        if !self.filters.is_empty() && rules.kind != StatementKind::Select {
+            let names: Vec<&str> = self.filters.iter().map(|f| f.column.name.as_str()).collect();
+            bail_invalid!("Non PRIMARY KEY columns found in where clause: {} ", names.join(", "));
         }
-        choice.others_checked(!self.filters.is_empty());
+        let filtered = (!partition_filters.is_empty(), !clustering_filters.is_empty());
+        let has_others = !self.filters.is_empty() || ann.is_some();
+        match ann {
+            Some(ann) => self.ann = Some(ann.validate(self, indexes, filtered, &restricted_clustering)?),
+            None => ann::refuse_values_of_vectors(&self.filters, indexes)?,
+        }
+        if !self.filters.is_empty() && !rules.allow_filtering && !has_index {
+            bail_invalid!("{ALLOW_FILTERING_MESSAGE}");
+        }
+        choice.others_checked(has_others);
         if choice.uses_index() && has_partition_in {
             bail_invalid!(
                 "Select on indexed columns and with IN clause for the PRIMARY KEY are not supported"

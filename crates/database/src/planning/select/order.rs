@@ -25,10 +25,8 @@ impl Order {
     /// # Errors
     /// Invalid, with Cassandra's texts, for orders other than the stored one and its reverse.
     pub fn new(select: &ast::Select, table: &TableMetadata, restrictions: &Restrictions) -> Result<Self> {
-        let Some(first) = select.order_by.first() else { return Ok(Self::default()) };
-        if select.order_by.iter().any(|ordering| ordering.ann_of.is_some()) {
-            existing(table, &first.column)?;
-            bail_invalid!("ANN ordering by vector requires the column to be indexed");
+        if select.order_by.is_empty() || restrictions.ann.is_some() {
+            return Ok(Self::default());
         }
         if !restrictions.searches.is_empty() {
             bail_invalid!("ORDER BY with 2ndary indexes is not supported, except for ANN queries.");

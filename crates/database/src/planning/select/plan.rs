@@ -19,7 +19,9 @@ use crate::basics::paging_key::PagingScope;
 use crate::basics::request::StatementOptions;
 use crate::basics::response::{ColumnSpec, ResultMetadata};
 use crate::planning::context::PlanContext;
-use crate::planning::restrictions::{ALLOW_FILTERING_MESSAGE, Restrictions, Rules, StatementKind, existing};
+use crate::planning::restrictions::{
+    ALLOW_FILTERING_MESSAGE, Ann, AnnOrderings, Restrictions, Rules, StatementKind, existing,
+};
 use crate::schema::catalog::KeyspaceKind;
 
 /// A planned SELECT.
@@ -96,16 +98,14 @@ impl SelectPlan {
         // Selectors are resolved before WHERE only if it matters that they are of static columns.
         let has_statics = table.static_columns().next().is_some();
         let mut selectables = if has_statics { resolve(cx)? } else { Vec::new() };
-        for ordering in &select.order_by {
-            existing(&table, &ordering.column)?;
-        }
+        let orderings = AnnOrderings::new(select, &table, cx)?;
         let rules = Rules {
             kind: StatementKind::Select,
             only_static_columns: selects_only_static_columns(&selectables, &table),
             allow_filtering: select.allow_filtering || cx.catalog.is_virtual(&table),
             allow_clustering_slices: true,
         };
-        let restrictions = Restrictions::new(&select.where_clause, &table, rules, cx)?;
+        let restrictions = Restrictions::ordered(&select.where_clause, orderings, &table, rules, cx)?;
         if !has_statics {
             selectables = resolve(cx)?;
         }
@@ -227,7 +227,9 @@ fn validate_distinct(
 ) -> Result<()> {
     let of_rows =
         |column: &ColumnMetadata| matches!(column.kind, ColumnKind::Regular | ColumnKind::Clustering);
-    if !restrictions.clustering.is_empty() || restrictions.filters.iter().any(|f| of_rows(&f.column)) {
+    let is_of_rows = restrictions.filters.iter().any(|f| of_rows(&f.column))
+        || restrictions.ann.as_ref().is_some_and(Ann::is_of_rows);
+    if !restrictions.clustering.is_empty() || is_of_rows {
         bail_invalid!(
             "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or static columns."
         );

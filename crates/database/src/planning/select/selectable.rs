@@ -358,6 +358,13 @@ impl Argument for InScope<'_, '_, '_> {
     fn known_type(&self) -> Option<DataType> {
         self.selectable.compatible_type()
     }
+
+    fn array_size(&self) -> Option<usize> {
+        match self.selectable {
+            Selectable::List(elements) => Some(elements.len()),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for InScope<'_, '_, '_> {
@@ -421,6 +428,8 @@ impl fmt::Display for Selectable<'_> {
             |elements: &[Self]| elements.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match self {
             Self::Column(column) => f.write_str(&column.name),
+            // Cassandra omits the names of markers.
+            Self::Term(ast::Term::BindMarker(_)) => f.write_str("?"),
             Self::Term(term) => f.write_str(&term_text(term)),
             Self::CellTime { what, of, .. } => write!(f, "{}({of})", what.name()),
             Self::Call { function, arguments } => {

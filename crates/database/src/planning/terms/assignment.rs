@@ -108,13 +108,14 @@ fn known_type(raw: &ast::Term, keyspace: &str, cx: &PlanContext<'_>) -> Option<D
     let known = |raw: &ast::Term| known_type(raw, keyspace, cx);
     let first = |elements: &[ast::Term]| elements.iter().find_map(known);
     match raw {
-        ast::Term::Null | ast::Term::BindMarker(_) | ast::Term::UserType(_) => None,
+        // `[1, 2]` can be a list or a vector.
+        ast::Term::Null | ast::Term::BindMarker(_) | ast::Term::UserType(_) | ast::Term::List(_) => None,
         ast::Term::Literal(literal) => preferred_type(literal),
-        ast::Term::List(elements) => Some(DataType::list(first(elements)?)),
-        ast::Term::Set(elements) => Some(DataType::set(first(elements)?)),
+        ast::Term::Set(elements) => Some(DataType::set(first(elements)?).freeze()),
         ast::Term::Map(entries) => {
             let key = entries.iter().find_map(|(key, _)| known(key))?;
-            Some(DataType::map(key, entries.iter().find_map(|(_, value)| known(value))?))
+            let value = entries.iter().find_map(|(_, value)| known(value))?;
+            Some(DataType::map(key, value).freeze())
         }
         ast::Term::Tuple(elements) => match &elements[..] {
             [only] => known(only),

@@ -61,6 +61,13 @@ const FROZEN_TERM_SIZE: Threshold = Threshold {
     reason: "",
 };
 
+const VECTOR_TERM_SIZE: Threshold = Threshold {
+    name: "sai_vector_term_size",
+    warn: Key::SaiVectorTermSizeWarn,
+    fail: Key::SaiVectorTermSizeFail,
+    reason: "",
+};
+
 const USER_TIMESTAMPS: Flag =
     Flag { name: "user_timestamps", enabled: Key::UserTimestampsEnabled, warned: None, reason: "" };
 const GROUP_BY: Flag = Flag { name: "group_by", enabled: Key::GroupByEnabled, warned: None, reason: "" };
@@ -211,6 +218,12 @@ impl Guard<'_> {
     #[inline]
     pub fn indexed_frozen_size(self, column: &str, bytes: usize) -> Result<()> {
         self.size_of_value(&FROZEN_TERM_SIZE, column, bytes)
+    }
+
+    /// Checks the size of a vector in `column`, which has a storage-attached index.
+    #[inline]
+    pub fn indexed_vector_size(self, column: &str, bytes: usize) -> Result<()> {
+        self.size_of_value(&VECTOR_TERM_SIZE, column, bytes)
     }
 
     #[inline]

@@ -155,6 +155,10 @@ settings! {
         "bytes of a frozen value that a storage-attached index holds";
     SaiFrozenTermSizeFail "sai_frozen_term_size_fail_threshold" Size "8KiB" true
         "bytes of a frozen value that a storage-attached index holds";
+    SaiVectorTermSizeWarn "sai_vector_term_size_warn_threshold" Size "16KiB" true
+        "bytes of a vector that a storage-attached index holds";
+    SaiVectorTermSizeFail "sai_vector_term_size_fail_threshold" Size "32KiB" true
+        "bytes of a vector that a storage-attached index holds";
     SaiSSTableIndexesPerQueryWarn "sai_sstable_indexes_per_query_warn_threshold" Count "32" true
         "SSTables of a storage-attached index that a query without a partition reads";
     SaiSSTableIndexesPerQueryFail "sai_sstable_indexes_per_query_fail_threshold" Count "-1" true

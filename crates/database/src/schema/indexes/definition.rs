@@ -25,6 +25,7 @@ use std::sync::Arc;
 use cassette_cql::quote_string;
 use cassette_rows::schema::{CachingParams, IndexOf, RowsPerPartition};
 use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata, TableParams};
+use cassette_vectors::Similarity;
 use md5::{Digest, Md5};
 use uuid::Builder;
 
@@ -37,6 +38,8 @@ use crate::schema::system::TextMap;
 pub(crate) const TARGET: &str = "target";
 /// The option with the implementation of a custom index.
 pub(crate) const CLASS_NAME: &str = "class_name";
+/// The option with the order of an index of vectors.
+pub(crate) const SIMILARITY_FUNCTION: &str = "similarity_function";
 
 /// The implementation of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -176,6 +179,8 @@ pub struct Index {
     pub(crate) analyzer: Option<Analyzer>,
     /// The type that entries are sorted by, if they are sorted by value.
     pub(crate) ordered_by: Option<DataType>,
+    /// The order of the rows that it finds, if it is an index of vectors, which finds no values.
+    pub(crate) similarity: Option<Similarity>,
     /// The hidden table.
     pub(crate) storage: Arc<TableMetadata>,
 }
@@ -215,6 +220,9 @@ impl Index {
             }
             ordered_by = order_of(&column.data_type, source);
         }
+        let is_of_vectors = kind == IndexKind::StorageAttached && column.data_type.is_float_vector();
+        let named = options.get(SIMILARITY_FUNCTION).and_then(|name| Similarity::named(name));
+        let similarity = is_of_vectors.then(|| named.unwrap_or_default());
         let storage = Arc::new(storage(name, created_at, base, &column, source, ordered_by.as_ref()));
         Ok(Self {
             name: name.to_owned(),
@@ -227,6 +235,7 @@ impl Index {
             source,
             analyzer,
             ordered_by,
+            similarity,
             storage,
         })
     }
@@ -291,7 +300,7 @@ impl Index {
     /// Whether the index finds rows by this restriction of `column`; the rows may still have to be
     /// filtered.
     pub(crate) fn supports(&self, column: &ColumnMetadata, restriction: &ColumnRestriction) -> bool {
-        if self.column.name != column.name {
+        if self.column.name != column.name || self.similarity.is_some() {
             return false;
         }
         match (restriction, self.source) {

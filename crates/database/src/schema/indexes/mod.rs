@@ -11,6 +11,8 @@ mod definition;
 mod wanted;
 
 pub(crate) use analyzer::{Analyzer, Analyzers, BOOLEAN_OPTIONS, type_of_entries};
-pub(crate) use definition::{CLASS_NAME, Finds, Part, Source, TARGET, Target, is_storage_attached};
+pub(crate) use definition::{
+    CLASS_NAME, Finds, Part, SIMILARITY_FUNCTION, Source, TARGET, Target, is_storage_attached,
+};
 pub use definition::{Index, IndexKind};
 pub(crate) use wanted::Wanted;

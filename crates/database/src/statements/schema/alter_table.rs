@@ -8,7 +8,7 @@ use cassette_cql::values::Assignment;
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata, TableParams};
 
 use super::indexes::dependent_indexes;
-use super::{Change, SchemaContext, masks, views};
+use super::{Change, SchemaContext, indexes, masks, views};
 use crate::basics::error::{Result, bail_config, bail_invalid};
 use crate::basics::response::SchemaChangeKind;
 use crate::planning::restrictions::existing;
@@ -79,7 +79,11 @@ pub(crate) fn alter(
     altered.version = table.version + 1;
     let altered = Arc::new(altered);
     let after = views::follow_base(keyspace.with_table(altered.clone()), table, &altered)?;
-    Ok(Some(Change::of_table(SchemaChangeKind::Updated, after, name)))
+    let warnings = match &statement.change {
+        AlterTableChange::Add { .. } => indexes::vector_warnings(&after, &altered),
+        _ => Vec::new(),
+    };
+    Ok(Some(Change { warnings, ..Change::of_table(SchemaChangeKind::Updated, after, name) }))
 }
 
 pub(crate) fn drop(

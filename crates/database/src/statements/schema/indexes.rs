@@ -11,8 +11,8 @@ use crate::basics::response::SchemaChangeKind;
 use crate::planning::restrictions::existing;
 use crate::schema::catalog::Keyspace;
 use crate::schema::indexes::{
-    Analyzer, BOOLEAN_OPTIONS, CLASS_NAME, Index, IndexKind, Part, TARGET, Target, is_storage_attached,
-    type_of_entries,
+    Analyzer, BOOLEAN_OPTIONS, CLASS_NAME, Index, IndexKind, Part, SIMILARITY_FUNCTION, TARGET, Target,
+    is_storage_attached, type_of_entries,
 };
 use crate::schema::options::properties::Attributes;
 use crate::schema::system::TextMap;
@@ -25,11 +25,17 @@ const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
 
 /// The options of storage-attached indexes that apply only to vectors.
 const VECTOR_OPTIONS: [&str; 4] =
-    ["maximum_node_connections", "construction_beam_width", "similarity_function", "optimize_for"];
+    ["maximum_node_connections", "construction_beam_width", SIMILARITY_FUNCTION, "optimize_for"];
 
 /// The similarity functions of vector indexes, in the order of messages.
 const SIMILARITY_FUNCTIONS: [&str; 3] = ["EUCLIDEAN", "DOT_PRODUCT", "COSINE"];
 const PURPOSES: [&str; 2] = ["LATENCY", "RECALL"];
+
+/// Cassandra's warning of indexes of vectors.
+const VECTOR_WARNING: &str = "SAI ANN indexes on vector columns are experimental and are not recommended for \
+    production use.\nThey don't yet support SELECT queries with:\n * Consistency level higher than \
+    ONE/LOCAL_ONE.\n * Paging.\n * No LIMIT clauses.\n * PER PARTITION LIMIT clauses.\n * GROUP BY clauses.\n * \
+    Aggregation functions.\n * Filters on columns without a SAI index.";
 
 /// The maximum length of the name of a column with a custom index.
 const COLUMN_NAME_LENGTH_MAX: usize = 48;
@@ -100,7 +106,15 @@ pub(crate) fn create(
     let index = Index::new(&name, kind, options, cx.timestamp, table)?;
     let mut after = (**keyspace).clone();
     after.indexes.insert(name, Arc::new(index));
-    Ok(Some(changed(after, &table.name)))
+    let warnings = vector_warnings(&after, table);
+    Ok(Some(Change { warnings, ..changed(after, &table.name) }))
+}
+
+/// Returns a warning for each index of vectors on `table`: Cassandra validates all indexes of a
+/// table when one is created, and when a column is added.
+pub(super) fn vector_warnings(keyspace: &Keyspace, table: &TableMetadata) -> Vec<String> {
+    let of_vectors = keyspace.indexes_of(table).filter(|index| index.similarity.is_some());
+    of_vectors.map(|_| VECTOR_WARNING.to_owned()).collect()
 }
 
 /// Returns the indexed columns.
@@ -240,7 +254,7 @@ fn validate_storage_attached(
         (data_type, _) => vec![data_type],
     };
     if let DataType::Vector { element, dimension } = &column.data_type {
-        return refuse_vectors(element, *dimension, &index.options);
+        return validate_vectors(element, *dimension, &index.options);
     }
     if index.options.keys().any(|name| VECTOR_OPTIONS.contains(&name.as_str()))
         && let Some(part) = parts.first()
@@ -257,9 +271,8 @@ fn validate_storage_attached(
     }
 }
 
-/// Rejects vector indexes: with Cassandra's error if the index is invalid, otherwise as not
-/// supported.
-fn refuse_vectors(element: &DataType, dimension: u32, options: &TextMap) -> Result<()> {
+/// Performs Cassandra's checks of an index of vectors.
+fn validate_vectors(element: &DataType, dimension: u32, options: &TextMap) -> Result<()> {
     let [connections, width, similarity, purpose] = VECTOR_OPTIONS;
     for (option, what) in [(connections, "Maximum node connections"), (width, "Construction beam width")] {
         if options.contains_key(option) {
@@ -287,7 +300,7 @@ fn refuse_vectors(element: &DataType, dimension: u32, options: &TextMap) -> Resu
     if dimension == 1 && is_cosine {
         bail_invalid!("Cosine similarity is not supported for single-dimension vectors");
     }
-    bail_invalid!("Indexes on vectors are not supported by Cassette yet")
+    Ok(())
 }
 
 /// Whether a storage-attached index supports values of a type.

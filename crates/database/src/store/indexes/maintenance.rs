@@ -24,7 +24,7 @@ use cassette_rows::{
 };
 
 use super::entries::{Change, Changes, Entry, LASTING, entries};
-use crate::basics::error::{DatabaseError, Result, bail_invalid};
+use crate::basics::error::{DatabaseError, Result, WriteType, bail_invalid};
 use crate::planning::context::BindContext;
 use crate::schema::catalog::Catalog;
 use crate::schema::indexes::{Index, IndexKind, Source};
@@ -39,13 +39,15 @@ const VALUE_LENGTH_MAX: usize = u16::MAX as usize - 1;
 /// Adds the mutations of indexes to `mutations`.
 ///
 /// # Errors
-/// Invalid, with Cassandra's text, for values that are too long. WouldBlock, if old rows cannot be
+/// Invalid, with Cassandra's text, for values that are too long. WriteFailure, with the text that
+/// Cassandra logs, for vectors that cannot be compared with others. WouldBlock, if old rows cannot be
 /// read without waiting for a disk, and this thread must not wait.
 pub(crate) fn add_index_mutations(
     engine: &Engine,
     catalog: &Catalog,
     mutations: &mut Vec<Mutation>,
     cx: &BindContext<'_>,
+    write_type: WriteType,
 ) -> Result<()> {
     let now = cx.now_seconds;
     for i in 0..mutations.len() {
@@ -55,7 +57,7 @@ pub(crate) fn add_index_mutations(
         }
         let mut added = Vec::with_capacity(indexes.len());
         let Mutation { table, update } = &mutations[i];
-        add_insertions(indexes, update, cx, &mut added)?;
+        add_insertions(indexes, update, (cx, write_type), &mut added)?;
         if let Some(wanted) = old_rows_wanted(indexes, update, table) {
             match read_old(engine, update, table, wanted) {
                 Ok(old) => add_deletions(indexes, update, &old, table, now, &mut added),
@@ -80,7 +82,7 @@ pub(crate) fn add_index_mutations(
 fn add_insertions(
     indexes: &[Arc<Index>],
     update: &PartitionUpdate,
-    cx: &BindContext<'_>,
+    (cx, write_type): (&BindContext<'_>, WriteType),
     out: &mut Vec<Mutation>,
 ) -> Result<()> {
     let now = cx.now_seconds;
@@ -90,6 +92,12 @@ fn add_insertions(
         for index in indexes {
             for entry in entries(index, &update.key, row, is_static, now) {
                 guard_size(index, entry.value.len(), cx)?;
+                validate_vector(index, &entry.value).map_err(|message| DatabaseError::WriteFailure {
+                    consistency: cx.options.consistency,
+                    write_type,
+                    message,
+                    cause: None,
+                })?;
                 if entry.value.len() <= VALUE_LENGTH_MAX {
                     out.push(changes.make(index, &entry.value, entry.path, Change::Write(entry.liveness)));
                 } else if index.kind != IndexKind::StorageAttached {
@@ -134,12 +142,25 @@ fn guard_size(index: &Index, bytes: usize, cx: &BindContext<'_>) -> Result<()> {
         DataType::Map { key, value, frozen: false } if is_text(key) || is_text(value) => {
             cx.guard().indexed_text_size(name, bytes)
         }
+        DataType::Vector { .. } => cx.guard().indexed_vector_size(name, bytes),
         DataType::List { frozen: true, .. }
         | DataType::Set { frozen: true, .. }
         | DataType::Map { frozen: true, .. }
         | DataType::Udt { .. }
         | DataType::Tuple(_) => cx.guard().indexed_frozen_size(name, bytes),
         _ => Ok(()),
+    }
+}
+
+/// Checks that a vector can be compared with others, if the index is one of vectors.
+fn validate_vector(index: &Index, value: &[u8]) -> std::result::Result<(), String> {
+    let (Some(similarity), DataType::Vector { dimension, .. }) = (index.similarity, &index.column.data_type)
+    else {
+        return Ok(());
+    };
+    match cassette_vectors::floats(value, *dimension as usize) {
+        Some(vector) => similarity.validate(&vector).map_err(|invalid| invalid.to_string()),
+        None => Ok(()),
     }
 }
 

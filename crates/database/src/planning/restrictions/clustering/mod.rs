@@ -175,6 +175,12 @@ impl ClusteringRestrictions {
         all
     }
 
+    /// Returns all restricted columns.
+    pub(crate) fn restricted_columns(&self) -> Vec<Arc<ColumnMetadata>> {
+        let of_segment = |segment: &Segment| self.columns.get(segment.first..segment.first + segment.width());
+        self.segments.iter().filter_map(of_segment).flatten().cloned().collect()
+    }
+
     /// Returns the form of each restriction with its columns, in their order.
     pub(crate) fn shapes(&self) -> impl Iterator<Item = (&[Arc<ColumnMetadata>], Shape<'_>)> {
         self.segments.iter().filter_map(|segment| {
