@@ -239,3 +239,21 @@ def test_the_statements_of_the_page_of_security_are_valid(tmp_path):
                 session.execute(statement)
     finally:
         server.stop()
+
+
+@own_server
+def test_the_statements_of_the_page_of_vector_search_are_valid(tmp_path):
+    server = Server(tmp_path / "data").start()
+    session = connect("127.0.0.1", server.port).connect()
+    session.execute("CREATE KEYSPACE d WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+    session.set_keyspace("d")
+    texts = [text for _, info, text in blocks(ROOT / "docs" / "vector-search.md") if info == "sql"]
+    statements = [s for text in texts for s in text.split(";") if s.strip()]
+    assert len(statements) > 3
+    for statement in statements:
+        if "?" in statement:
+            vector = [0.5] * 384
+            session.execute(session.prepare(statement), (vector, vector))
+        else:
+            session.execute(statement)
+    server.stop()

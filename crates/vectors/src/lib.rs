@@ -12,5 +12,5 @@ mod graph;
 mod kernels;
 mod similarity;
 
-pub use graph::{Found, Graph, LINKS, NodeId, NodeState};
-pub use similarity::{Invalid, Similarity, floats};
+pub use graph::{Found, Graph, LINKS, NodeId, NodeState, SavedLinks};
+pub use similarity::{Invalid, Similarity, floats, reciprocal_length};

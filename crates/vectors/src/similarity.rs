@@ -86,6 +86,19 @@ impl Similarity {
         vector
     }
 
+    /// Returns the distance of two vectors with their [`reciprocal_length`]s: the more similar they
+    /// are, the smaller.
+    #[inline]
+    pub fn distance_of(self, (a, a_reciprocal): (&[f32], f32), (b, b_reciprocal): (&[f32], f32)) -> f32 {
+        let distance = self.distance(a, b);
+        if self != Self::Cosine {
+            return distance;
+        }
+        let distance = distance * a_reciprocal * b_reciprocal;
+        // Products of very large or small elements overflow; such vectors are taken as orthogonal.
+        if distance.is_nan() { 0.0 } else { distance }
+    }
+
     /// Returns the distance of two prepared vectors: the more similar they are, the smaller.
     #[inline]
     pub fn distance(self, a: &[f32], b: &[f32]) -> f32 {
@@ -94,6 +107,13 @@ impl Similarity {
             Self::Euclidean => kernels::squared_distance(a, b),
         }
     }
+}
+
+/// Returns 1 / the length of a vector; 0 for a zero vector.
+pub fn reciprocal_length(vector: &[f32]) -> f32 {
+    // In doubles, because squares of small and of large floats are not floats.
+    let square: f64 = vector.iter().map(|element| f64::from(*element) * f64::from(*element)).sum();
+    if square > 0.0 { square.sqrt().recip() as f32 } else { 0.0 }
 }
 
 /// Returns the floats of a serialized vector; `None` if it does not have `dimension` elements.

@@ -11,7 +11,7 @@ use crate::basics::error::{DatabaseError, Result};
 use crate::basics::response::Outcome;
 use crate::execution::describe;
 use crate::schema::system::local;
-use crate::statements::builds::{build_index, build_view};
+use crate::statements::builds::{build_index, build_view, load_graph};
 use crate::store::{Store, indexes, views};
 
 /// Removes all rows of a table, and the entries of its indexes. The entries are removed first: rows
@@ -66,7 +66,9 @@ pub(crate) fn truncate(
         return Err(failed(error));
     }
     for index in indexes {
+        store.build_states().reset_graph(index);
         indexes::mark_built(store, index)?;
+        load_graph(store, index);
     }
     for view in views {
         views::truncated(store, view)?;

@@ -12,6 +12,7 @@ use crate::schema::catalog::Catalog;
 use crate::schema::indexes::{Index, IndexKind};
 use crate::schema::views::View;
 use crate::store::indexes::SearchMetrics;
+use crate::store::indexes::vectors::{GraphMemory, VectorGraph};
 
 /// The token up to which a view is built, and the number of partitions of its base table up to it.
 pub(crate) type BuiltUpTo = (Token, i64);
@@ -23,6 +24,9 @@ pub(crate) struct BuildStates {
     views: RwLock<HashMap<TableId, Arc<BuildState<BuiltUpTo>>>>,
     /// By base table: a query may use several of its indexes.
     searches: RwLock<HashMap<TableId, Arc<SearchMetrics>>>,
+    /// Those of indexes of vectors that are or were searched.
+    pub(super) graphs: RwLock<HashMap<TableId, Arc<VectorGraph>>>,
+    graph_memory: Arc<GraphMemory>,
 }
 
 impl BuildStates {
@@ -42,6 +46,27 @@ impl BuildStates {
         get_or_default(&self.searches, base)
     }
 
+    /// Returns the graph of an index, which may have to be loaded; `None` if it has no vectors.
+    pub fn graph(&self, index: &Index) -> Option<Arc<VectorGraph>> {
+        let id = index.storage.id;
+        if let Some(graph) = self.loaded_graph(id) {
+            return Some(graph);
+        }
+        let graph = Arc::new(VectorGraph::new(index, self.graph_memory.clone())?);
+        Some(self.graphs.write().entry(id).or_insert(graph).clone())
+    }
+
+    /// Returns the graph of the index with these entries, if it was searched before.
+    pub fn loaded_graph(&self, entries: TableId) -> Option<Arc<VectorGraph>> {
+        self.graphs.read().get(&entries).cloned()
+    }
+
+    /// Removes the graph of an index whose entries were written or removed without being recorded.
+    /// The next search loads it again.
+    pub fn reset_graph(&self, index: &Index) {
+        self.graphs.write().remove(&index.storage.id);
+    }
+
     /// Updates the recent values and rates of all metrics. `now` is monotonic time.
     pub fn tick(&self, now: std::time::Duration) {
         self.searches.read().values().for_each(|searches| searches.tick(now));
@@ -54,6 +79,7 @@ impl BuildStates {
         };
         self.indexes.write().retain(|id, _| is_stored(id));
         self.views.write().retain(|id, _| is_stored(id));
+        self.graphs.write().retain(|id, _| is_stored(id));
         let is_attached = |index: &Arc<Index>| index.kind == IndexKind::StorageAttached;
         self.searches.write().retain(|id, _| catalog.indexes_of(*id).iter().any(is_attached));
     }

@@ -69,6 +69,21 @@ impl Store {
         self.engine.scan(table.id, range, selection).map_err(|error| read_error(error, cx))
     }
 
+    /// Checks that queries may use an index.
+    ///
+    /// # Errors
+    /// ReadFailure, while the index is being built.
+    pub fn require_built(&self, cx: &BindContext<'_>, index: &Index) -> Result<()> {
+        if self.is_built(index) {
+            return Ok(());
+        }
+        Err(DatabaseError::ReadFailure {
+            consistency: cx.options.consistency,
+            message: format!("The secondary index '{}' is not yet available", index.name),
+            cause: None,
+        })
+    }
+
     /// Searches an index.
     ///
     /// # Errors
@@ -80,13 +95,7 @@ impl Store {
         wanted: &Wanted<'_>,
         within: &Within<'_>,
     ) -> Result<Hits> {
-        if !self.is_built(index) {
-            return Err(DatabaseError::ReadFailure {
-                consistency: cx.options.consistency,
-                message: format!("The secondary index '{}' is not yet available", index.name),
-                cause: None,
-            });
-        }
+        self.require_built(cx, index)?;
         Hits::new(&self.engine, index, wanted, within, cx.now_seconds).map_err(|error| read_error(error, cx))
     }
 
@@ -232,7 +241,10 @@ impl Store {
             views::add_view_mutations(&self.engine, catalog, mutations, cx, &mut budget)?;
             writes_views_since = (mutations.len() > of_tables).then_some(began);
         }
-        indexes::add_index_mutations(&self.engine, catalog, mutations, cx, write_type)?;
+        let has_vectors = indexes::add_index_mutations(&self.engine, catalog, mutations, cx, write_type)?;
+        if has_vectors && !may_wait() && self.graphs_are_behind(mutations) {
+            return Err(DatabaseError::WouldBlock.into());
+        }
         if !may_wait() && self.engine.apply_would_wait() {
             return Err(DatabaseError::WouldBlock.into());
         }
@@ -242,6 +254,10 @@ impl Store {
         admission.is_written = true;
         // From here on the write must not be interrupted halfway.
         let applied = interrupt::shielded(|| self.engine.apply_admitted(mutations, durability, permit));
+        if has_vectors {
+            // After a failure too: a part may have been applied.
+            self.record_vectors(mutations);
+        }
         let applied = applied.map_err(|error| match error {
             EngineError::UnknownTable(_) => DatabaseError::Refused(error.into()),
             error => DatabaseError::write_failure(cx.options.consistency, write_type, error),
@@ -251,6 +267,30 @@ impl Store {
             self.metrics.record(RequestKind::ViewWrite, time, &applied);
         }
         Ok(applied?)
+    }
+
+    /// Whether a write of these entries of indexes has to connect vectors.
+    fn graphs_are_behind(&self, mutations: &[Mutation]) -> bool {
+        let graphs = mutations.iter().filter(|mutation| mutation.table.index_of.is_some());
+        let graphs = { graphs }.filter_map(|mutation| self.build_states.loaded_graph(mutation.table.id));
+        { graphs }.any(|graph| graph.is_behind())
+    }
+
+    /// Records the vectors of applied entries in the graphs of their indexes.
+    fn record_vectors(&self, mutations: &[Mutation]) {
+        for mutation in mutations.iter().filter(|mutation| mutation.table.index_of.is_some()) {
+            let Some(graph) = self.build_states.loaded_graph(mutation.table.id) else { continue };
+            if mutation.update.rows.iter().all(|row| row.liveness().is_empty()) {
+                continue;
+            }
+            // The first byte of a key is a prefix.
+            graph.record(mutation.update.key.key().get(1..).unwrap_or_default());
+            if !self.settings.background_threads || graph.is_behind() {
+                graph.connect_batch();
+            } else {
+                graph.connect_in_background();
+            }
+        }
     }
 
     /// Returns the budget of one write's view rows, which stores its permits in `admission`.

@@ -169,6 +169,7 @@ impl Store {
     /// Stops builds, flushes memtables and releases the directory. Later statements fail.
     pub fn close(&self) -> Result<()> {
         self.builds_are_stopped.store(true, Ordering::Release);
+        self.save_graphs(true);
         if let Err(error) = self.write_clock.settle(self) {
             tracing::warn!(%error, "write timestamps begin above the recorded ceiling at the next start");
         }
@@ -371,13 +372,15 @@ impl Store {
         Ok(ids)
     }
 
-    /// Updates moving averages of the metrics of requests and of queries by indexes. Expected every
+    /// Updates moving averages of the metrics of requests and of queries by indexes, and saves the
+    /// links of vectors when due. Expected every
     /// few seconds; without these calls, counts remain exact, and rates are averages since the last
     /// call.
     pub fn tick_metrics(&self) {
         let now = self.engine.stats().now;
         self.metrics.tick(now);
         self.build_states.tick(now);
+        self.save_graphs(false);
         if let Some(message) = self.slow_queries.report(now) {
             tracing::info!("{message}");
         }

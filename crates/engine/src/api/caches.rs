@@ -45,6 +45,33 @@ impl Engine {
         self.inner.core.saved_caches.set_keys_to_save(cache, most);
     }
 
+    /// Replaces a file of the caller beside the saved caches, which holds what can be derived from
+    /// the tables. The file is complete or absent after a crash.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn save_beside_caches(&self, name: &str, content: &[u8]) -> Result<()> {
+        Ok(self.inner.core.save_beside_caches(name, content)?)
+    }
+
+    /// Reads a file that [`save_beside_caches`](Self::save_beside_caches) has written; `None` if it
+    /// does not exist, or has more than 1 GiB.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn read_beside_caches(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.inner.core.read_beside_caches(name)?)
+    }
+
+    /// Removes the files beside the saved caches whose names begin with `prefix`, except those that
+    /// are wanted.
+    ///
+    /// # Errors
+    /// If one cannot be removed.
+    pub fn retain_beside_caches(&self, prefix: &str, wanted: impl Fn(&str) -> bool) -> Result<()> {
+        Ok(self.inner.core.retain_beside_caches(prefix, wanted)?)
+    }
+
     /// Saves the caches that have a save period, as is done periodically and by
     /// [`close`](Self::close). Errors are logged.
     pub fn save_caches(&self) {

@@ -11,6 +11,7 @@
 //! <data_dir>/cdc_raw/CommitLog-*                   captured segments, see commitlog/cdc.rs; may be elsewhere
 //! <data_dir>/cdc_raw/chain                         see commitlog/chain.rs
 //! <data_dir>/saved_caches/*-cassette.db            what caches held, see saved_caches.rs; may be elsewhere
+//! <data_dir>/saved_caches/vectors-*.db             links of vectors, of the database
 //! <data_dir>/data/<keyspace>/<table>-<id>/nb-*     a table's SSTables, see transaction.rs
 //! ```
 

@@ -1,10 +1,8 @@
 //! Insertion of nodes.
 
+use super::saved::LEVEL_MAX;
 use super::search::{Collect, Near, Query, Scratch};
 use super::{BREADTH, Graph, LINKS, LOWEST_LINKS, NodeId};
-
-/// No node has a higher level, whatever their number.
-const LEVEL_MAX: usize = 12;
 
 impl Graph {
     /// Appends nodes without links, which searches do not find yet. Returns the first one.

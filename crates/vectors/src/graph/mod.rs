@@ -5,6 +5,7 @@
 //! storage   the vectors and links of nodes, in blocks that never move
 //! search    the nearest nodes of one level
 //! insert    the links of a new node
+//! saved     links as bytes
 //! ```
 //!
 //! Nodes are appended in batches, which requires exclusive access for as long as it takes to copy
@@ -14,6 +15,7 @@
 //! Nodes are never removed. Dead ones are passed through by searches, and not returned.
 
 mod insert;
+mod saved;
 mod search;
 mod storage;
 #[cfg(test)]
@@ -23,6 +25,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::Similarity;
+pub use saved::SavedLinks;
 use search::Scratch;
 use storage::Storage;
 
@@ -143,13 +146,8 @@ impl Graph {
     /// Returns the distance of a node from a vector whose reciprocal length is `reciprocal`.
     #[inline]
     fn distance(&self, vector: &[f32], reciprocal: f32, node: NodeId) -> f32 {
-        let distance = self.similarity.distance(vector, self.storage.vector(node));
-        if self.similarity != Similarity::Cosine {
-            return distance;
-        }
-        let distance = distance * reciprocal * self.storage.reciprocal(node);
-        // Products of very large or small elements overflow; such vectors are taken as orthogonal.
-        if distance.is_nan() { 0.0 } else { distance }
+        let node = (self.storage.vector(node), self.storage.reciprocal(node));
+        self.similarity.distance_of((vector, reciprocal), node)
     }
 
     #[inline]
@@ -162,10 +160,4 @@ impl NodeState {
     fn is_dead(self) -> bool {
         self.0 & 1 == 1
     }
-}
-
-/// Returns 1 / the length of a vector; 0 for a zero vector.
-fn reciprocal_length(vector: &[f32]) -> f32 {
-    let square: f64 = vector.iter().map(|element| f64::from(*element) * f64::from(*element)).sum();
-    if square > 0.0 { square.sqrt().recip() as f32 } else { 0.0 }
 }

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::{Found, Graph, LOWEST_LINKS, NodeId, reciprocal_length};
+use super::{Found, Graph, LOWEST_LINKS, NodeId};
+use crate::reciprocal_length;
 
 /// A node with its distance: ordered by distance, then by node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,7 +2,8 @@
 
 use parking_lot::Mutex;
 
-use super::{LINKS, LOWEST_LINKS, NodeId, reciprocal_length};
+use super::{LINKS, LOWEST_LINKS, NodeId};
+use crate::reciprocal_length;
 
 /// The number of nodes in a block.
 const BLOCK: usize = 1024;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::reciprocal_length;
 
 /// A generator of pseudo-random numbers.
 struct Random(u64);
@@ -131,4 +132,55 @@ fn nodes_are_connected_and_searched_by_several_threads() {
 fn an_empty_graph_finds_nothing() {
     let graph = Graph::new(Similarity::Cosine, 3, 1);
     assert!(graph.is_empty() && graph.search(&[1.0, 2.0, 3.0], 10).is_empty());
+}
+
+fn identity(vector: &[f32]) -> u64 {
+    vector.iter().fold(0, |hash: u64, element| hash.rotate_left(7) ^ u64::from(element.to_bits()))
+}
+
+/// Restores a graph of these vectors from the links of `bytes`.
+fn restored(bytes: &[u8], vectors: &[Vec<f32>]) -> Graph {
+    let saved = SavedLinks::read(bytes).unwrap();
+    let mut graph = Graph::new(Similarity::Cosine, vectors[0].len(), 1);
+    let mut nodes = std::collections::HashMap::new();
+    for vector in vectors {
+        if let Some((number, level)) = saved.find(identity(vector)) {
+            nodes.insert(number, graph.append_with_level(vector, level));
+        }
+    }
+    graph.restore(&saved, &nodes);
+    graph
+}
+
+#[test]
+fn a_restored_graph_finds_what_the_saved_one_found() {
+    let mut random = Random(11);
+    let mut vectors = random.clustered(2000, 16);
+    let graph = graph_of(Similarity::Cosine, &vectors);
+    let bytes = graph.save(identity);
+    let queries = random.clustered(50, 16);
+    // In another order, and without a few vectors.
+    vectors.reverse();
+    vectors.truncate(1950);
+    let again = restored(&bytes, &vectors);
+    assert_eq!(again.len(), 1950);
+    assert!(recall(&again, &queries) >= 0.95);
+}
+
+#[test]
+fn damaged_links_are_rejected_or_lead_to_saved_nodes() {
+    let vectors = Random(12).clustered(100, 4);
+    let bytes = graph_of(Similarity::Cosine, &vectors).save(identity);
+    for length in 0..bytes.len() {
+        assert!(SavedLinks::read(&bytes[..length]).is_none(), "{length} bytes");
+    }
+    let mut random = Random(13);
+    for _ in 0..2000 {
+        let mut damaged = bytes.clone();
+        let at = random.next() as usize % damaged.len();
+        damaged[at] ^= 1 << (random.next() % 8);
+        if SavedLinks::read(&damaged).is_some() {
+            restored(&damaged, &vectors).search(&vectors[0], 10);
+        }
+    }
 }

@@ -20,8 +20,8 @@ pub trait Argument: Display {
     fn is_marker(&self) -> bool {
         false
     }
-    /// Returns the number of elements if the argument is `[a, b]` in a select clause, which can be a
-    /// list or a vector.
+    /// Returns the number of elements if the argument is `[a, b]` in a select clause, which can be
+    /// a list or a vector.
     fn array_size(&self) -> Option<usize> {
         None
     }

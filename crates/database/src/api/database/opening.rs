@@ -20,7 +20,7 @@ use crate::basics::timeouts::RequestTimeouts;
 use crate::execution::virtual_tables::{self, engine_settings};
 use crate::schema::guardrails::Guardrails;
 use crate::schema::system::local::Node;
-use crate::statements::builds::{build_index, build_view};
+use crate::statements::builds::{build_index, build_view, load_graph};
 use crate::store::authorization::AuthSettings;
 use crate::store::{Store, StoreParts, StoreSettings};
 
@@ -178,6 +178,11 @@ impl Database {
         }
         for view in &unbuilt.views {
             build_view(&store, view);
+        }
+        store.remove_unwanted_graphs();
+        let catalog = store.catalog();
+        for index in catalog.keyspaces().flat_map(|keyspace| keyspace.indexes.values()) {
+            load_graph(&store, index);
         }
         let database = Self(Arc::new(Inner {
             store,

@@ -1,9 +1,13 @@
 //! `ORDER BY v ANN OF vector LIMIT n`: the rows whose vectors are the most similar to one.
 //!
-//! All rows that satisfy the restrictions are compared, and the most similar ones kept.
+//! The graph of the index returns similar vectors, whose entries lead to their rows. Where there is
+//! no graph, or where it would be a detour, all rows that satisfy the restrictions are compared.
+//! Either way, the most similar rows are kept.
 
-use cassette_engine::may_wait;
-use cassette_rows::{DataType, TableMetadata};
+use std::collections::HashSet;
+
+use cassette_engine::{KeyRange, may_wait};
+use cassette_rows::{DataType, TableMetadata, interrupt};
 use cassette_vectors::{Similarity, floats};
 
 use super::execute::Run;
@@ -12,15 +16,29 @@ use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::basics::request::Consistency;
 use crate::basics::response::RowSink;
 use crate::execution::Execution;
-use crate::planning::restrictions::Ann;
+use crate::planning::restrictions::{Ann, Partitions};
 use crate::planning::select::expression::Input;
 use crate::planning::select::limits::Limits;
 use crate::planning::select::row::KeptRow;
 use crate::planning::select::{CurrentRow, SelectPlan};
 use crate::planning::terms::Bound;
+use crate::store::indexes::vectors::VectorGraph;
 
 /// Cassandra's maximum LIMIT, `cassandra.sai.vector_search.max_top_k`.
 const LIMIT_MAX: u32 = 1000;
+
+/// The number of vectors that are searched in a graph at first, and its growth until enough rows
+/// satisfy the restrictions.
+const BREADTH: usize = 128;
+const BREADTH_GROWTH: usize = 4;
+
+/// The number of vectors of a graph that are checked. Where so few rows satisfy the restrictions
+/// that more would be necessary, all rows are compared instead.
+const VECTORS_MAX: usize = 20_000;
+
+/// The number of rows that other indexes find which are compared without the graph: about as many
+/// as it takes to search a graph for rows that satisfy the restrictions.
+const FEW_ROWS: usize = if cfg!(test) { 4 } else { 1000 };
 
 impl SelectPlan {
     /// Applies Cassandra's rules for similarity searches, some of which are warnings.
@@ -80,7 +98,8 @@ impl SelectPlan {
         sink: &mut dyn RowSink,
     ) -> Result<()> {
         let execution = run.execution;
-        let mut reader = Reader::new(self, execution, None)?;
+        // Checks the values of the other restrictions first, as Cassandra does.
+        let reader = Reader::new(self, execution, None)?;
         let name = &ann.column.name;
         let query = match ann.term.bind(execution)? {
             Bound::Value(value) => value,
@@ -103,18 +122,120 @@ impl SelectPlan {
         if !may_wait() {
             return Err(DatabaseError::WouldBlock);
         }
-        let mut nearest = Nearest::new(limit as usize, &self.table);
-        reader.for_each(&mut Limits::NONE.clone(), &mut |row, _| {
-            if let Some(distance) = query.distance(row, execution.now_seconds) {
-                nearest.offer(distance, row);
-            }
-            Ok(Flow::Continue)
-        })?;
+        let nearest = self.nearest(&query, limit as usize, reader)?;
         for row in nearest.into_rows() {
             let input = Input { row: Some(row.get()), terms: run.terms, aggregates: &[], cx: execution };
             self.outputs.push(input, sink)?;
         }
         Ok(())
+    }
+
+    /// Returns the nearest rows.
+    fn nearest<'p>(&'p self, query: &Query<'_>, limit: usize, reader: Reader<'p, '_>) -> Result<Nearest<'p>> {
+        let execution = reader.execution;
+        execution.store.require_built(execution, &query.ann.index)?;
+        // Vectors of one partition are not near each other in the graph.
+        let Partitions::Range(range) = &reader.partitions else {
+            return self.compare_all(query, limit, usize::MAX, reader).map(|(nearest, _)| nearest);
+        };
+        let graph = execution.store.build_states().loaded_graph(query.ann.index.storage.id);
+        let Some(graph) = graph.filter(|graph| graph.is_complete()) else {
+            return self.compare_all(query, limit, usize::MAX, reader).map(|(nearest, _)| nearest);
+        };
+        let range = range.clone();
+        let again = || Reader::new(self, execution, None);
+        if !self.restrictions.searches.is_empty()
+            && let (nearest, true) = self.compare_all(query, limit, FEW_ROWS, again()?)?
+        {
+            return Ok(nearest);
+        }
+        match self.search_graph(query, limit, &graph, &range, &reader)? {
+            Some(nearest) => Ok(nearest),
+            None => self.compare_all(query, limit, usize::MAX, again()?).map(|(nearest, _)| nearest),
+        }
+    }
+
+    /// Compares all rows of `reader`. Returns the nearest ones, and whether they were at most `max`
+    /// rows; it ends when they are more.
+    fn compare_all<'p>(
+        &'p self,
+        query: &Query<'_>,
+        limit: usize,
+        max: usize,
+        mut reader: Reader<'p, '_>,
+    ) -> Result<(Nearest<'p>, bool)> {
+        let mut nearest = Nearest::new(limit, &self.table);
+        let now = reader.execution.now_seconds;
+        let mut rows = 0;
+        reader.for_each(&mut Limits::NONE.clone(), &mut |row, _| {
+            rows += 1;
+            if rows > max {
+                return Ok(Flow::Stop);
+            }
+            if let Some(distance) = query.distance(row, now) {
+                nearest.offer(distance, row);
+            }
+            Ok(Flow::Continue)
+        })?;
+        Ok((nearest, rows <= max))
+    }
+
+    /// Searches the graph of an index. Returns `None` if it does not lead to enough rows that
+    /// satisfy the restrictions.
+    fn search_graph<'p>(
+        &'p self,
+        query: &Query<'_>,
+        limit: usize,
+        graph: &VectorGraph,
+        range: &KeyRange,
+        reader: &Reader<'p, '_>,
+    ) -> Result<Option<Nearest<'p>>> {
+        let mut nearest = Nearest::new(limit, &self.table);
+        let now = reader.execution.now_seconds;
+        let (mut seen, mut removals, mut rows) = (HashSet::new(), Vec::new(), 0);
+        let mut breadth = BREADTH.max(2 * limit);
+        let is_all_partitions = *range == KeyRange::ALL;
+        let found_all = loop {
+            let Some((found, are_more)) = graph.search(&query.raw, breadth) else { break false };
+            for vector in &found {
+                // Each further vector is farther than the rows that were found.
+                if rows >= limit {
+                    break;
+                }
+                interrupt::check()?;
+                let Some(bytes) = graph.bytes(vector) else { break };
+                if seen.contains(&bytes) {
+                    continue;
+                }
+                let has_entries = reader.for_each_with_vector(
+                    &query.ann.index,
+                    &bytes,
+                    range,
+                    &mut removals,
+                    &mut |row, _| {
+                        if let Some(distance) = query.distance(row, now) {
+                            nearest.offer(distance, row);
+                            rows += 1;
+                        }
+                        Ok(if rows >= limit { Flow::Stop } else { Flow::Continue })
+                    },
+                )?;
+                if !has_entries && is_all_partitions {
+                    graph.forget(vector);
+                }
+                seen.insert(bytes);
+            }
+            if rows >= limit {
+                break true;
+            }
+            // A few vectors may have no link that leads to them.
+            if !are_more || breadth >= VECTORS_MAX {
+                break false;
+            }
+            breadth *= BREADTH_GROWTH;
+        };
+        reader.execution.store.remove_stale(&removals);
+        Ok(found_all.then_some(nearest))
     }
 }
 
@@ -125,6 +246,7 @@ struct Query<'a> {
     dimension: usize,
     /// In the form that distances are defined for.
     vector: Vec<f32>,
+    raw: Vec<f32>,
 }
 
 impl<'a> Query<'a> {
@@ -138,7 +260,8 @@ impl<'a> Query<'a> {
         };
         let vector = floats(bytes, dimension).ok_or("the vector has another dimension")?;
         similarity.validate(&vector).map_err(|invalid| invalid.to_string())?;
-        Ok(Self { ann, similarity, dimension, vector: similarity.prepare(vector) })
+        let raw = vector.clone();
+        Ok(Self { ann, similarity, dimension, vector: similarity.prepare(vector), raw })
     }
 
     /// Returns the distance of a row; `None` if it has no vector that can be compared.

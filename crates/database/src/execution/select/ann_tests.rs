@@ -1,15 +1,25 @@
 use std::sync::Arc;
 
-use cassette_vfs::FakeFileSystem;
+use cassette_vfs::{FakeFileSystem, FileSystem};
 
 use crate::api::database::{Database, Options};
 use crate::api::embedded::Session;
 use crate::basics::error::DatabaseError;
 use crate::basics::request::{Consistency, StatementOptions};
 
+fn open(files: &Arc<FakeFileSystem>) -> Database {
+    let mut options = Options { file_system: files.clone(), ..Options::new("/data") };
+    // Graphs are loaded and extended by the statements themselves.
+    options.engine.background_threads = false;
+    Database::open(options).unwrap()
+}
+
 fn session() -> Session {
-    let options = Options { file_system: Arc::new(FakeFileSystem::new()), ..Options::new("/data") };
-    let session = Database::open(options).unwrap().session();
+    session_of(&open(&Arc::new(FakeFileSystem::new())))
+}
+
+fn session_of(database: &Database) -> Session {
+    let session = database.session();
     for statement in [
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
         "USE ks",
@@ -55,6 +65,117 @@ fn the_nearest_rows_are_those_of_all_comparisons() {
     assert_eq!(nearest(&session, "WHERE k = 7 AND c > 4", 10), expected(&|k, c| k == 7 && c > 4));
     let both = expected(&|k, c| k == 7 && (k + c) % 3 == 2);
     assert_eq!(nearest(&session, "WHERE k = 7 AND i = 2", 10), both);
+}
+
+/// The number of living and of dead vectors in the graph of the index, which must be complete.
+fn vectors(database: &Database) -> (usize, usize) {
+    let catalog = database.catalog();
+    let table = catalog.table("ks", "t").unwrap();
+    let index = catalog.indexes_of(table.id).iter().find(|index| index.similarity.is_some()).unwrap();
+    let graph = database.store().build_states().graph(index).unwrap();
+    assert!(graph.is_complete());
+    graph.counts()
+}
+
+#[test]
+fn a_graph_is_loaded_from_the_entries_at_the_next_start() {
+    let files = Arc::new(FakeFileSystem::new());
+    let database = open(&files);
+    let session = session_of(&database);
+    for n in 0..200 {
+        insert(&session, n % 10, n, n as f32, 1.0);
+    }
+    let expected = nearest(&session, "", 5);
+    assert_eq!(vectors(&database), (200, 0));
+    drop(session);
+    database.close().unwrap();
+    drop(database);
+    let directory = std::path::Path::new("/data/saved_caches");
+    let saved = || {
+        let entries = files.read_dir(directory).unwrap();
+        entries.into_iter().find(|entry| entry.name.starts_with("vectors-")).map(|entry| entry.name)
+    };
+    let database = open(&files);
+    assert_eq!(vectors(&database), (200, 0));
+    drop(database);
+    // Damaged links are found again.
+    let path = directory.join(saved().unwrap());
+    let files_dyn: &dyn FileSystem = &*files;
+    let mut bytes = files_dyn.read(&path).unwrap();
+    bytes[40] ^= 1;
+    files_dyn.write_atomically(&path, &bytes).unwrap();
+    let database = open(&files);
+    assert_eq!(vectors(&database), (200, 0));
+    let session = database.session();
+    session.execute("USE ks", ()).unwrap();
+    assert_eq!(nearest(&session, "", 5), expected);
+    session.execute("DROP INDEX t_v_idx", ()).unwrap();
+    drop((session, database));
+    drop(open(&files));
+    assert_eq!(saved(), None);
+}
+
+#[test]
+fn the_graph_of_an_index_on_a_table_with_rows_contains_them() {
+    let database = open(&Arc::new(FakeFileSystem::new()));
+    let session = session_of(&database);
+    session.execute("DROP INDEX t_v_idx", ()).unwrap();
+    for n in 0..100 {
+        insert(&session, n % 10, n, n as f32, 1.0);
+    }
+    session.execute("CREATE INDEX ON t (v) USING 'sai'", ()).unwrap();
+    assert_eq!(vectors(&database), (100, 0));
+    session.execute("TRUNCATE t", ()).unwrap();
+    assert_eq!(vectors(&database), (0, 0));
+    insert(&session, 1, 1, 1.0, 1.0);
+    assert_eq!(vectors(&database), (1, 0));
+}
+
+#[test]
+fn vectors_without_entries_are_forgotten_and_found_again_when_written() {
+    let database = open(&Arc::new(FakeFileSystem::new()));
+    let session = session_of(&database);
+    for n in 0..40 {
+        insert(&session, n, 0, n as f32, 0.0);
+    }
+    session.execute("DELETE FROM t WHERE k = 0", ()).unwrap();
+    session.execute("UPDATE t SET v = [1000, 0] WHERE k = 1 AND c = 0", ()).unwrap();
+    assert_eq!(nearest(&session, "", 3), [(2, 0), (3, 0), (4, 0)]);
+    let (alive, dead) = vectors(&database);
+    assert_eq!((alive, dead), (39, 2));
+    insert(&session, 77, 7, 0.0, 0.0);
+    insert(&session, 1, 0, 1.0, 0.0);
+    assert_eq!(nearest(&session, "", 3), [(77, 7), (1, 0), (2, 0)]);
+}
+
+#[test]
+fn equal_vectors_are_one_node_with_all_their_rows() {
+    let database = open(&Arc::new(FakeFileSystem::new()));
+    let session = session_of(&database);
+    for n in 0..100 {
+        insert(&session, n % 10, n, (n % 2) as f32, 0.0);
+    }
+    assert_eq!(vectors(&database), (2, 0));
+    assert_eq!(nearest(&session, "", 70).iter().filter(|(_, c)| c % 2 == 0).count(), 50);
+    assert_eq!(nearest(&session, "WHERE token(k) > token(3)", 100).len(), {
+        let rows = session.execute("SELECT k FROM t WHERE token(k) > token(3)", ()).unwrap();
+        rows.iter().count()
+    });
+}
+
+#[test]
+fn a_search_finds_rows_that_few_vectors_of_the_graph_have() {
+    let session = session();
+    for n in 0..600 {
+        insert(&session, n, 0, n as f32, 0.0);
+    }
+    session.execute("UPDATE t SET i = 9 WHERE k = 599 AND c = 0", ()).unwrap();
+    session.execute("UPDATE t SET i = 9 WHERE k = 598 AND c = 0", ()).unwrap();
+    assert_eq!(nearest(&session, "WHERE i = 9", 5), [(598, 0), (599, 0)]);
+    for n in 300..598 {
+        session.execute(&format!("UPDATE t SET i = 9 WHERE k = {n} AND c = 0"), ()).unwrap();
+    }
+    assert_eq!(nearest(&session, "WHERE i = 9", 3), [(300, 0), (301, 0), (302, 0)]);
 }
 
 #[test]

@@ -5,9 +5,10 @@
 //! stale entries are removed at the end.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
-use cassette_engine::{Mutation, may_wait};
+use cassette_engine::{KeyRange, Mutation, may_wait};
 use cassette_rows::{DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, Unfiltered, interrupt};
 
 use super::read_limits::Extent;
@@ -16,7 +17,7 @@ use crate::basics::error::{DatabaseError, Result};
 use crate::planning::restrictions::{Partitions, Search};
 use crate::planning::select::limits::Limits;
 use crate::planning::select::{CurrentPartition, CurrentRow};
-use crate::schema::indexes::IndexKind;
+use crate::schema::indexes::{Index, IndexKind, Wanted};
 use crate::store::indexes::{Hit, Hits, Intersection, SearchMetrics, Within};
 
 /// The number of hits of a partition that are read together: a few at first, since a LIMIT may be
@@ -70,8 +71,10 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
     fn search_metrics(&self) -> Option<&SearchMetrics> {
         let find = || {
             let mut searches = self.searches();
-            let attached = searches.find(|search| search.index.kind == IndexKind::StorageAttached)?;
-            Some(self.execution.store.build_states().searches(attached.index.base.id))
+            let attached = searches.find(|search| search.index.kind == IndexKind::StorageAttached);
+            let ann = self.plan.restrictions.ann.as_ref();
+            let index = attached.map(|search| &search.index).or(ann.map(|ann| &ann.index))?;
+            Some(self.execution.store.build_states().searches(index.base.id))
         };
         self.search_metrics.get_or_init(find).as_deref()
     }
@@ -178,6 +181,28 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let flow = self.visit_found(&mut found, extent, selection, shows_static_rows, limits, visit);
         self.warn_of_read(&found.seen, extent);
         flow
+    }
+
+    /// Calls `visit` with each row within `range` that has a vector in an index and satisfies all
+    /// restrictions, until it returns stop. Returns whether the vector has entries there.
+    pub(crate) fn for_each_with_vector(
+        &self,
+        index: &Arc<Index>,
+        vector: &[u8],
+        range: &KeyRange,
+        removals: &mut Vec<Mutation>,
+        visit: &mut Visit<'_>,
+    ) -> Result<bool> {
+        let within = Within::Range(range);
+        let hits = self.execution.store.search(self.execution, index, &Wanted::Value(vector), &within)?;
+        self.tally.add_sstables(hits.sstables());
+        let hits = Intersection::new(vec![hits], &within, &self.plan.table);
+        let Some(hits) = hits.map_err(|error| self.failed(error))? else { return Ok(false) };
+        let mut found = Found { hits, count: 0, next: None, seen: Seen::default(), removals };
+        let (extent, shows) = (Extent::Range(range), self.shows_static_rows);
+        self.visit_found(&mut found, extent, &self.selection, shows, &mut Limits::NONE.clone(), visit)?;
+        // The last read of an entry finds that there are no more.
+        Ok(found.count > 1)
     }
 
     /// Visits the rows of the hits.

@@ -192,7 +192,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
     pub(crate) fn record_partition_read(&self, key: &DecoratedKey, seen: &Seen) {
         let Some(metrics) = &self.metrics else { return };
         let (key, time) = (key.key(), self.execution.lap());
-        if self.plan.restrictions.searches.is_empty() {
+        if self.plan.restrictions.searches.is_empty() && self.plan.restrictions.ann.is_none() {
             metrics.record_partition_read(key, time, seen.live_rows, seen.tombstones);
         } else {
             self.tally.add_rows(seen.live_rows, seen.tombstones);

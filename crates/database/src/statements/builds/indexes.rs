@@ -16,7 +16,7 @@ use std::sync::Arc;
 use cassette_engine::{Engine, KeyRange, Mutation};
 use cassette_rows::{DecoratedKey, PartitionStream, Row, Selection, StorageError, Unfiltered};
 
-use super::{Build, Step};
+use super::{Build, Step, load_graph};
 use crate::basics::error::{DatabaseError, Result};
 use crate::schema::indexes::Index;
 use crate::schema::system::encode;
@@ -40,6 +40,10 @@ impl Build for IndexBuild {
 
     fn step(&self, store: &Arc<Store>) -> Result<Step> {
         if is_current(store, &self.0) { step(store, &self.0) } else { Ok(Step::Dropped) }
+    }
+
+    fn then(&self, store: &Arc<Store>) {
+        load_graph(store, &self.0);
     }
 }
 
@@ -68,6 +72,7 @@ fn step(store: &Store, index: &Arc<Index>) -> Result<Step> {
             writer.write()?;
             drop(stream);
             note(store, index, None)?;
+            store.build_states().reset_graph(index);
             state.set_built();
             return Ok(Step::Done);
         };

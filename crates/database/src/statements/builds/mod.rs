@@ -1,6 +1,7 @@
-//! Builds of indexes and views on tables with rows: step by step, first briefly in the thread that
-//! created them, and then in the background.
+//! Builds of indexes and views on tables with rows, and loads of graphs: step by step, first
+//! briefly in the thread that created them, and then in the background.
 
+mod graphs;
 mod indexes;
 #[cfg(test)]
 mod panic_tests;
@@ -16,6 +17,7 @@ use crate::schema::indexes::Index;
 use crate::schema::views::View;
 use crate::store::Store;
 use crate::store::build_state::BuildGuard;
+use graphs::GraphLoad;
 use indexes::IndexBuild;
 use views::ViewBuild;
 
@@ -40,13 +42,34 @@ trait Build: Send + 'static {
 
     /// Builds the entries of some partitions, and durably records the progress.
     fn step(&self, store: &Arc<Store>) -> Result<Step>;
+
+    /// Starts what has to follow when everything is built.
+    fn then(&self, _store: &Arc<Store>) {}
 }
 
 /// Builds an index, unless it is built or being built. Errors are logged; the next start tries
 /// again.
 pub(crate) fn build_index(store: &Arc<Store>, index: &Arc<Index>) {
     if let Some(running) = store.build_states().index(index).begin() {
+        // Builds do not record vectors in a graph.
+        store.build_states().reset_graph(index);
         build(store, running, IndexBuild(index.clone()));
+    }
+}
+
+/// Loads the graph of an index of vectors, unless it is loaded or being loaded.
+pub(crate) fn load_graph(store: &Arc<Store>, index: &Arc<Index>) {
+    let Some(graph) = store.build_states().graph(index).filter(|graph| !graph.is_too_large()) else { return };
+    if store.is_built(index)
+        && let Some(running) = graph.load.begin()
+    {
+        let load = GraphLoad::new(index.clone(), graph);
+        // Searches do without it until then.
+        if store.has_background_threads() {
+            build_in_background(store, running, load);
+        } else {
+            build(store, running, load);
+        }
     }
 }
 
@@ -63,7 +86,8 @@ fn build(store: &Arc<Store>, running: BuildGuard, build: impl Build) {
         match build.step(store) {
             Ok(Step::More) if store.builds_are_stopped() => return,
             Ok(Step::More) => {}
-            Ok(Step::Done | Step::Dropped) => return,
+            Ok(Step::Done) => return build.then(store),
+            Ok(Step::Dropped) => return,
             Err(error) => return log_failure(&build, &error),
         }
         let elapsed = store.clock().monotonic().saturating_sub(began);
@@ -86,7 +110,8 @@ fn build_in_background(store: &Arc<Store>, running: BuildGuard, build: impl Buil
             {
                 match build.step(&store) {
                     Ok(Step::More) => {}
-                    Ok(Step::Done | Step::Dropped) => return,
+                    Ok(Step::Done) => return build.then(&store),
+                    Ok(Step::Dropped) => return,
                     Err(error) => return log_failure(&build, &error),
                 }
             }

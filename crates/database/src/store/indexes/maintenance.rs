@@ -36,25 +36,28 @@ const OLD_ROWS_MAX: usize = 1000;
 /// a byte precedes the value.
 const VALUE_LENGTH_MAX: usize = u16::MAX as usize - 1;
 
-/// Adds the mutations of indexes to `mutations`.
+/// Adds the mutations of indexes to `mutations`. Returns whether there are indexes of vectors.
 ///
 /// # Errors
-/// Invalid, with Cassandra's text, for values that are too long. WriteFailure, with the text that
-/// Cassandra logs, for vectors that cannot be compared with others. WouldBlock, if old rows cannot be
-/// read without waiting for a disk, and this thread must not wait.
+/// - Invalid, with Cassandra's text, for values that are too long.
+/// - WriteFailure, with the text that Cassandra logs, for vectors that cannot be compared.
+/// - WouldBlock, if old rows cannot be read without waiting for a disk, and this thread must not
+///   wait.
 pub(crate) fn add_index_mutations(
     engine: &Engine,
     catalog: &Catalog,
     mutations: &mut Vec<Mutation>,
     cx: &BindContext<'_>,
     write_type: WriteType,
-) -> Result<()> {
+) -> Result<bool> {
+    let mut has_vectors = false;
     let now = cx.now_seconds;
     for i in 0..mutations.len() {
         let indexes = catalog.indexes_of(mutations[i].table.id);
         if indexes.is_empty() {
             continue;
         }
+        has_vectors |= indexes.iter().any(|index| index.similarity.is_some());
         let mut added = Vec::with_capacity(indexes.len());
         let Mutation { table, update } = &mutations[i];
         add_insertions(indexes, update, (cx, write_type), &mut added)?;
@@ -75,7 +78,7 @@ pub(crate) fn add_index_mutations(
         }
         mutations.append(&mut added);
     }
-    Ok(())
+    Ok(has_vectors)
 }
 
 /// Adds entries for all values that the update writes to indexed columns.

@@ -11,6 +11,7 @@
 //! search       the entries of a value, in the order of the base table
 //! intersection those of several indexes
 //! build_notes  the progress of builds
+//! vectors      graphs that find the most similar vectors
 //! search_metrics  metrics of queries by storage-attached indexes
 //! ```
 
@@ -22,6 +23,7 @@ mod search;
 mod search_metrics;
 #[cfg(test)]
 mod tests;
+pub(crate) mod vectors;
 
 pub(crate) use build_notes::{forget, load, mark_built, unbuild};
 pub(crate) use intersection::Intersection;

@@ -5,6 +5,7 @@
 //! Positions are restored for identical SSTables; rows and counters are read again. Nothing depends
 //! on it: a file that cannot be read or written causes a warning, and reads fill the cache.
 
+mod beside;
 mod file;
 
 use std::sync::Arc;
