@@ -84,11 +84,12 @@ impl Statistics {
         let mut input = compaction;
         let cardinality = input.bytes32()?.into();
         input.end()?;
+        let header = SerializationHeader::decode(header)?;
         Ok(Self {
             validation: Validation::decode(validation)?,
             cardinality,
-            stats: Stats::decode(stats, version)?,
-            header: SerializationHeader::decode(header)?,
+            stats: Stats::decode(stats, version, header.clustering_types.len())?,
+            header,
         })
     }
 }

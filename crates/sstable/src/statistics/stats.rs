@@ -181,7 +181,8 @@ impl Stats {
         out
     }
 
-    pub(super) fn decode(mut input: Input<'_>, version: Version) -> Parsed<Self> {
+    /// Decodes the component of an SSTable whose table has `columns` clustering columns.
+    pub(super) fn decode(mut input: Input<'_>, version: Version, columns: usize) -> Parsed<Self> {
         let input = &mut input;
         let is_new = version.is_of_cassandra_5();
         let has_host_id = version == Version::Me || version >= Version::Nb;
@@ -250,9 +251,23 @@ impl Stats {
             if unused == 4 * stats.drop_times.points().len() {
                 input.bytes(unused)?;
             }
+        } else {
+            stats.skip_reserved(input, columns)?;
         }
         input.end()?;
         Ok(stats)
+    }
+
+    /// Skips the 2 bytes that Cassandra 5.0 reserves for each null in the least and the greatest
+    /// clustering (of a table with COMPACT STORAGE), where it writes nothing.
+    fn skip_reserved(&self, input: &mut Input<'_>, columns: usize) -> Parsed<()> {
+        let present = self.min_clustering.len() + self.max_clustering.len();
+        let nulls = (2 * columns).saturating_sub(present);
+        let unused = input.remaining();
+        if unused <= 2 * nulls && input.clone().bytes(unused)?.iter().all(|byte| *byte == 0) {
+            input.bytes(unused)?;
+        }
+        Ok(())
     }
 
     /// Returns the offset of the level in the component, an i32, followed by an i64 of the repair's
@@ -329,7 +344,7 @@ fn boolean(input: &mut Input<'_>) -> Parsed<bool> {
     }
 }
 
-fn clustering_values(input: &mut Input<'_>) -> Parsed<Vec<Vec<u8>>> {
+fn clustering_values(input: &mut Input<'_>) -> Parsed<ClusteringValues> {
     let count = input.count32(2)?;
     (0..count).map(|_| Ok(input.bytes16()?.to_vec())).collect()
 }

@@ -190,10 +190,10 @@ fn prefix_of(unfiltered: &Unfiltered) -> Prefix {
     }
 }
 
-/// Returns the values up to the first that exceeds the 16-bit length of Statistics.db: the shorter
-/// prefix covers everything that begins with it.
+/// Returns the values up to the first that is null, which Statistics.db cannot contain, or that
+/// exceeds its 16-bit length: the shorter prefix covers everything that begins with it.
 fn values_of(prefix: Option<Prefix>) -> Vec<Vec<u8>> {
     let Some(prefix) = prefix else { return Vec::new() };
-    let values = prefix.position().prefix.values().map(Option::unwrap_or_default);
+    let values = prefix.position().prefix.values().map_while(|value| value);
     values.take_while(|value| value.len() <= usize::from(u16::MAX)).map(<[u8]>::to_vec).collect()
 }
