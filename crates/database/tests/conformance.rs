@@ -42,6 +42,7 @@ fn session() -> Session {
     let options = Options {
         file_system: Arc::new(FakeFileSystem::new()),
         materialized_views_enabled: true,
+        drop_compact_storage_enabled: true,
         // The responses were those to a superuser, who is exempt from guardrails.
         guardrails: [("zero_ttl_on_twcs_warned".to_owned(), "false".to_owned())].into(),
         ..Options::new("/data")
@@ -92,6 +93,7 @@ fn rows_answer(rows: &Rows) -> Value {
 fn driver_name(data_type: &DataType) -> String {
     match data_type {
         DataType::Text => "varchar".to_owned(),
+        DataType::Empty => "'org.apache.cassandra.db.marshal.EmptyType'".to_owned(),
         DataType::List { element, .. } => format!("list<{}>", driver_name(element)),
         DataType::Set { element, .. } => format!("set<{}>", driver_name(element)),
         DataType::Map { key, value, .. } => format!("map<{}, {}>", driver_name(key), driver_name(value)),

@@ -13,6 +13,7 @@ pub mod deletion;
 pub mod error;
 pub mod interrupt;
 pub mod key;
+pub mod layout;
 pub mod merge;
 pub mod owner;
 pub mod partition;
@@ -32,6 +33,7 @@ pub use deletion::{DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TIMESTAMP, N
 pub use error::{Result, StorageError};
 pub use interrupt::Interrupted;
 pub use key::DecoratedKey;
+pub use layout::Layout;
 pub use merge::MergedStream;
 pub use partition::PartitionUpdate;
 pub use range_tombstones::{RangeTombstone, RangeTombstoneList};

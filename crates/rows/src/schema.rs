@@ -7,6 +7,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::clustering::ClusteringComparator;
+use crate::layout::Layout;
 use crate::types::{DataType, quote_identifier};
 
 /// A table's identity: constant when the table is renamed or altered, and part of its directory's
@@ -109,6 +110,8 @@ pub struct TableMetadata {
     pub dropped_ids: BTreeMap<String, ColumnId>,
     /// Whether its regular and static columns are counters.
     pub is_counter: bool,
+    /// How CQL rows are stored; other than [`Layout::Cql`] with COMPACT STORAGE.
+    pub layout: Layout,
     /// Whether a row exists only as long as its liveness, regardless of its cells: true for
     /// materialized views whose key has a column that is not in their base's key.
     pub strict_liveness: bool,
@@ -204,6 +207,7 @@ impl TableMetadata {
             dropped_columns: BTreeMap::new(),
             dropped_ids: BTreeMap::new(),
             is_counter,
+            layout: Layout::Cql,
             strict_liveness: false,
             params,
             comparator,
@@ -241,6 +245,28 @@ impl TableMetadata {
     pub fn column(&self, name: &str) -> Option<&Arc<ColumnMetadata>> {
         let at = self.by_name.binary_search_by(|column| column.name.as_str().cmp(name)).ok()?;
         self.by_name.get(at)
+    }
+
+    /// Returns whether statements cannot name `column`, one of the table's: those that COMPACT
+    /// STORAGE adds to the declared ones.
+    pub fn is_hidden(&self, column: &ColumnMetadata) -> bool {
+        match self.layout {
+            Layout::Cql => false,
+            Layout::StaticCompact => matches!(column.kind, ColumnKind::Clustering | ColumnKind::Regular),
+            Layout::Dense | Layout::DenseCompound => {
+                column.kind == ColumnKind::Regular && column.data_type == DataType::Empty
+            }
+        }
+    }
+
+    /// A column of any kind by name, unless it is [hidden](Self::is_hidden).
+    pub fn visible_column(&self, name: &str) -> Option<&Arc<ColumnMetadata>> {
+        self.column(name).filter(|column| !self.is_hidden(column))
+    }
+
+    /// Returns the only regular column of a table with COMPACT STORAGE; `None` for other tables.
+    pub fn compact_value(&self) -> Option<&Arc<ColumnMetadata>> {
+        if self.layout.is_compact() { self.regular_columns().next() } else { None }
     }
 
     /// Key, clustering, then static and regular columns by id.
@@ -402,6 +428,11 @@ impl TableMetadata {
         table.order_names();
         table.version += 1;
         table
+    }
+
+    /// Returns the same table without COMPACT STORAGE: its hidden columns become visible.
+    pub fn with_compact_storage_dropped(&self) -> Self {
+        Self { layout: Layout::Cql, version: self.version + 1, ..self.clone() }
     }
 
     /// The same table with other options.

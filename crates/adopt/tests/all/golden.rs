@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use cassette_adopt::{AdoptOptions, Plan, PlanRequest, Reason, adopt, open_read_only, plan_text};
+use cassette_adopt::{AdoptOptions, Plan, PlanRequest, adopt, open_read_only, plan_text};
 use cassette_database::{Database, Options};
 use cassette_vfs::{Clock, FakeFileSystem, FileSystem, ManualClock};
 use serde_json::Value;
@@ -119,9 +119,7 @@ fn plan(golden: &Golden) -> Plan {
     let fs: Arc<dyn FileSystem> = Arc::new(golden.fs.clone());
     let request = PlanRequest { directories: vec!["/node".into()], roles: true, ..PlanRequest::default() };
     let plan = Plan::of(&fs, &request).unwrap();
-    let error = plan.check(|_| false).unwrap_err().to_string();
-    assert!(error.contains("table shop.old: COMPACT STORAGE is not supported"), "{error}");
-    plan.check(|reason| reason == Reason::Unsupported).unwrap();
+    plan.check(|_| false).unwrap();
     assert_eq!(plan.nodes[0].system.release_version.as_deref(), Some("5.0.8"));
     plan
 }
@@ -141,6 +139,8 @@ fn adopted_nodes_answer_as_cassandra_did() {
         let database = Database::open(golden.options()).unwrap();
         let cells = golden.compare(&database, true);
         assert!(cells > 5000, "{name}: {cells}");
+        let of_compact = database.session().query_one::<(i32, i32)>("SELECT * FROM shop.old", ()).unwrap();
+        assert_eq!(of_compact, (1, 2));
         check_definitions(&database, &plan);
         for (id, table) in database.engine().tables() {
             if matches!(table.keyspace.as_str(), "shop" | "Mixed") {

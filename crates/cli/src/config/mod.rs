@@ -168,6 +168,7 @@ pub struct Config {
     materialized_views_enabled: Option<bool>,
     dynamic_data_masking_enabled: Option<bool>,
     enforce_replica_counts: Option<bool>,
+    drop_compact_storage_enabled: Option<bool>,
     auto_snapshot: Option<bool>,
     auto_snapshot_ttl: Option<String>,
     /// Keys of [`cassette_database::GUARDRAILS`] and their values, as text.
@@ -390,6 +391,7 @@ impl Config {
         options.materialized_views_enabled = self.materialized_views_enabled.unwrap_or(false);
         options.dynamic_data_masking_enabled = self.dynamic_data_masking_enabled.unwrap_or(false);
         options.enforce_replica_counts = self.enforce_replica_counts.unwrap_or(false);
+        options.drop_compact_storage_enabled = self.drop_compact_storage_enabled.unwrap_or(false);
         if let Some(default) = &self.default_compaction {
             options.default_compaction = default.compaction()?;
         }

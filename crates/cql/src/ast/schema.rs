@@ -87,6 +87,8 @@ pub struct CreateTable {
     pub primary_keys: Vec<PrimaryKey>,
     /// `WITH CLUSTERING ORDER BY (...)`
     pub clustering_order: Vec<(Identifier, Direction)>,
+    /// `WITH COMPACT STORAGE`
+    pub is_compact: bool,
     pub properties: Properties,
 }
 

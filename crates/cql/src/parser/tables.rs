@@ -11,6 +11,9 @@ use crate::ast::{
 use crate::keywords::Keyword;
 use crate::lexer::{Symbol, TokenKind};
 
+/// `CLUSTERING ORDER BY (...)`, whether `COMPACT STORAGE` is specified, and the other options.
+type TableOptions = (Vec<(Identifier, Direction)>, bool, Properties);
+
 impl Parser<'_> {
     pub(super) fn create_table(&mut self) -> Parsed<Statement> {
         self.expect(Keyword::ColumnFamily)?;
@@ -21,6 +24,7 @@ impl Parser<'_> {
             columns: Vec::new(),
             primary_keys: Vec::new(),
             clustering_order: Vec::new(),
+            is_compact: false,
             properties: Properties::default(),
         };
         self.expect(Symbol::ParenOpen)?;
@@ -32,7 +36,7 @@ impl Parser<'_> {
             }
         }
         self.expect(Symbol::ParenClose)?;
-        (table.clustering_order, table.properties) = self.table_options()?;
+        (table.clustering_order, table.is_compact, table.properties) = self.table_options()?;
         Ok(Statement::CreateTable(Box::new(table)))
     }
 
@@ -109,21 +113,22 @@ impl Parser<'_> {
         Ok(PrimaryKey { partition_key, clustering })
     }
 
-    /// `[WITH option AND ...]`, where an option is `CLUSTERING ORDER BY (...)` or `name = value`.
-    fn table_options(&mut self) -> Parsed<(Vec<(Identifier, Direction)>, Properties)> {
+    /// `[WITH option AND ...]`, where an option is `CLUSTERING ORDER BY (...)`, `COMPACT STORAGE`
+    /// or `name = value`.
+    fn table_options(&mut self) -> Parsed<TableOptions> {
         let mut clustering_order = Vec::new();
+        let mut is_compact = false;
         let mut options = Options::default();
         if !self.eat(Keyword::With) {
-            return Ok((clustering_order, options.properties));
+            return Ok((clustering_order, is_compact, options.properties));
         }
         loop {
             match self.kind() {
                 TokenKind::Keyword(Keyword::Compact)
                     if self.peek() == TokenKind::Keyword(Keyword::Storage) =>
                 {
-                    return Err(
-                        self.refused("COMPACT STORAGE tables are not allowed starting with version 4.0")
-                    );
+                    self.expect_all([Keyword::Compact, Keyword::Storage])?;
+                    is_compact = true;
                 }
                 TokenKind::Keyword(Keyword::Clustering)
                     if self.peek() == TokenKind::Keyword(Keyword::Order) =>
@@ -136,7 +141,7 @@ impl Parser<'_> {
                 _ => self.property(&mut options)?,
             }
             if !self.eat(Keyword::And) {
-                return Ok((clustering_order, options.properties));
+                return Ok((clustering_order, is_compact, options.properties));
             }
         }
     }
@@ -273,7 +278,10 @@ impl Parser<'_> {
         let base_table = self.table_name()?;
         let where_clause = self.optional_where()?;
         let primary_key = self.primary_key()?;
-        let (clustering_order, properties) = self.table_options()?;
+        let (clustering_order, is_compact, properties) = self.table_options()?;
+        if is_compact {
+            return Err(self.refused("COMPACT STORAGE tables are not allowed starting with version 4.0"));
+        }
         Ok(Statement::CreateView(Box::new(CreateView {
             name,
             if_not_exists,

@@ -43,12 +43,15 @@ pub(crate) fn value_of<'r>(row: &'r Row, column: &ColumnMetadata, now: u32) -> O
 }
 
 /// Returns the columns of `SELECT *`: partition key, clustering, static and regular columns. The
-/// last two groups are sorted by name (see [`compare_column_names`]).
+/// last two groups are sorted by name (see [`compare_column_names`]). Hidden columns are excluded.
 pub(crate) fn wildcard(table: &TableMetadata) -> Vec<Arc<ColumnMetadata>> {
     let mut statics: Vec<_> = table.static_columns().cloned().collect();
     let mut regulars: Vec<_> = table.regular_columns().cloned().collect();
     for columns in [&mut statics, &mut regulars] {
         columns.sort_by(|a, b| compare_column_names((&a.name, false), (&b.name, false)));
     }
-    table.partition_key.iter().chain(&table.clustering).cloned().chain(statics).chain(regulars).collect()
+    let mut columns: Vec<_> =
+        table.partition_key.iter().chain(&table.clustering).cloned().chain(statics).chain(regulars).collect();
+    columns.retain(|column| !table.is_hidden(column));
+    columns
 }

@@ -3,6 +3,8 @@
 
 pub(crate) mod builds;
 #[cfg(test)]
+mod compact_storage_tests;
+#[cfg(test)]
 mod masks_tests;
 pub(crate) mod plan;
 pub(crate) mod required;

@@ -100,6 +100,8 @@ pub(crate) struct StoreSettings {
     pub dynamic_data_masking_enabled: bool,
     /// `enforce_replica_counts`.
     pub enforces_replica_counts: bool,
+    /// `drop_compact_storage_enabled`.
+    pub drop_compact_storage_enabled: bool,
     /// The default options of new tables.
     pub default_params: TableParams,
     /// `auto_snapshot`
@@ -305,6 +307,11 @@ impl Store {
     /// `dynamic_data_masking_enabled`.
     pub fn dynamic_data_masking_enabled(&self) -> bool {
         self.settings.dynamic_data_masking_enabled
+    }
+
+    /// `drop_compact_storage_enabled`.
+    pub fn drop_compact_storage_enabled(&self) -> bool {
+        self.settings.drop_compact_storage_enabled
     }
 
     /// Returns the default options of new tables.

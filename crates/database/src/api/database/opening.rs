@@ -49,6 +49,9 @@ pub struct Options {
     /// `enforce_replica_counts`: whether consistency levels that need more than one replica of a
     /// keyspace fail, as on one node of Cassandra. Default: false.
     pub enforce_replica_counts: bool,
+    /// `drop_compact_storage_enabled`: whether ALTER TABLE … DROP COMPACT STORAGE is allowed.
+    /// Default: false, as in Cassandra.
+    pub drop_compact_storage_enabled: bool,
     /// `default_compaction`: the `compaction` of new tables and views that do not specify one.
     /// Default: size-tiered.
     pub default_compaction: CompactionParams,
@@ -79,6 +82,7 @@ impl Options {
             materialized_views_enabled: false,
             dynamic_data_masking_enabled: false,
             enforce_replica_counts: false,
+            drop_compact_storage_enabled: false,
             default_compaction: CompactionParams::default(),
             timeouts: RequestTimeouts::unlimited(),
             slow_query_log_timeout: None,
@@ -136,6 +140,8 @@ impl Database {
             .insert("materialized_views_enabled".to_owned(), options.materialized_views_enabled.to_string());
         let masking = options.dynamic_data_masking_enabled;
         settings.insert("dynamic_data_masking_enabled".to_owned(), masking.to_string());
+        let dropping = options.drop_compact_storage_enabled;
+        settings.insert("drop_compact_storage_enabled".to_owned(), dropping.to_string());
         settings.insert("cluster_name".to_owned(), options.node.cluster_name.clone());
         settings.extend(options.settings);
         let background_threads = options.engine.background_threads;
@@ -160,6 +166,7 @@ impl Database {
                 materialized_views_enabled: options.materialized_views_enabled,
                 dynamic_data_masking_enabled: options.dynamic_data_masking_enabled,
                 enforces_replica_counts: options.enforce_replica_counts,
+                drop_compact_storage_enabled: options.drop_compact_storage_enabled,
                 default_params: TableParams {
                     compaction: options.default_compaction,
                     ..TableParams::default()

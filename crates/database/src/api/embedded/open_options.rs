@@ -195,6 +195,13 @@ impl OpenOptions {
         self
     }
 
+    /// `drop_compact_storage_enabled`: whether ALTER TABLE … DROP COMPACT STORAGE is allowed.
+    /// Default: false.
+    pub fn drop_compact_storage_enabled(mut self, enabled: bool) -> Self {
+        self.0.drop_compact_storage_enabled = enabled;
+        self
+    }
+
     /// Sets one of the `*_request_timeout` keys or `cas_contention_timeout`; `None` for no limit,
     /// the default.
     pub fn timeout(self, timeout: Timeout, time: Option<Duration>) -> Self {

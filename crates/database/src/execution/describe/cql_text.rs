@@ -46,10 +46,30 @@ pub(crate) fn create_type(user_type: &UserType) -> String {
     )
 }
 
-/// Returns `CREATE TABLE …`, with internals including the id and the history of dropped columns.
-pub(crate) fn create_table(table: &TableMetadata, is_virtual: bool, with_internals: bool) -> String {
+/// The form of a statement that creates a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// That of DESCRIBE, which is a comment for a table with COMPACT STORAGE.
+    Described,
+    /// The same with internals: the id, and the history of dropped columns.
+    WithInternals,
+    /// One that creates the same table again, with internals.
+    Executable,
+}
+
+/// Returns `CREATE TABLE …`.
+pub(crate) fn create_table(table: &TableMetadata, is_virtual: bool, form: Form) -> String {
+    let with_internals = form != Form::Described;
+    let is_comment = table.layout.is_compact() && form != Form::Executable;
     let name = format!("{}.{}", quote_identifier(&table.keyspace), quote_identifier(&table.name));
     let mut out = String::with_capacity(2048);
+    if is_comment {
+        out += &format!(
+            "/*\nWarning: Table {name} omitted because it has constructs not compatible with CQL (was created via \
+             legacy API).\nApproximate structure, for reference:\n(this should not be used to reproduce this \
+             schema)\n\n"
+        );
+    }
     if is_virtual {
         out += &format!(
             "/*\nWarning: Table {name} is a virtual table and cannot be recreated with CQL.\nStructure, for \
@@ -60,15 +80,18 @@ pub(crate) fn create_table(table: &TableMetadata, is_virtual: bool, with_interna
     }
     out += &format!(" TABLE {name} (\n");
     let has_short_key = table.partition_key.len() == 1 && table.clustering.is_empty();
-    column_definitions(&mut out, table, with_internals, has_short_key);
+    column_definitions(&mut out, table, form, has_short_key);
     if !has_short_key {
         out += &format!("    {}\n", primary_key(table));
     }
     out += ") WITH ";
+    if table.layout.is_compact() {
+        out += "COMPACT STORAGE\n    AND ";
+    }
     if with_internals {
         out += &format!("ID = {}\n    AND ", table.id.0);
     }
-    out += &clustering_order(table);
+    out += &clustering_order(table, form);
     if is_virtual {
         out += &format!("comment = {};\n*/", quote_string(&table.params.comment));
     } else {
@@ -76,7 +99,10 @@ pub(crate) fn create_table(table: &TableMetadata, is_virtual: bool, with_interna
         out.push(';');
     }
     if with_internals {
-        drops(&mut out, table, &name);
+        drops(&mut out, table, &name, form);
+    }
+    if is_comment {
+        out += "\n*/";
     }
     out
 }
@@ -94,16 +120,17 @@ pub(crate) fn create_view(view: &View, with_internals: bool) -> String {
     if with_internals {
         out += &format!("ID = {}\n    AND ", table.id.0);
     }
-    out += &clustering_order(table);
+    out += &clustering_order(table, Form::Executable);
     options(&mut out, &table.params, true);
     out.push(';');
     out
 }
 
 /// Returns `CLUSTERING ORDER BY (…)` and the separator of the next option; empty without clustering
-/// columns.
-fn clustering_order(table: &TableMetadata) -> String {
-    if table.clustering.is_empty() {
+/// columns. As in Cassandra, DESCRIBE includes a hidden one.
+fn clustering_order(table: &TableMetadata, form: Form) -> String {
+    let omits = |column: &ColumnMetadata| form == Form::Executable && table.is_hidden(column);
+    if table.clustering.iter().all(|column| omits(column)) {
         return String::new();
     }
     let order = |column: &ColumnMetadata| {
@@ -114,7 +141,7 @@ fn clustering_order(table: &TableMetadata) -> String {
 }
 
 /// Returns partition key, clustering, static, then regular columns; the last two by name, simple
-/// ones first.
+/// ones first. Hidden columns are excluded.
 fn columns_in_create_order(table: &TableMetadata) -> Vec<&ColumnMetadata> {
     let mut stored: Vec<_> = table.columns.iter().flatten().map(|column| &**column).collect();
     stored.sort_by(|a, b| {
@@ -127,12 +154,14 @@ fn columns_in_create_order(table: &TableMetadata) -> Vec<&ColumnMetadata> {
         })
     });
     let key = table.partition_key.iter().chain(&table.clustering).map(|column| &**column);
-    key.chain(stored).collect()
+    key.chain(stored).filter(|column| !table.is_hidden(column)).collect()
 }
 
 /// Appends the column definitions. With internals, a dropped column is declared in its dropped
 /// form, whether or not it was added again.
-fn column_definitions(out: &mut String, table: &TableMetadata, with_internals: bool, has_short_key: bool) {
+fn column_definitions(out: &mut String, table: &TableMetadata, form: Form, has_short_key: bool) {
+    let with_internals = form != Form::Described;
+    let is_compact = table.layout.is_compact();
     let columns = columns_in_create_order(table);
     let dropped = if with_internals { dropped_columns(table) } else { Vec::new() };
     for (i, column) in columns.iter().enumerate() {
@@ -140,7 +169,9 @@ fn column_definitions(out: &mut String, table: &TableMetadata, with_internals: b
             continue;
         }
         *out += "    ";
-        column_definition(out, &column.name, &column.data_type, column.kind);
+        // COMPACT STORAGE without clustering columns stores the declared columns as static ones.
+        let kind = if is_compact { ColumnKind::Regular } else { column.kind };
+        column_definition(out, &column.name, &column.data_type, kind, form);
         append_mask(out, column);
         if has_short_key && column.kind == ColumnKind::PartitionKey {
             *out += " PRIMARY KEY";
@@ -152,7 +183,9 @@ fn column_definitions(out: &mut String, table: &TableMetadata, with_internals: b
     }
     for (i, (name, column)) in dropped.iter().enumerate() {
         *out += "    ";
-        column_definition(out, name, &column.data_type, column.kind);
+        let is_regular = is_compact && form == Form::Executable;
+        let kind = if is_regular { ColumnKind::Regular } else { column.kind };
+        column_definition(out, name, &column.data_type, kind, form);
         if !has_short_key || i + 1 < dropped.len() {
             out.push(',');
         }
@@ -160,11 +193,18 @@ fn column_definitions(out: &mut String, table: &TableMetadata, with_internals: b
     }
 }
 
-fn column_definition(out: &mut String, name: &str, data_type: &DataType, kind: ColumnKind) {
+fn column_definition(out: &mut String, name: &str, data_type: &DataType, kind: ColumnKind, form: Form) {
     let suffix = if kind == ColumnKind::Static { " static" } else { "" };
+    let name = quote_identifier(name);
     // Writing to a string cannot fail.
-    let _ = write!(out, "{} {data_type}{suffix}", quote_identifier(name));
+    let _ = match data_type {
+        // CQL has no name for the type of a column that was hidden by COMPACT STORAGE.
+        DataType::Empty if form == Form::Executable => write!(out, "{name} '{EMPTY_TYPE}'{suffix}"),
+        _ => write!(out, "{name} {data_type}{suffix}"),
+    };
 }
+
+const EMPTY_TYPE: &str = "org.apache.cassandra.db.marshal.EmptyType";
 
 /// Appends `MASKED WITH …` if the column has a mask.
 fn append_mask(out: &mut String, column: &ColumnMetadata) {
@@ -185,7 +225,7 @@ fn primary_key(table: &TableMetadata) -> String {
         1 => names(&table.partition_key),
         _ => format!("({})", names(&table.partition_key)),
     };
-    if table.clustering.is_empty() {
+    if table.clustering.iter().all(|column| table.is_hidden(column)) {
         format!("PRIMARY KEY ({partition_key})")
     } else {
         format!("PRIMARY KEY ({partition_key}, {})", names(&table.clustering))
@@ -232,13 +272,13 @@ fn options(out: &mut String, params: &TableParams, of_view: bool) {
 }
 
 /// Appends the drops of columns, and the additions that followed them.
-fn drops(out: &mut String, table: &TableMetadata, name: &str) {
+fn drops(out: &mut String, table: &TableMetadata, name: &str, form: Form) {
     for (column, dropped) in dropped_columns(table) {
         let quoted = quote_identifier(column);
         *out += &format!("\nALTER TABLE {name} DROP {quoted} USING TIMESTAMP {};", dropped.dropped_at);
         if let Some(again) = table.column(column) {
             *out += &format!("\nALTER TABLE {name} ADD ");
-            column_definition(out, &again.name, &again.data_type, again.kind);
+            column_definition(out, &again.name, &again.data_type, again.kind, form);
             append_mask(&mut *out, again);
             out.push(';');
         }

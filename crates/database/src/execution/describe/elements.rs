@@ -8,7 +8,7 @@ use cassette_cql::quote_identifier;
 use cassette_rows::types::UserType;
 use cassette_rows::{DataType, TableMetadata};
 
-use super::cql_text;
+use super::cql_text::{self, Form};
 use crate::schema::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::schema::indexes::Index;
 use crate::schema::views::View;
@@ -60,14 +60,17 @@ impl<'a> Element<'a> {
     /// Returns the statements that create the element; `with_internals` with its id and dropped
     /// columns.
     pub fn text(&self, with_internals: bool) -> String {
+        self.text_in(if with_internals { Form::WithInternals } else { Form::Described })
+    }
+
+    /// Returns the statements that create the element, in a form.
+    pub fn text_in(&self, form: Form) -> String {
         match self {
             Self::Keyspace(keyspace) => cql_text::create_keyspace(keyspace),
             Self::Type(user_type) => cql_text::create_type(user_type),
-            Self::Table(table, kind) => {
-                cql_text::create_table(table, *kind == KeyspaceKind::Virtual, with_internals)
-            }
+            Self::Table(table, kind) => cql_text::create_table(table, *kind == KeyspaceKind::Virtual, form),
             Self::Index(index) => index.create_statement(),
-            Self::View(view) => cql_text::create_view(view, with_internals),
+            Self::View(view) => cql_text::create_view(view, form != Form::Described),
         }
     }
 }

@@ -166,7 +166,7 @@ pub(crate) fn schema_cql(keyspace: &Keyspace, table: &Arc<TableMetadata>) -> Str
     for element in elements::with_types(keyspace, table) {
         let kind = element.kind().to_uppercase();
         // The table or some of its types may exist.
-        let text = element.text(true);
+        let text = element.text_in(cql_text::Form::Executable);
         out += &text.replacen(&format!("{kind} "), &format!("{kind} IF NOT EXISTS "), 1);
         out.push('\n');
     }

@@ -182,7 +182,12 @@ impl<'a> Change<'a> {
 }
 
 /// Returns a cell with a value, or a tombstone.
-fn cell<'a>(column: ColumnId, path: Option<&'a [u8]>, value: Option<&'a [u8]>, times: &Times) -> Cell<'a> {
+pub(super) fn cell<'a>(
+    column: ColumnId,
+    path: Option<&'a [u8]>,
+    value: Option<&'a [u8]>,
+    times: &Times,
+) -> Cell<'a> {
     let (ttl, local_deletion_time) = match (value, times.ttl) {
         (None, _) => (NO_TTL, times.now),
         (Some(_), NO_TTL) => (NO_TTL, NO_DELETION_TIME),

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cassette_rows::key::MAX_KEY_LENGTH;
 use cassette_rows::{
-    Clustering, DecoratedKey, DeletionTime, LivenessInfo, PartitionUpdate, RangeTombstone, Row, RowBuilder,
-    Selection, Slice, Slices, TableMetadata, Unfiltered, interrupt,
+    Clustering, DecoratedKey, DeletionTime, Layout, LivenessInfo, PartitionUpdate, RangeTombstone, Row,
+    RowBuilder, Selection, Slice, Slices, TableMetadata, Unfiltered, interrupt,
 };
 
 use super::{Mutations, cells};
@@ -85,16 +85,20 @@ impl RowsPlan {
         if self.deletes_cells_of_ranges {
             bail_invalid!("Range deletions are not supported for specific columns");
         }
+        let compact_value = self.table.compact_value();
         let liveness = match self.kind {
-            StatementKind::Insert => times.liveness(),
+            StatementKind::Insert if compact_value.is_none() => times.liveness(),
             _ => LivenessInfo::EMPTY,
         };
-        if self.operations.regulars.is_empty() && liveness.is_empty() {
+        if self.operations.regulars.is_empty() && liveness.is_empty() && compact_value.is_none() {
             return Ok(());
         }
         for clustering in self.restrictions.clustering.clusterings(execution)? {
             interrupt::check()?;
-            check_length(&clustering)?;
+            self.check_clustering(&clustering)?;
+            if let (Some(value), true) = (compact_value, self.operations.regulars.is_empty()) {
+                bail_invalid!("Column {} is mandatory for this COMPACT STORAGE table", value.name);
+            }
             let read = || read_row(execution, &self.table, &update.key, Some(&clustering));
             let row =
                 build_row(clustering.clone(), liveness, &self.operations.regulars, times, execution, read)?;
@@ -118,9 +122,13 @@ impl RowsPlan {
             update.deletion = times.deletion_of_many();
         } else if clustering.names_rows() {
             for clustering in clustering.clusterings(execution)? {
-                check_length(&clustering)?;
+                self.check_clustering(&clustering)?;
                 let mut row = RowBuilder::new(clustering);
-                row.deletion(deletion);
+                match self.table.compact_value() {
+                    // Its only cell is the row, in Cassandra's files, too.
+                    Some(value) => row.cell(cells::cell(value.id, None, None, times)),
+                    None => row.deletion(deletion),
+                };
                 update.add_row(row.finish(), &self.table);
             }
         } else {
@@ -140,12 +148,17 @@ impl RowsPlan {
         }
         Ok(())
     }
-}
 
-fn check_length(clustering: &Clustering) -> Result<()> {
-    match clustering.excessive_length() {
-        Some(length) => bail_invalid!("Key length of {length} is longer than maximum of {MAX_KEY_LENGTH}"),
-        None => Ok(()),
+    /// Rejects clusterings that cannot be stored.
+    fn check_clustering(&self, clustering: &Clustering) -> Result<()> {
+        if let Some(length) = clustering.excessive_length() {
+            bail_invalid!("Key length of {length} is longer than maximum of {MAX_KEY_LENGTH}");
+        }
+        if self.table.layout == Layout::Dense && clustering.value(0).is_none_or(<[u8]>::is_empty) {
+            let name = self.table.clustering.first().map_or("", |column| &column.name);
+            bail_invalid!("Invalid empty or null value for column {name}");
+        }
+        Ok(())
     }
 }
 

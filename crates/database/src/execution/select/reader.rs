@@ -7,7 +7,7 @@ use cassette_engine::metrics::TableMetrics;
 use cassette_engine::trace::trace;
 use cassette_engine::{KeyRange, row_index_reads};
 use cassette_rows::{
-    Bound, ColumnKind, DecoratedKey, PartitionStream, Row, Selection, Slice, Slices, StorageError,
+    Bound, ColumnKind, DecoratedKey, Layout, PartitionStream, Row, Selection, Slice, Slices, StorageError,
     TableMetadata, Token, Unfiltered, interrupt,
 };
 
@@ -77,8 +77,12 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         {
             execution.guard().partition_keys(&plan.table.name, keys.len())?;
         }
-        let selection =
-            Selection { slices: restrictions.clustering.slices(execution)?, reversed: plan.order.reversed };
+        let slices = match plan.table.layout {
+            // Its rows, which statements cannot name, are not read.
+            Layout::StaticCompact => Slices::none(),
+            _ => restrictions.clustering.slices(execution)?,
+        };
+        let selection = Selection { slices, reversed: plan.order.reversed };
         let mut resumed = None;
         if let Some(state) = resume {
             let key = DecoratedKey::new(state.key.clone());

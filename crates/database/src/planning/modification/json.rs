@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use cassette_cql::ast::{self, JsonValue};
 use cassette_cql::values::json::{JsonColumn, decode_row};
-use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, Layout, TableMetadata};
 
 use super::attributes::Attributes;
 use super::rows_plan::{self, RowsPlan};
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::planning::context::{BindContext, PlanContext};
-use crate::planning::restrictions::named_receiver;
+use crate::planning::restrictions::{existing, named_receiver};
 use crate::planning::terms::Bound;
 use crate::schema::conditions::Term;
 
@@ -59,7 +59,14 @@ impl JsonInsert {
             Cow::Owned(bytes) => std::str::from_utf8(bytes),
         }
         .map_err(|_| DatabaseError::invalid("JSON text is not UTF-8"))?;
-        let columns: Vec<&Arc<ColumnMetadata>> = table.all_columns().collect();
+        if table.layout == Layout::StaticCompact {
+            // As in Cassandra, where INSERT JSON sets all columns, also those that it cannot name.
+            for column in &table.clustering {
+                existing(table, &column.name)?;
+            }
+        }
+        let columns: Vec<&Arc<ColumnMetadata>> =
+            table.all_columns().filter(|column| !table.is_hidden(column)).collect();
         let types: Vec<(&str, &DataType)> =
             columns.iter().map(|column| (column.name.as_str(), &column.data_type)).collect();
         let values = decode_row(text, &types)?;

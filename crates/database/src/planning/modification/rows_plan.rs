@@ -8,7 +8,7 @@ use cassette_rows::{ColumnKind, ColumnMetadata, TableMetadata};
 
 use super::attributes::Attributes;
 use super::conditions::Conditions;
-use super::operation::{self, Operation, Operations, OperationsBuilder};
+use super::operation::{self, ColumnOperations, Operation, Operations, OperationsBuilder};
 use crate::basics::error::{Result, bail_invalid};
 use crate::planning::context::PlanContext;
 use crate::planning::restrictions::{Restrictions, Rules, StatementKind, existing, receiver};
@@ -88,7 +88,16 @@ pub(crate) fn insert_of(
         }
     }
     let names_clustering = keys.iter().any(|(column, _)| column.kind == ColumnKind::Clustering);
-    let operations = operations.finish();
+    let mut operations = operations.finish();
+    if names_clustering
+        && operations.regulars.is_empty()
+        && let Some(value) = table.compact_value()
+        && table.is_hidden(value)
+    {
+        // Without liveness, the hidden cell makes the row exist.
+        let empty = Operation::Set(Term::Value(Vec::new().into()));
+        operations.regulars.push(ColumnOperations { column: value.clone(), operations: vec![empty] });
+    }
     let only_statics = operations.only_statics() && !names_clustering && !table.clustering.is_empty();
     let restrictions = Restrictions::of_insert(keys, table, only_statics)?;
     let conditions = if if_not_exists { Conditions::NotExists } else { Conditions::None };

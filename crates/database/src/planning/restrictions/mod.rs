@@ -464,9 +464,9 @@ fn add_column(
 /// Returns the column called `name`.
 ///
 /// # Errors
-/// Invalid, with Cassandra's text, if the table has none.
+/// Invalid, with Cassandra's text, if the table has none, or a hidden one.
 pub(crate) fn existing(table: &TableMetadata, name: &str) -> Result<Arc<ColumnMetadata>> {
-    match table.column(name) {
+    match table.visible_column(name) {
         Some(column) => Ok(column.clone()),
         None => bail_invalid!(
             "Undefined column name {} in table {}.{}",

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use cassette_cql::ast;
-use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, Layout, TableMetadata};
 
 use super::builder::{Builder, Built};
 use super::group_by::GroupBy;
@@ -215,7 +215,9 @@ fn metadata(built: &[Built], json: bool, table: &TableMetadata) -> Arc<ResultMet
 
 fn selects_only_static_columns(selectables: &[Selectable<'_>], table: &TableMetadata) -> bool {
     let any = |predicate: &dyn Fn(&ColumnMetadata) -> bool| selectables.iter().any(|s| s.selects(predicate));
-    table.static_columns().next().is_some()
+    // The columns of COMPACT STORAGE without clustering columns are static ones only in storage.
+    table.layout != Layout::StaticCompact
+        && table.static_columns().next().is_some()
         && any(&|column| column.kind == ColumnKind::Static)
         && !any(&|column| matches!(column.kind, ColumnKind::Regular | ColumnKind::Clustering))
 }

@@ -27,6 +27,9 @@ pub(crate) fn schema_version<'a>(keyspaces: impl Iterator<Item = &'a Arc<Keyspac
         }
         for table in keyspace.tables.values() {
             put(&format!("{:?} {} {:?} {:?}", table.id, table.name, table.params, table.dropped_columns));
+            if table.layout.is_compact() {
+                put(&format!("{:?}", table.layout));
+            }
             // Ids, and so the order of columns, are assigned per process.
             let mut columns: Vec<_> = table.all_columns().collect();
             columns.sort_by_key(|column| &column.name);

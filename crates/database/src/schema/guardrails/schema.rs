@@ -60,6 +60,7 @@ const fn flag(name: &'static str, enabled: Key) -> Flag {
 
 const SECONDARY_INDEXES: Flag = flag("secondary_indexes", Key::SecondaryIndexesEnabled);
 const UNCOMPRESSED_TABLES: Flag = flag("uncompressed_tables_enabled", Key::UncompressedTablesEnabled);
+const COMPACT_TABLES: Flag = flag("compact_tables", Key::CompactTablesEnabled);
 const ALTER_TABLE: Flag = flag("alter_table", Key::AlterTableEnabled);
 const DROP_TABLE: Flag = flag("drop_truncate_table_enabled", Key::DropTruncateTableEnabled);
 const DROP_KEYSPACE: Flag = flag("drop_keyspace_enabled", Key::DropKeyspaceEnabled);
@@ -170,6 +171,11 @@ impl Guard<'_> {
         } else {
             self.allowed(&UNCOMPRESSED_TABLES, "Uncompressed table")
         }
+    }
+
+    /// Checks the creation of a table with COMPACT STORAGE.
+    pub fn new_compact_table(self) -> Result<()> {
+        self.allowed(&COMPACT_TABLES, "Creation of new COMPACT STORAGE tables")
     }
 
     /// Checks the compaction options of a table that a statement specifies.

@@ -88,6 +88,7 @@ settings! {
     SecondaryIndexesEnabled "secondary_indexes_enabled" Flag "true" true "CREATE INDEX";
     UncompressedTablesEnabled "uncompressed_tables_enabled" Flag "true" true
         "tables without compression";
+    CompactTablesEnabled "compact_tables_enabled" Flag "true" true "tables WITH COMPACT STORAGE";
     ReadBeforeWriteListOperationsEnabled "read_before_write_list_operations_enabled" Flag "true" true
         "list operations by index or value";
     AllowFilteringEnabled "allow_filtering_enabled" Flag "true" true "ALLOW FILTERING";

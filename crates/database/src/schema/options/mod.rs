@@ -1,5 +1,6 @@
 //! Options of tables and keyspaces: reading and validation.
 
+mod compact_storage;
 pub(crate) mod compaction;
 pub(crate) mod compression;
 pub(crate) mod properties;

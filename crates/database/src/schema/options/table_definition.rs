@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 
 use cassette_cql::ast::{self, CqlType, Direction, NativeType};
-use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata, TableParams};
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, Layout, TableId, TableMetadata, TableParams};
 use uuid::Uuid;
 
-use super::table_params;
+use super::{compact_storage, table_params};
 use crate::basics::error::{Result, bail_config, bail_invalid};
 use crate::schema::catalog::{TypeUse, resolve_type};
 
@@ -142,29 +142,14 @@ pub(crate) fn build(
         validate_key_column(declared[index], &types[index])?;
     }
     let reversed = clustering_directions(&statement.clustering_order, clustering)?;
-    let is_static = |index: usize| declared[index].is_static;
-    if clustering.is_empty() && (0..declared.len()).any(is_static) {
-        bail_invalid!(
-            "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
-        );
-    }
-    let is_key = |index: usize| keys.contains(declared[index].name.as_str());
-    if statement.columns.iter().any(|column| is_counter(&column.column_type)) {
-        if (0..declared.len()).any(|index| !is_key(index) && types[index] != DataType::Counter) {
-            bail_invalid!("Cannot mix counter and non counter columns in the same table");
-        }
-        if params.default_time_to_live > 0 {
-            bail_invalid!("Cannot set default_time_to_live on a table with counters");
-        }
-    }
-    // The counter type is specified by its class; only the type's name makes a counter table.
-    else if let Some(index) = (0..declared.len()).find(|index| types[*index] == DataType::Counter) {
-        bail_config!(
-            "{}.{name}: Cannot have a counter column (\"{}\") in a non counter table",
-            scope.keyspace,
-            declared[index].name.as_str()
-        );
-    }
+    let others: Vec<(&ast::ColumnDefinition, &DataType)> = declared
+        .iter()
+        .copied()
+        .zip(&types)
+        .filter(|(column, _)| !keys.contains(column.name.as_str()))
+        .collect();
+    validate_statics(statement, &others, clustering.len())?;
+    validate_counters(statement, (&declared, &types), &others, (scope, &params))?;
     let places = places_in_key(partition_key, clustering);
     let columns = declared.iter().zip(types).map(|(column, data_type)| {
         let (kind, position) = match places.get(column.name.as_str()) {
@@ -177,8 +162,64 @@ pub(crate) fn build(
             ..ColumnMetadata::new(column.name.as_str(), kind, position, data_type)
         }
     });
-    let id = table_params::table_id(options.properties)?.unwrap_or(new_id);
-    Ok(TableMetadata::new(TableId(id), scope.keyspace, name, columns.collect(), params))
+    let id = TableId(table_params::table_id(options.properties)?.unwrap_or(new_id));
+    let mut columns = columns.collect();
+    let mut layout = Layout::Cql;
+    if statement.is_compact {
+        layout = compact_storage::layout(clustering.len());
+        compact_storage::complete(&mut columns, layout);
+        check_column_count(name, columns.len())?;
+    }
+    let mut table = TableMetadata::new(id, scope.keyspace, name, columns, params);
+    table.layout = layout;
+    Ok(table)
+}
+
+/// Checks the static columns, and with COMPACT STORAGE all columns outside the key, of a table with
+/// `clustering` clustering columns.
+fn validate_statics(
+    statement: &ast::CreateTable,
+    others: &[(&ast::ColumnDefinition, &DataType)],
+    clustering: usize,
+) -> Result<()> {
+    let has_statics = statement.columns.iter().any(|column| column.is_static);
+    if statement.is_compact {
+        let others: Vec<_> = others.iter().map(|(column, of)| (column.name.as_str(), *of)).collect();
+        compact_storage::validate(&others, has_statics, clustering)
+    } else if clustering == 0 && has_statics {
+        bail_invalid!(
+            "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
+        )
+    } else {
+        Ok(())
+    }
+}
+
+/// Checks that all columns outside the key are counters, or none.
+fn validate_counters(
+    statement: &ast::CreateTable,
+    (declared, types): (&[&ast::ColumnDefinition], &[DataType]),
+    others: &[(&ast::ColumnDefinition, &DataType)],
+    (scope, params): (TypeUse<'_>, &TableParams),
+) -> Result<()> {
+    if statement.columns.iter().any(|column| is_counter(&column.column_type)) {
+        if others.iter().any(|(_, data_type)| **data_type != DataType::Counter) {
+            bail_invalid!("Cannot mix counter and non counter columns in the same table");
+        }
+        if params.default_time_to_live > 0 {
+            bail_invalid!("Cannot set default_time_to_live on a table with counters");
+        }
+    }
+    // The counter type is specified by its class; only the type's name makes a counter table.
+    else if let Some(index) = types.iter().position(|data_type| *data_type == DataType::Counter) {
+        bail_config!(
+            "{}.{}: Cannot have a counter column (\"{}\") in a non counter table",
+            scope.keyspace,
+            statement.name.name.as_str(),
+            declared[index].name.as_str()
+        );
+    }
+    Ok(())
 }
 
 fn is_counter(raw: &CqlType) -> bool {

@@ -231,6 +231,7 @@ fn same_view(a: &View, b: &View) -> bool {
 /// Whether two tables have the same stored form, which excludes versions and column ids.
 fn same_table(a: &TableMetadata, b: &TableMetadata) -> bool {
     a.params == b.params
+        && a.layout == b.layout
         && a.dropped_columns == b.dropped_columns
         && a.all_columns().count() == b.all_columns().count()
         && a.all_columns()
@@ -285,14 +286,13 @@ pub(crate) fn keyspace_values(params: &KeyspaceParams) -> Vec<(&'static str, Val
 /// they differ from the default, as Cassandra does for older nodes.
 pub(crate) fn table_values(table: &TableMetadata) -> Vec<(&'static str, Value)> {
     let params = &table.params;
-    let flags: &[String] = if table.is_counter {
-        &["compound".to_owned(), "counter".to_owned()]
-    } else {
-        &["compound".to_owned()]
-    };
+    let counter = if table.is_counter { Some("counter") } else { None };
+    let mut flags: Vec<String> =
+        table.layout.flags().iter().copied().chain(counter).map(str::to_owned).collect();
+    flags.sort_unstable();
     let mut values: Vec<(&'static str, Value)> = vec![
         ("id", table.id.0.into()),
-        ("flags", flags.into()),
+        ("flags", flags[..].into()),
         ("bloom_filter_fp_chance", params.bloom_filter_fp_chance().into()),
         ("comment", params.comment.as_str().into()),
         ("dclocal_read_repair_chance", 0.0.into()),

@@ -48,7 +48,13 @@ pub(crate) fn alter(
             mask_column(table, column, *if_exists, mask.as_ref(), cx)?
         }
         AlterTableChange::DropCompactStorage => {
-            bail_invalid!("DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.")
+            if !cx.drop_compact_storage_enabled {
+                bail_invalid!("DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.");
+            }
+            if !table.layout.is_compact() {
+                bail_invalid!("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE");
+            }
+            table.with_compact_storage_dropped()
         }
         AlterTableChange::Add { if_not_exists, columns } => {
             cx.guard.alter_columns()?;
@@ -230,6 +236,9 @@ fn column_to_add(
         }
         bail_invalid!("Column with name '{name}' already exists");
     }
+    if table.layout.is_compact() {
+        bail_invalid!("Cannot add new column to a COMPACT STORAGE table");
+    }
     if column.is_static && table.clustering.is_empty() {
         bail_invalid!(
             "Static columns are only useful (and thus allowed) if the table has at least one clustering column"
@@ -357,6 +366,12 @@ fn check_drop(table: &TableMetadata, keyspace: &Keyspace, name: &str, if_exists:
     };
     if matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
         bail_invalid!("Cannot drop PRIMARY KEY column {name}");
+    }
+    if table.compact_value().is_some_and(|value| value.name == column.name) {
+        bail_invalid!(
+            "Cannot drop column {name} of table {}: its COMPACT STORAGE needs it",
+            table.qualified_name()
+        );
     }
     if matches!(column.data_type, DataType::Udt { frozen: false, .. }) {
         bail_invalid!("Cannot drop non-frozen column {name} of user type {}", column.data_type);

@@ -32,6 +32,9 @@ pub(crate) fn create(
     cx.guard.columns_of_table(name, statement.columns.len())?;
     check_column_count(name, statement.columns.len())?;
     cx.guard.new_table(name, cx.catalog)?;
+    if statement.is_compact {
+        cx.guard.new_compact_table()?;
+    }
     let keyspace = keyspace_to_change(keyspace, cx)?;
     if keyspace.tables.contains_key(name) {
         if statement.if_not_exists {

@@ -342,6 +342,17 @@ fn validate(target: &Target, table: &TableMetadata) -> Result<()> {
         };
         bail_invalid!("Secondary indexes are not supported on {on}");
     }
+    if table.layout.is_compact() {
+        match column.kind {
+            ColumnKind::PartitionKey | ColumnKind::Clustering => bail_invalid!(
+                "Secondary indexes are not supported on PRIMARY KEY columns in COMPACT STORAGE tables"
+            ),
+            ColumnKind::Regular => bail_invalid!(
+                "Secondary indexes are not supported on compact value column of COMPACT STORAGE tables"
+            ),
+            ColumnKind::Static => {}
+        }
+    }
     if column.kind == ColumnKind::PartitionKey && table.partition_key.len() == 1 {
         bail_invalid!("Cannot create secondary index on the only partition key column {name}");
     }

@@ -60,6 +60,8 @@ pub(crate) struct SchemaContext<'a> {
     pub materialized_views_enabled: bool,
     /// `dynamic_data_masking_enabled`.
     pub dynamic_data_masking_enabled: bool,
+    /// `drop_compact_storage_enabled`.
+    pub drop_compact_storage_enabled: bool,
     /// The execution, for the values of arguments of masks.
     pub bound: &'a BindContext<'a>,
     /// The options of a new table that the statement omits.

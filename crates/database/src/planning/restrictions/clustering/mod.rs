@@ -29,6 +29,8 @@ pub(crate) struct ClusteringRestrictions {
     table: Arc<TableMetadata>,
     /// The reason why the remaining restrictions cannot be filters.
     refusal: Option<&'static str>,
+    /// Whether the omitted last columns are null: a write to a table with COMPACT STORAGE.
+    omits_nulls: bool,
 }
 
 pub(crate) const NO_TUPLE_IN_FILTERS: &str = "Multicolumn IN filters are not supported";
@@ -121,6 +123,7 @@ impl ClusteringRestrictions {
             columns: table.clustering.clone(),
             comparator: table.comparator.clone(),
             refusal: None,
+            omits_nulls: false,
         }
     }
 
@@ -148,10 +151,10 @@ impl ClusteringRestrictions {
         })
     }
 
-    /// Whether every clustering column is restricted to listed values, so that individual rows are
-    /// named. True if the table has no clustering columns.
+    /// Whether every clustering column is restricted to listed values, or is omitted and therefore
+    /// null, so that individual rows are named. True if the table has no clustering columns.
     pub fn names_rows(&self) -> bool {
-        self.segments.iter().map(Segment::width).sum::<usize>() == self.columns.len()
+        (self.omits_nulls || self.segments.iter().map(Segment::width).sum::<usize>() == self.columns.len())
             && self.segments.iter().all(Segment::lists_values)
     }
 
@@ -219,6 +222,9 @@ impl ClusteringRestrictions {
                     rules.kind
                 );
             }
+            self.omits_nulls = self.table.layout.is_compact() && !self.segments.is_empty();
+        }
+        if !rules.allow_clustering_slices && !self.omits_nulls {
             let missing: Vec<&str> = self
                 .columns
                 .iter()

@@ -43,10 +43,20 @@ impl ClusteringRestrictions {
         for segment in &self.segments {
             prefixes = self.extend(prefixes, segment, cx)?;
         }
-        let mut rows: Vec<Clustering> = prefixes.iter().map(|prefix| clustering(prefix)).collect();
+        let mut rows: Vec<Clustering> = if self.omits_nulls {
+            prefixes.iter().map(|prefix| self.with_nulls(prefix)).collect()
+        } else {
+            prefixes.iter().map(|prefix| clustering(prefix)).collect()
+        };
         rows.sort_by(|a, b| self.comparator.compare_rows(a, b));
         rows.dedup_by(|a, b| self.comparator.compare_rows(a, b).is_eq());
         Ok(rows)
+    }
+
+    /// Returns a clustering whose last values are null.
+    fn with_nulls(&self, prefix: &[Cow<'_, [u8]>]) -> Clustering {
+        let values = prefix.iter().map(|value| Some(&**value)).chain(std::iter::repeat(None));
+        Clustering::new(values.take(self.columns.len()))
     }
 
     /// Appends each of the segment's values to each prefix.

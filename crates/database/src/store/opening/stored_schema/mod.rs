@@ -339,6 +339,10 @@ fn resolve_user_type(raw: &RawType, keyspace: &Keyspace) -> Result<UserType> {
 }
 
 fn resolve_text(text: &str, keyspace: &Keyspace) -> Result<cassette_rows::DataType> {
+    // It has no name in CQL, where `empty` could be a user-defined type.
+    if text == "empty" {
+        return Ok(cassette_rows::DataType::Empty);
+    }
     let raw = cassette_cql::parse_type(text).map_err(|error| unreadable_in(text, error))?;
     resolve_type(&raw, TypeUse { keyspace: &keyspace.name, types: &keyspace.types })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cassette_cql::ast::WhereClause;
 use cassette_rows::schema::DroppedColumn;
-use cassette_rows::{ColumnKind, ColumnMetadata, TableId, TableMetadata, TableParams};
+use cassette_rows::{ColumnKind, ColumnMetadata, Layout, TableId, TableMetadata, TableParams};
 
 use super::{Loader, masks, resolve_text, unreadable, unreadable_in};
 use crate::basics::error::{DatabaseError, Result};
@@ -144,8 +144,15 @@ fn load_table(
     let Some(columns) = stored.take(&key) else { return Ok(None) };
     let flags = row.text_list("flags");
     let has_flag = |name: &str| flags.as_ref().is_some_and(|flags| flags.iter().any(|flag| flag == name));
-    if flags.is_some() && !has_flag("compound") {
-        return Err(unreadable("COMPACT STORAGE is not supported"));
+    // System tables of Cassandra before 3.0 have no flags.
+    let layout = match &flags {
+        Some(_) => {
+            Layout::from_flags(has_flag).ok_or_else(|| unreadable("super columns are not supported"))?
+        }
+        None => Layout::Cql,
+    };
+    if layout.is_compact() && !fits(layout, &columns) {
+        return Err(unreadable("the columns of COMPACT STORAGE are not those of its flags"));
     }
     let params = load_params(row).map_err(|error| unreadable_in(&table, error))?;
     let dropped = stored.dropped.remove(&key).unwrap_or_default();
@@ -157,10 +164,22 @@ fn load_table(
         return Ok(None);
     }
     let mut table = TableMetadata::new(TableId(id), keyspace, name, columns, params);
+    table.layout = layout;
     // Also if its last counter was dropped.
     table.is_counter |= has_flag("counter");
     table.set_dropped_columns(dropped);
     Ok(Some(table))
+}
+
+/// Returns whether a table with a layout of COMPACT STORAGE can have these columns: one regular
+/// column, and as many clustering columns as the layout has.
+fn fits(layout: Layout, columns: &[ColumnMetadata]) -> bool {
+    let count = |kind: ColumnKind| columns.iter().filter(|column| column.kind == kind).count();
+    let clustering = match layout {
+        Layout::DenseCompound => 1..=usize::MAX,
+        _ => 1..=1,
+    };
+    count(ColumnKind::Regular) == 1 && clustering.contains(&count(ColumnKind::Clustering))
 }
 
 /// A view before its base table is looked up.
