@@ -19,6 +19,7 @@
 
 mod cell;
 mod client;
+mod compact_storage;
 mod control;
 mod copy;
 mod cut_over;

@@ -164,6 +164,10 @@ fn compare(table: &Table, found: &Table) -> Result<()> {
             Some(_) => {}
         }
     }
+    if found.layout != table.layout {
+        let compact = if found.layout.is_compact() { "" } else { "out" };
+        return differs(format!("another layout, with{compact} COMPACT STORAGE"));
+    }
     let is_key = |column: &&schema::Column| matches!(column.kind, Kind::PartitionKey | Kind::Clustering);
     if found.columns.iter().filter(is_key).count() != table.columns.iter().filter(is_key).count() {
         return differs("another primary key".to_owned());

@@ -1,5 +1,6 @@
 //! Keyspaces and tables, as `system_schema` and DESCRIBE show them.
 
+use cassette_rows::Layout;
 use cassette_rows::types::quote_identifier;
 
 use crate::cell::{list, map, text};
@@ -55,6 +56,8 @@ pub struct Table {
     /// The key columns in order, then the others by name.
     pub columns: Vec<Column>,
     pub is_counter: bool,
+    /// How its rows are stored. The kinds of columns are those of storage.
+    pub layout: Layout,
     /// Whether its changes are captured.
     pub cdc: bool,
     pub gc_grace_seconds: u32,
@@ -148,11 +151,17 @@ pub fn keyspace(session: &mut Session<'_>, name: &str) -> Result<Option<Keyspace
     tables.sort_by(|a, b| a.name.cmp(&b.name));
     let described = session.query(&format!("DESCRIBE KEYSPACE {}", quote_identifier(name)))?;
     let described_text = |row: usize, column| described.get(row, column).and_then(text).unwrap_or_default();
-    let objects = (0..described.rows.len()).map(|row| Object {
-        kind: described_text(row, "type"),
-        name: described_text(row, "name"),
-        statement: described_text(row, "create_statement"),
+    let objects = (0..described.rows.len()).map(|row| {
+        let (kind, name) = (described_text(row, "type"), described_text(row, "name"));
+        let statement = described_text(row, "create_statement");
+        let table = tables.iter().find(|table| kind == "table" && table.name == name);
+        Object {
+            kind,
+            name,
+            statement: table.map_or_else(|| statement.clone(), |t| t.executable(&statement)),
+        }
     });
+    let objects: Vec<_> = objects.filter(|object| object.kind != "keyspace").collect();
     let options = map(&replication).unwrap_or_default();
     let options: Vec<(String, String)> =
         options.iter().filter_map(|(key, value)| Some((text(key)?, text(value)?))).collect();
@@ -163,7 +172,7 @@ pub fn keyspace(session: &mut Session<'_>, name: &str) -> Result<Option<Keyspace
         durable_writes,
         tables,
         types,
-        objects: objects.filter(|object| object.kind != "keyspace").collect(),
+        objects,
         masked,
     }))
 }
@@ -199,14 +208,9 @@ fn table(
 ) -> Result<Table> {
     let name = tables.text(row, 0).unwrap_or_default();
     let flags = texts(tables.get(row, "flags"));
-    if flags.iter().any(|flag| flag == "dense" || flag == "super")
-        || !flags.iter().any(|flag| flag == "compound")
-    {
-        return unsuitable(format!(
-            "table {keyspace}.{name} has COMPACT STORAGE, which is not supported: execute ALTER TABLE \
-             {keyspace}.{name} DROP COMPACT STORAGE first"
-        ));
-    }
+    let Some(layout) = Layout::from_flags(|name| flags.iter().any(|flag| flag == name)) else {
+        return unsuitable(format!("table {keyspace}.{name} has super columns, which are not supported"));
+    };
     let mut of_table = Vec::new();
     for row in 0..columns.rows.len() {
         let text = |column: usize| columns.text(row, column).unwrap_or_default();
@@ -240,6 +244,7 @@ fn table(
         id: id.unwrap_or_default(),
         columns: of_table,
         is_counter: flags.iter().any(|flag| flag == "counter"),
+        layout,
         cdc: tables.get(row, "cdc").is_some_and(|value| value.first() == Some(&1)),
         gc_grace_seconds: grace.map_or(0, u32::from_be_bytes),
     })

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use cassette_protocol::Value;
+use cassette_rows::Layout;
 use cassette_rows::token::murmur3_token;
 use cassette_rows::types::quote_identifier;
 
@@ -49,8 +50,13 @@ pub struct Statements {
     /// Selects a partition's static columns.
     pub select_static: String,
     /// INSERT, UPDATE, UPDATE of static columns, empty where the table has no such columns; then
-    /// an append to each list, as Cassandra accepts no unset value there.
+    /// an append to each list, as Cassandra accepts no unset value there; then a write of the rows
+    /// that have only the first clustering values, for each number of them.
     pub writes: Vec<String>,
+    /// Selects the first row that begins with clustering values, for each number of them.
+    pub select_prefix: Vec<String>,
+    /// The first write of rows with some clustering values.
+    short_writes: usize,
     /// Number of static lists, whose appends come first.
     static_lists: usize,
     keys: usize,
@@ -62,6 +68,7 @@ pub struct Statements {
 impl Statements {
     /// Creates the statements.
     pub fn new(table: Table) -> Self {
+        let table = table.as_written();
         let names = |kind| {
             table.columns(kind).map(|column| quote_identifier(&column.name).into_owned()).collect::<Vec<_>>()
         };
@@ -93,6 +100,20 @@ impl Statements {
         let static_lists = of_statics.len();
         writes.extend(of_statics);
         writes.extend(appends(&regulars, &of_row));
+        let short_writes = writes.len();
+        let mut select_prefix = Vec::new();
+        // Only they have null clustering values, the last ones.
+        let prefixes = if table.layout == Layout::DenseCompound { 1..clusterings.len() } else { 0..0 };
+        for count in prefixes {
+            let all = &all[..keys.len() + count];
+            let of_row = bound(all).join(" AND ");
+            select_prefix.push(format!("SELECT {selected} FROM {quoted} WHERE {of_row} LIMIT 1"));
+            writes.push(if table.is_counter {
+                update(&table, &of_row, &regulars)
+            } else {
+                insert(&table, all, &regulars)
+            });
+        }
         Self {
             select: format!(
                 "SELECT {selected} FROM {quoted} WHERE token({token}) > ? AND token({token}) <= ?"
@@ -100,6 +121,8 @@ impl Statements {
             select_row: format!("SELECT {selected} FROM {quoted} WHERE {of_row}"),
             select_static: format!("SELECT {selected} FROM {quoted} WHERE {of_key} LIMIT 1"),
             writes,
+            select_prefix,
+            short_writes,
             static_lists,
             keys: keys.len(),
             clusterings: clusterings.len(),
@@ -132,7 +155,11 @@ impl Statements {
     /// Separates the values of a selected row.
     pub fn split<'v>(&self, values: Values<'v>) -> SelectedRow<'v> {
         let (key, rest) = values.split_at(self.keys.min(values.len()));
-        let (clustering, cells) = rest.split_at(self.clusterings.min(rest.len()));
+        let (mut clustering, cells) = rest.split_at(self.clusterings.min(rest.len()));
+        if self.table.layout == Layout::DenseCompound {
+            let present = clustering.iter().take_while(|value| value.is_some()).count();
+            clustering = &clustering[..present];
+        }
         let is_row = clustering.iter().all(Option::is_some);
         SelectedRow { key, clustering: is_row.then_some(clustering), cells }
     }
@@ -182,6 +209,10 @@ impl Statements {
             self.updates(UPDATE, &self.regulars, &row.cells.iter().collect::<Vec<_>>(), row, now, &mut out);
             return out;
         }
+        if self.table.layout.is_compact() && row.cells.is_empty() && !self.regulars.is_empty() {
+            // It existed by cells that have expired since.
+            return out;
+        }
         // A row exists without its cells if it has been inserted, which CQL does not show. Its
         // marker lives as long as the last of its cells.
         let live_longest = |cell: &Cell| (cell.expires.unwrap_or(u32::MAX), cell.timestamp);
@@ -206,7 +237,28 @@ impl Statements {
             }
         }
         values.extend(times(timestamp, ttl));
-        BoundStatement { text: INSERT, values }
+        BoundStatement { text: self.text_for(INSERT, row), values }
+    }
+
+    /// Returns the write of a row with the effect of `text`: another one if its last clustering
+    /// values are null.
+    fn text_for(&self, text: usize, row: &Row) -> usize {
+        match &row.clustering {
+            Some(values)
+                if text != UPDATE_STATIC && !values.is_empty() && values.len() < self.clusterings =>
+            {
+                self.short_writes + values.len() - 1
+            }
+            _ => text,
+        }
+    }
+
+    /// Returns the statement that selects a row with these clustering values.
+    pub fn select_of(&self, clustering: &[Bytes]) -> &str {
+        match clustering.len().checked_sub(1).and_then(|at| self.select_prefix.get(at)) {
+            Some(select) if clustering.len() < self.clusterings => select,
+            _ => &self.select_row,
+        }
     }
 
     /// Adds the updates of cells: one for each write timestamp and expiration. The elements of a
@@ -248,7 +300,7 @@ impl Statements {
                 bind(&column.shape, &of_column, &mut values);
             }
             values.extend(key.iter().cloned());
-            out.push(BoundStatement { text, values });
+            out.push(BoundStatement { text: self.text_for(text, row), values });
         }
         for run in runs {
             let mut values: Vec<Bound> = times(run[0].timestamp, time_to_live(run[0].expires, now)).into();

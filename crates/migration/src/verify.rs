@@ -303,6 +303,7 @@ mod tests {
             id,
             columns,
             is_counter: false,
+            layout: cassette_rows::Layout::Cql,
             cdc: false,
             gc_grace_seconds: 0,
         })

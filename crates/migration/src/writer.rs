@@ -132,12 +132,18 @@ impl Writer<'_> {
     ) -> Result<Option<Row>> {
         let clustering = row.clustering.iter().flatten().filter(|_| !is_static);
         let values: Vec<Vec<u8>> = row.key.iter().chain(clustering).map(|value| value.to_vec()).collect();
-        let text = if is_static { &statements.select_static } else { &statements.select_row };
+        let text = match &row.clustering {
+            _ if is_static => &statements.select_static,
+            Some(clustering) => statements.select_of(clustering),
+            None => &statements.select_row,
+        };
         let request =
             PageRequest { text, values: &values, token: row.token, page_size: 1, paging_state: None, now };
         let rows = self.client.rows(&request)?;
-        let row = rows.as_ref().and_then(|rows| rows.iter().next());
-        row.map(|row| statements.decode(&row.collect::<Vec<_>>(), now)).transpose()
+        let found = rows.as_ref().and_then(|rows| rows.iter().next());
+        let found = found.map(|found| statements.decode(&found.collect::<Vec<_>>(), now)).transpose()?;
+        // A select of a prefix finds another row if none has null after it.
+        Ok(found.filter(|found| is_static || found.clustering == row.clustering))
     }
 }
 
@@ -228,7 +234,17 @@ mod tests {
             column("v", Kind::Regular, of_value),
         ];
         let (keyspace, name, id) = ("ks".to_owned(), "t".to_owned(), String::new());
-        Statements::new(Table { keyspace, name, id, columns, is_counter, cdc: false, gc_grace_seconds: 0 })
+        let layout = cassette_rows::Layout::Cql;
+        Statements::new(Table {
+            keyspace,
+            name,
+            id,
+            columns,
+            is_counter,
+            layout,
+            cdc: false,
+            gc_grace_seconds: 0,
+        })
     }
 
     /// A row of partition `key`, whose number is also its token.

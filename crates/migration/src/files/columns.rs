@@ -182,6 +182,7 @@ mod tests {
             id: "1".into(),
             columns: columns.iter().map(column).collect(),
             is_counter: false,
+            layout: cassette_rows::Layout::Cql,
             cdc: false,
             gc_grace_seconds: 864_000,
         }

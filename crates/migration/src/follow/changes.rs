@@ -13,13 +13,15 @@
 //! repeated. Not so appends to lists, whose elements get new ids each time, and increments of
 //! counters: tables with these are refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use cassette_database::Change;
 use cassette_protocol::Value;
 use cassette_rows::types::quote_identifier;
-use cassette_rows::{Cell, DataType, DeletionTime, PartitionUpdate, RangeTombstone, Row, TableMetadata, key};
+use cassette_rows::{
+    Cell, DataType, DeletionTime, Layout, PartitionUpdate, RangeTombstone, Row, TableMetadata, key,
+};
 
 use super::ranges::{SliceRestriction, restrictions};
 use crate::cell::{encode_list, encode_map};
@@ -59,6 +61,10 @@ pub struct ChangeStatements {
     quoted: String,
     keys: Vec<String>,
     clusterings: Vec<String>,
+    /// The names of all columns, hidden ones, too.
+    stored: BTreeSet<String>,
+    /// Whether a hidden column is the only one besides the key.
+    has_hidden_value: bool,
 }
 
 /// Cells that one UPDATE writes: their timestamp, and TTL and expiration if they expire.
@@ -66,6 +72,10 @@ type Times = (i64, Option<(u32, u32)>);
 
 impl ChangeStatements {
     pub fn new(table: Table) -> Self {
+        let has_hidden_value = table.layout != Layout::StaticCompact
+            && table.columns.iter().any(|column| table.is_hidden(column));
+        let stored = table.columns.iter().map(|column| column.name.clone()).collect();
+        let table = table.as_written();
         let names = |kind| {
             let quoted = |column: &Column| quote_identifier(&column.name).into_owned();
             table.columns(kind).map(quoted).collect::<Vec<_>>()
@@ -74,6 +84,8 @@ impl ChangeStatements {
             quoted: table.quoted(),
             keys: names(Kind::PartitionKey),
             clusterings: names(Kind::Clustering),
+            stored,
+            has_hidden_value,
             table,
         }
     }
@@ -94,14 +106,16 @@ impl ChangeStatements {
             of_change.delete_range(tombstone, &mut out)?;
         }
         if let Some(row) = &update.static_row {
-            of_change.row_content(Kind::Static, row, &[], &mut out)?;
+            let is_compact = self.table.layout == Layout::StaticCompact;
+            let kind = if is_compact { Kind::Regular } else { Kind::Static };
+            of_change.row_content(kind, row, &[], &mut out)?;
         }
         for row in &update.rows {
-            let clustering: Option<Vec<Input>> =
-                row.clustering().values().map(|value| value.map(set)).collect();
-            let Some(clustering) = clustering.filter(|values| values.len() == self.clusterings.len()) else {
-                return self.changed("a row without all clustering values");
-            };
+            let clustering = self.clustering(row)?;
+            if self.has_hidden_value {
+                of_change.hidden_value(row, &clustering, &mut out)?;
+                continue;
+            }
             if !row.deletion().is_live() {
                 out.push(of_change.delete("", &clustering, row.deletion()));
             }
@@ -115,14 +129,26 @@ impl ChangeStatements {
         Ok(out)
     }
 
+    /// Returns the values of a row's clustering columns, without the last ones if they are null,
+    /// which they can be in a table WITH COMPACT STORAGE.
+    fn clustering(&self, row: &Row) -> Result<Vec<Input>> {
+        let values = row.clustering().values();
+        let (count, all) = (values.len(), self.clusterings.len());
+        let present: Vec<Input> = values.map_while(|value| value.map(set)).collect();
+        let may_be_null = self.table.layout == Layout::DenseCompound && !present.is_empty();
+        if count != all || (present.len() < all && !may_be_null) {
+            return self.changed("a row without all clustering values");
+        }
+        Ok(present)
+    }
+
     /// Checks that the target's table can store changes of this version of the source's.
     fn check(&self, table: &TableMetadata) -> Result<()> {
         let id = format!("{}", table.id.0.simple());
         if id != self.table.id {
             return self.changed("it was dropped and created again");
         }
-        let is_known = |name: &str| self.table.columns.iter().any(|column| column.name == name);
-        match table.columns.iter().flatten().find(|column| !is_known(&column.name)) {
+        match table.columns.iter().flatten().find(|column| !self.stored.contains(&column.name)) {
             Some(column) => self.changed(&format!("column {} was added", column.name)),
             None => Ok(()),
         }
@@ -219,8 +245,25 @@ impl OfChange<'_> {
         Ok(applied)
     }
 
+    /// Adds the statements of a row whose only cell is hidden.
+    fn hidden_value(&self, row: &Row, clustering: &[Input], out: &mut Vec<Applied>) -> Result<()> {
+        for cell in row.cells() {
+            if !cell.is_tombstone() {
+                let expiration = cell.is_expiring().then_some((cell.ttl, cell.local_deletion_time));
+                out.push(self.insert(clustering, (cell.timestamp, expiration)));
+            } else if clustering.len() == self.statements.clusterings.len() {
+                let deletion = DeletionTime::new(cell.timestamp, cell.local_deletion_time);
+                out.push(self.delete("", clustering, deletion));
+            } else {
+                return self.statements.changed("a deleted row without all clustering values");
+            }
+        }
+        Ok(())
+    }
+
     fn insert(&self, clustering: &[Input], times: Times) -> Applied {
         let ChangeStatements { keys, clusterings, quoted, .. } = self.statements;
+        let clusterings = &clusterings[..clustering.len()];
         let names: Vec<&str> = keys.iter().chain(clusterings).map(String::as_str).collect();
         let marks = vec!["?"; names.len()].join(", ");
         let names = names.join(", ");
