@@ -74,7 +74,7 @@ impl Session<'_> {
                 let mut page = Collected::default();
                 let options = StatementOptions::default();
                 let executed = database.query(None, text, db::Values::NONE, &options, &mut page);
-                executed.map_err(|error| directory(path, &error))?;
+                executed.map_err(|error| unreadable(path, &error))?;
                 Ok(page.page)
             }
         }
@@ -115,7 +115,7 @@ impl Session<'_> {
                 if let Some(error) = visited.error {
                     return Err(error);
                 }
-                match executed.map_err(|error| directory(path, &error))?.outcome {
+                match executed.map_err(|error| unreadable(path, &error))?.outcome {
                     Outcome::Rows { paging_state } => Ok(paging_state),
                     _ => Ok(None),
                 }
@@ -124,7 +124,8 @@ impl Session<'_> {
     }
 }
 
-fn directory(path: &std::path::Path, error: &db::DatabaseError) -> MoveError {
+/// Returns an error about a directory.
+pub fn unreadable(path: &std::path::Path, error: &dyn std::fmt::Display) -> MoveError {
     MoveError::Directory { path: path.display().to_string(), reason: error.to_string() }
 }
 

@@ -312,10 +312,15 @@ impl Statements {
         }
     }
 
+    /// Returns the columns of the static or the regular part, in the order of
+    /// [`Cell::column`](crate::cell::Cell::column).
+    pub fn columns(&self, is_static: bool) -> &[Column] {
+        if is_static { &self.statics } else { &self.regulars }
+    }
+
     /// Returns whether a column of the static or the regular part is a list.
     pub fn is_list(&self, is_static: bool, column: usize) -> bool {
-        let columns = if is_static { &self.statics } else { &self.regulars };
-        columns.get(column).is_some_and(|column| column.shape == Shape::List)
+        self.columns(is_static).get(column).is_some_and(|column| column.shape == Shape::List)
     }
 }
 

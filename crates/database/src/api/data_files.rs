@@ -1,13 +1,14 @@
 //! Tables as files: snapshots, imports, verification. The operations of `nodetool`, by table names.
 
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
 use cassette_engine::{
-    ImportOptions, ImportedSSTable, SSTableId, ScrubOptions, ScrubbedSSTable, Snapshot, SnapshotFilter,
-    SnapshotOptions, SplitSSTable, VerifiedSSTable,
+    ImportOptions, ImportedSSTable, KeyRange, SSTableId, ScrubOptions, ScrubbedSSTable, Snapshot,
+    SnapshotFilter, SnapshotOptions, SplitSSTable, VerifiedSSTable,
 };
-use cassette_rows::{TableId, TableMetadata};
+use cassette_rows::{PartitionStream, Selection, TableId, TableMetadata, Token};
 
 use crate::api::database::Database;
 use crate::basics::error::{DatabaseError, Result};
@@ -56,6 +57,19 @@ impl Database {
         // Some tables of `system` are computed, and have no files.
         tables.retain(|table| !catalog.is_virtual(table));
         Ok(tables)
+    }
+
+    /// Returns the rows of partitions with tokens above `start`, up to `end`, merged from memtables
+    /// and SSTables: reconciled, with deletions and expired cells, as a SELECT reads them.
+    #[doc(hidden)]
+    pub fn stored_rows(
+        &self,
+        table: &TableMetadata,
+        start: Token,
+        end: Token,
+    ) -> Result<Box<dyn PartitionStream>> {
+        let range = KeyRange::tokens(Bound::Excluded(start), Bound::Included(end));
+        self.engine().scan(table.id, &range, &Selection::all()).map_err(DatabaseError::of_operation)
     }
 
     /// Returns all snapshots, including those of dropped tables.
