@@ -135,6 +135,21 @@ fn a_move_by_files_survives_kills_of_itself_and_of_a_node() {
     let text = text_of(&verified);
     assert!(verified.status.success() && text.contains(&format!("compared {rows} rows")), "{text}");
     assert!(text.contains(": 0 differ"), "{text}");
+
+    // The same from the files of the nodes, which do not have the next row.
+    cassandra.0.nodetool(&["flush", "ks"]).unwrap();
+    let nodes: Vec<String> =
+        (1..=count).map(|number| path.join(format!("nodes/node{number}")).display().to_string()).collect();
+    let of_files = ["--verify", "--target-files", &nodes.join(",")];
+    let verified = move_command(path, &contacts, &of_files).output().unwrap();
+    let text = text_of(&verified);
+    assert!(verified.status.success() && text.contains(&format!("compared {rows} rows")), "{text}");
+    assert!(text.contains(": 0 differ"), "{text}");
+    let database = Database::open(path.join("data")).unwrap();
+    database.session().execute("INSERT INTO ks.t (k, c, v) VALUES (-1, 0, 0x01)", ()).unwrap();
+    database.close().unwrap();
+    let text = text_of(&move_command(path, &contacts, &of_files).output().unwrap());
+    assert!(text.contains(&format!("compared {} rows", rows + 1)) && text.contains(": 1 differ"), "{text}");
 }
 
 #[test]

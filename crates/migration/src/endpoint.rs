@@ -9,6 +9,7 @@ use cassette_database::{self as db, BoundValue, Database, Outcome, ResultMetadat
 use crate::client::{Client, Cluster, ClusterSettings};
 use crate::error::{MoveError, Result};
 use crate::page::{Page, PageRequest, Values};
+use crate::settings::TargetFiles;
 
 /// A source or target.
 #[derive(Clone)]
@@ -54,6 +55,11 @@ impl Endpoint {
                 Ok(Self::Directory { database, path: path.clone() })
             }
         }
+    }
+
+    /// Returns the files of a target as an endpoint.
+    pub fn of_files(files: TargetFiles) -> Self {
+        Self::Directory { database: files.database, path: files.name.into() }
     }
 
     /// Starts a session.

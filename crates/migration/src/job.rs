@@ -158,14 +158,16 @@ impl Move {
     }
 
     /// Compares the rows of source and target, and repairs the target if requested. Rows that are
-    /// written meanwhile differ.
+    /// written meanwhile differ, and rows that the files of the target do not contain yet.
     ///
     /// # Errors
     /// If source or target cannot be read, or the target lacks a table.
     pub fn verify(&self, options: VerifyOptions, observer: &dyn Observer) -> Result<VerifySummary> {
         let start = Instant::now();
         let (source, target) = self.open()?;
-        let plan = Plan::make(&mut source.session(), &mut target.session(), &self.schema())?;
+        let files = options.target_files.map(Endpoint::of_files);
+        let compared = files.as_ref().unwrap_or(&target);
+        let plan = Plan::make(&mut source.session(), &mut compared.session(), &self.schema())?;
         let missing = plan.before.iter().find(|statement| statement.starts_with("CREATE TABLE"));
         if let Some(statement) = missing {
             let name = statement.split_whitespace().nth(2).unwrap_or_default();
@@ -187,7 +189,7 @@ impl Move {
         let Endpoint::Cluster(cluster) = &target else { return unsuitable("the target is not a cluster") };
         let rows = tasks.run(
             &source,
-            || (target.session(), Writer { client: Client::new(cluster) }),
+            || (compared.session(), Writer { client: Client::new(cluster) }),
             |session, (target, writer), task, shared| {
                 let statements = &tables[task.table];
                 let range = TokenRange::part(task.range, self.ranges);

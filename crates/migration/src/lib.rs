@@ -58,4 +58,4 @@ pub use error::MoveError;
 pub use event::{Difference, Event, Observer};
 pub use follow::{Captured, Lag};
 pub use following::{CutOver, Follow, Until};
-pub use settings::{By, FileOptions, Move, Summary, VerifyOptions, VerifySummary};
+pub use settings::{By, FileOptions, Move, Summary, TargetFiles, VerifyOptions, VerifySummary};

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use cassette_database::Database;
 use cassette_tls::ClientTls;
 
 use crate::client::ClusterSettings;
@@ -61,10 +62,21 @@ pub struct Summary {
 }
 
 /// Options of a verification.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub struct VerifyOptions {
     /// Writes rows that differ again, with the cells of the source.
     pub repair: bool,
+    /// The files of the target's nodes, opened for reading only. `None`: the nodes are queried.
+    pub target_files: Option<TargetFiles>,
+}
+
+/// Data directories of all nodes of a target, as one database.
+#[derive(Clone)]
+pub struct TargetFiles {
+    /// The database.
+    pub database: Database,
+    /// The directories, for messages.
+    pub name: String,
 }
 
 /// The result of a verification.

@@ -1,16 +1,18 @@
 //! Differences are found and repaired.
 
-use cassette_migration::VerifyOptions;
+use cassette_database::Database;
+use cassette_migration::{TargetFiles, VerifyOptions};
 use tempfile::TempDir;
 
-use super::support::{Events, Served, job, rows};
+use super::support::{Events, Served, execute, job, rows};
+
+const KEYSPACE: &str =
+    "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
 
 #[test]
 fn differences_are_found_row_by_row_and_repaired_with_the_cells_of_the_source() {
     let (source, target, directory) = (Served::start(), Served::start(), TempDir::new().unwrap());
-    source.execute(
-        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
-    );
+    source.execute(KEYSPACE);
     source.execute(
         "CREATE TABLE ks.t (k text, c text, s text static, v text, l list<int>, PRIMARY KEY (k, c))",
     );
@@ -25,7 +27,7 @@ fn differences_are_found_row_by_row_and_repaired_with_the_cells_of_the_source() 
     job.run(&Events::default()).unwrap();
     let verify = |repair: bool| {
         let events = Events::default();
-        let summary = job.verify(VerifyOptions { repair }, &events).unwrap();
+        let summary = job.verify(VerifyOptions { repair, target_files: None }, &events).unwrap();
         assert_eq!(summary.rows, 80);
         assert_eq!(summary.differences, events.differences().len() as u64);
         events.differences()
@@ -67,7 +69,7 @@ fn differences_are_found_row_by_row_and_repaired_with_the_cells_of_the_source() 
     assert_eq!((summary.differences, summary.repaired), (8, 0));
 
     let events = Events::default();
-    let summary = job.verify(VerifyOptions { repair: true }, &events).unwrap();
+    let summary = job.verify(VerifyOptions { repair: true, target_files: None }, &events).unwrap();
     // The list of k8 was deleted at the source, which CQL does not show.
     assert_eq!(events.differences(), expected([true, true, true, true, false, false, false, true]));
     assert_eq!(summary.repaired, 5);
@@ -77,4 +79,45 @@ fn differences_are_found_row_by_row_and_repaired_with_the_cells_of_the_source() 
     assert_eq!(keys, ["k6/c", "k7/only", "k8/c"]);
     let query = "SELECT v, writetime(v) FROM ks.t WHERE k = 'k4'";
     assert_eq!(rows(&target.database, query), rows(&source.database, query));
+}
+
+#[test]
+fn files_of_the_target_are_compared_instead_of_its_answers_and_repaired_through_it() {
+    let (source, target, directory) = (Served::start(), Served::start(), TempDir::new().unwrap());
+    let table = "CREATE TABLE ks.t (k int PRIMARY KEY, v text)";
+    let files = directory.path().join("files");
+    let written = Database::open(files.clone()).unwrap();
+    for text in [KEYSPACE, table] {
+        source.execute(text);
+        execute(&written, text);
+    }
+    for key in 0..40 {
+        let insert = format!("INSERT INTO ks.t (k, v) VALUES ({key}, 'v{key}') USING TIMESTAMP 100");
+        source.execute(&insert);
+        // The files lack a row and contain an older value; the server has everything.
+        match key {
+            7 => {}
+            9 => execute(&written, &insert.replace("'v9'", "'old'").replace("100", "99")),
+            _ => execute(&written, &insert),
+        }
+    }
+    written.close().unwrap();
+    let job = job(source.place(), target.settings(), &directory);
+    job.run(&Events::default()).unwrap();
+    target.execute("DELETE FROM ks.t USING TIMESTAMP 100 WHERE k = 7");
+    let target_files = || {
+        let database = Database::open_read_only(&files).unwrap();
+        Some(TargetFiles { database, name: files.display().to_string() })
+    };
+    let events = Events::default();
+    let options = VerifyOptions { repair: false, target_files: target_files() };
+    let summary = job.verify(options, &events).unwrap();
+    let difference = |key: &str, found: &str| (key.to_owned(), found.to_owned(), false);
+    assert_eq!(events.differences(), [difference("0x00000007", "source"), difference("0x00000009", "both")]);
+    assert_eq!((summary.rows, summary.differences), (40, 2));
+    // Nothing repairs a row that the target has deleted; the other one is written to its nodes.
+    let events = Events::default();
+    let options = VerifyOptions { repair: true, target_files: target_files() };
+    let summary = job.verify(options, &events).unwrap();
+    assert_eq!((summary.differences, summary.repaired), (2, 1));
 }
