@@ -90,27 +90,24 @@ impl SelectPlan {
     /// Resolves `select` against the catalog.
     pub fn new(select: &ast::Select, cx: &mut PlanContext<'_>) -> Result<Self> {
         let table = cx.table(&select.table)?;
-        let resolve = |cx: &PlanContext<'_>| {
+        // Selectors are resolved before WHERE only if it matters that they are of static columns.
+        let resolved = if table.static_columns().next().is_some() {
             let scope = Scope { table: &table, cx };
             let selectors = select.selections.iter().map(|selection| &selection.selector);
-            selectors.map(|selector| Selectable::resolve(selector, scope)).collect::<Result<Vec<_>>>()
+            Some(selectors.map(|selector| Selectable::resolve(selector, scope)).collect::<Result<Vec<_>>>()?)
+        } else {
+            None
         };
-        // Selectors are resolved before WHERE only if it matters that they are of static columns.
-        let has_statics = table.static_columns().next().is_some();
-        let mut selectables = if has_statics { resolve(cx)? } else { Vec::new() };
         let orderings = AnnOrderings::new(select, &table, cx)?;
         let rules = Rules {
             kind: StatementKind::Select,
-            only_static_columns: selects_only_static_columns(&selectables, &table),
+            only_static_columns: resolved.as_deref().is_some_and(|selected| selects_only_static_columns(selected, &table)),
             allow_filtering: select.allow_filtering || cx.catalog.is_virtual(&table),
             allow_clustering_slices: true,
         };
         let restrictions = Restrictions::ordered(&select.where_clause, orderings, &table, rules, cx)?;
-        if !has_statics {
-            selectables = resolve(cx)?;
-        }
         let mut builder = Builder::new(&table);
-        let built = build_outputs(select, &selectables, &table, &mut builder, cx)?;
+        let built = build_outputs(select, resolved.as_deref(), &table, &mut builder, cx)?;
         if select.distinct {
             if select.per_partition_limit.is_some() {
                 bail_invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
@@ -160,21 +157,28 @@ impl SelectPlan {
     }
 }
 
-/// Builds the columns of the result: those of `selectables`, or all columns of the table.
+/// Builds the columns of the result: those selected, or all columns of the table. Selectors
+/// that are not `resolved` yet are resolved one by one, so the first invalid one is reported.
 fn build_outputs(
     select: &ast::Select,
-    selectables: &[Selectable],
+    resolved: Option<&[Selectable]>,
     table: &TableMetadata,
     builder: &mut Builder<'_>,
     cx: &mut PlanContext<'_>,
 ) -> Result<Vec<Built>> {
-    if selectables.is_empty() {
+    if select.selections.is_empty() {
         let columns = wildcard(table).into_iter().map(Selectable::Column);
         return columns.map(|column| builder.build(&column, None, cx)).collect();
     }
-    let mut built = Vec::with_capacity(selectables.len());
-    for (selection, selectable) in select.selections.iter().zip(selectables) {
-        let output = builder.build(selectable, None, cx)?;
+    let mut built = Vec::with_capacity(select.selections.len());
+    for (index, selection) in select.selections.iter().enumerate() {
+        let output = match resolved.and_then(|selectables| selectables.get(index)) {
+            Some(selectable) => builder.build(selectable, None, cx)?,
+            None => {
+                let selectable = Selectable::resolve(&selection.selector, Scope { table, cx })?;
+                builder.build(&selectable, None, cx)?
+            }
+        };
         built.push(match &selection.alias {
             Some(alias) => Built { name: alias.as_str().to_owned(), ..output },
             None => output,
@@ -213,11 +217,11 @@ fn metadata(built: &[Built], json: bool, table: &TableMetadata) -> Arc<ResultMet
     })
 }
 
+/// Whether selectors of a table with static columns are only of these, and of the partition key.
 fn selects_only_static_columns(selectables: &[Selectable<'_>], table: &TableMetadata) -> bool {
     let any = |predicate: &dyn Fn(&ColumnMetadata) -> bool| selectables.iter().any(|s| s.selects(predicate));
     // The columns of COMPACT STORAGE without clustering columns are static ones only in storage.
     table.layout != Layout::StaticCompact
-        && table.static_columns().next().is_some()
         && any(&|column| column.kind == ColumnKind::Static)
         && !any(&|column| matches!(column.kind, ColumnKind::Regular | ColumnKind::Clustering))
 }
