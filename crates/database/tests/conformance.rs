@@ -105,6 +105,8 @@ fn driver_name(data_type: &DataType) -> String {
         DataType::Vector { element, dimension } => {
             format!("org.apache.cassandra.db.marshal.VectorType<{}, {dimension}>", driver_class_name(element))
         }
+        // The driver separates parameters by a comma and a blank.
+        custom @ DataType::Custom(_) => custom.to_string().replace(',', ", "),
         native => native.to_string(),
     }
 }

@@ -54,7 +54,7 @@ fn option_id(data_type: &DataType) -> (u16, Version) {
         DataType::Decimal => (id::DECIMAL, Version::V3),
         DataType::Double => (id::DOUBLE, Version::V3),
         DataType::Duration => (id::DURATION, Version::V5),
-        DataType::Empty | DataType::Vector { .. } => (id::CUSTOM, Version::V3),
+        DataType::Empty | DataType::Vector { .. } | DataType::Custom(_) => (id::CUSTOM, Version::V3),
         DataType::Float => (id::FLOAT, Version::V3),
         DataType::Inet => (id::INET, Version::V3),
         DataType::Int => (id::INT, Version::V3),

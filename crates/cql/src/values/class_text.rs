@@ -104,7 +104,7 @@ fn tuple_value(data_type: &DataType, types: &[&DataType], text: &str) -> Result<
 }
 
 /// Splits a text at the colons without a backslash before them.
-fn split_items(text: &str) -> Vec<&str> {
+pub(super) fn split_items(text: &str) -> Vec<&str> {
     let mut items = Vec::new();
     let mut start = 0;
     for (at, _) in text.match_indices(':') {

@@ -48,9 +48,8 @@ impl Assignment {
         use DataType::*;
         let fits = match wanted {
             List { .. } | Set { .. } | Map { .. } | Udt { .. } | Vector { .. } => false,
-            // Tuples are not a native type: any constant is accepted, and parsed as the text of
-            // one.
-            Tuple(_) => true,
+            // They are not native types: any constant is accepted, and parsed as the text of one.
+            Tuple(_) | Custom(_) => true,
             _ if preferred_type(literal).as_ref() == Some(wanted) => return Self::Exact,
             _ => match literal.kind {
                 LiteralKind::String => matches!(wanted, Ascii | Text | Inet | Date | Time | Timestamp),
@@ -156,8 +155,12 @@ pub fn literal_bytes(literal: &Literal, wanted: &DataType) -> Result<Vec<u8>, Va
     match literal.kind {
         LiteralKind::Hex => {
             let digits = literal.text.get(2..).unwrap_or_default();
-            decode_hex(digits)
-                .ok_or_else(|| ValueError::invalid(format!("cannot parse '{digits}' as hex bytes")))
+            let bytes = decode_hex(digits)
+                .ok_or_else(|| ValueError::invalid(format!("cannot parse '{digits}' as hex bytes")))?;
+            if matches!(wanted, DataType::Custom(_)) {
+                wanted.validate(&bytes)?;
+            }
+            Ok(bytes)
         }
         _ if matches!(wanted, DataType::Tuple(_)) => from_class_text(wanted, &literal.text),
         _ => from_text(wanted, &literal.text),

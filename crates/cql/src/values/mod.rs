@@ -8,6 +8,7 @@ pub mod aggregates;
 pub mod calendar;
 pub mod class_text;
 pub mod collections;
+mod custom_text;
 pub mod decimal;
 pub mod duration;
 pub mod functions;

@@ -8,7 +8,7 @@ use super::decimal::Decimal;
 use super::duration::Duration;
 use super::inet::{inet_to_text, parse_inet};
 use super::number::{DIGITS_MAX, Number, parse_double, parse_float, parse_varint};
-use super::{ValueError, temporal};
+use super::{ValueError, custom_text, temporal};
 
 /// Parses a value of a type without parts. Collections, tuples, UDTs and vectors are built from
 /// their elements instead.
@@ -33,6 +33,7 @@ pub fn from_text(data_type: &DataType, text: &str) -> Result<Vec<u8>, ValueError
         DataType::Time => Ok(temporal::parse_time(text)?.to_be_bytes().to_vec()),
         DataType::Empty if text.is_empty() => Ok(Vec::new()),
         DataType::Empty => Err(ValueError::invalid(format!("'{text}' is not empty"))),
+        DataType::Custom(custom) => custom_text::parse(custom, text),
         nested if is_nested(nested) => {
             Err(ValueError::invalid(format!("a value of type {nested} is not read from a string")))
         }
@@ -115,7 +116,7 @@ pub(super) fn java_nan_32(value: f32) -> f32 {
     if value.is_nan() { f32::from_bits(0x7fc0_0000) } else { value }
 }
 
-fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+pub(super) fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let shape = text.bytes().map(|byte| if byte.is_ascii_hexdigit() { b'0' } else { byte });
     if !shape.eq(*b"00000000-0000-0000-0000-000000000000") {
         return None;
@@ -174,6 +175,7 @@ pub fn to_text(data_type: &DataType, bytes: &[u8]) -> String {
             uuid::Uuid::from_slice(bytes).map_or_else(|_| String::new(), |uuid| uuid.to_string())
         }
         DataType::Empty => String::new(),
+        DataType::Custom(custom) => custom_text::format(custom, bytes),
         nested if is_nested(nested) => to_literal(nested, Some(bytes)),
         number => Number::decode(number, bytes).map_or_else(String::new, |number| number.to_text()),
     }
@@ -236,7 +238,7 @@ fn write_literal(data_type: &DataType, bytes: Option<&[u8]>, out: &mut String) {
             separated(elements, out, |item, out| write_literal(element, Some(item), out));
             out.push(']');
         }
-        DataType::Blob => {
+        DataType::Blob | DataType::Custom(_) => {
             out.push_str("0x");
             out.push_str(&encode_hex(bytes));
         }

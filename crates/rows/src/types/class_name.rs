@@ -7,13 +7,15 @@
 //! UserType(ks,hex name,hex field:Type,…)     names in hexadecimal UTF-8, the keyspace in plain text
 //! VectorType(FloatType , 3)                  with blanks
 //! ReversedType(Int32Type)                    a descending clustering column
-//! CompositeType(Int32Type,UTF8Type)          a partition key of several columns
+//! CompositeType(Int32Type,UTF8Type)          a partition key of several columns, and a type of old schemas
+//! DynamicCompositeType(a=>Int32Type)         a type of old schemas, with aliases
+//! LexicalUUIDType                            a type of old schemas
 //! ```
 
 use std::fmt::Write;
 use std::sync::Arc;
 
-use super::{DataType, NESTING_MAX, UserType};
+use super::{Alias, CustomType, DataType, NESTING_MAX, UserType};
 
 const PACKAGE: &str = "org.apache.cassandra.db.marshal.";
 
@@ -133,11 +135,39 @@ fn write_type(data_type: &DataType, freezing: Freezing, out: &mut String) {
             // Writing to a string cannot fail.
             let _ = write!(out, " , {dimension}");
         }),
+        DataType::Custom(custom) => write_custom(custom, out),
         simple => {
             let name = SIMPLE.iter().find(|(_, candidate)| candidate == simple).map_or("", |(name, _)| name);
             out.push_str(PACKAGE);
             out.push_str(name);
         }
+    }
+}
+
+fn write_custom(custom: &CustomType, out: &mut String) {
+    match custom {
+        CustomType::LexicalUuid => {
+            out.push_str(PACKAGE);
+            out.push_str("LexicalUUIDType");
+        }
+        CustomType::Composite(types) => write_wrapped(false, "CompositeType", out, |out| {
+            for (i, data_type) in types.iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                write_type(data_type, Freezing::Flag, out);
+            }
+        }),
+        CustomType::DynamicComposite(aliases) => write_wrapped(false, "DynamicCompositeType", out, |out| {
+            for (i, alias) in aliases.iter().enumerate() {
+                if i > 0 {
+                    out.push(',');
+                }
+                out.push(char::from(alias.name));
+                out.push_str("=>");
+                out.push_str(&alias.data_type.clustering_class_name(alias.reversed));
+            }
+        }),
     }
 }
 
@@ -272,6 +302,12 @@ impl<'a> Parser<'a> {
             "TupleType" => Ok(DataType::tuple(self.parameters(depth)?)),
             "UserType" => self.user_type(depth),
             "VectorType" => self.vector(depth),
+            "LexicalUUIDType" => Ok(DataType::Custom(Arc::new(CustomType::LexicalUuid))),
+            "CompositeType" => match self.parameters(depth)? {
+                types if types.is_empty() => self.fail("CompositeType takes type parameters"),
+                types => Ok(DataType::Custom(Arc::new(CustomType::Composite(types.into())))),
+            },
+            "DynamicCompositeType" => self.dynamic_composite(depth),
             _ => match SIMPLE.iter().find(|(name, _)| *name == class) {
                 Some((_, simple)) => Ok(simple.clone()),
                 None => self.fail(format!("unsupported type {class:?}")),
@@ -296,6 +332,35 @@ impl<'a> Parser<'a> {
         let parameter = self.data_type(depth + 1)?;
         self.expect(')')?;
         Ok(parameter)
+    }
+
+    fn dynamic_composite(&mut self, depth: usize) -> Result<DataType, InvalidClassName> {
+        let mut aliases: Vec<Alias> = Vec::new();
+        self.expect('(')?;
+        while !self.take(')') {
+            if !aliases.is_empty() {
+                self.expect(',')?;
+            }
+            let name = match self.identifier()?.as_bytes() {
+                [name] => *name,
+                _ => return self.fail("an alias is a single character"),
+            };
+            self.expect('=')?;
+            self.expect('>')?;
+            let (data_type, reversed) = match self.class()? {
+                "ReversedType" => (self.single_parameter(depth)?, true),
+                class => (self.type_of_class(class, depth + 1)?, false),
+            };
+            aliases.retain(|alias| alias.name != name);
+            aliases.push(Alias { name, data_type, reversed });
+        }
+        // Cassandra writes them in the order of a hash map.
+        let mut buckets = 16;
+        while aliases.len() > buckets / 4 * 3 {
+            buckets *= 2;
+        }
+        aliases.sort_by_key(|alias| usize::from(alias.name) & (buckets - 1));
+        Ok(DataType::Custom(Arc::new(CustomType::DynamicComposite(aliases.into()))))
     }
 
     fn user_type(&mut self, depth: usize) -> Result<DataType, InvalidClassName> {

@@ -104,6 +104,7 @@ impl DataType {
                 compare_tuple(definition.fields.iter().map(|(_, field)| field), a, b)
             }
             Self::Vector { element, dimension } => compare_vector(element, *dimension, a, b),
+            Self::Custom(custom) => custom.compare(a, b),
             // All others are ordered by their bytes, or were handled by `compare`.
             _ => a.cmp(b),
         }

@@ -55,6 +55,7 @@ fn write_type(data_type: &DataType, inside: bool, f: &mut Formatter<'_>) -> fmt:
             write_type(element, false, f)?;
             return write!(f, ", {dimension}>");
         }
+        DataType::Custom(_) => return write!(f, "'{}'", data_type.class_name()),
     };
     f.write_str(name)
 }

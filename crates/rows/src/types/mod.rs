@@ -7,6 +7,7 @@ mod class_name;
 pub mod collection;
 mod compare;
 mod compatible;
+mod custom;
 mod display;
 mod validate;
 pub mod vector;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 pub use class_name::{InvalidClassName, key_class_name, parse_class_name, parse_key_class_name};
 pub use compare::compare_varint;
+pub use custom::{Alias, Component, Components, CustomType, write_component};
 pub use display::{is_reserved, quote_identifier};
 pub use validate::InvalidValue;
 
@@ -75,6 +77,8 @@ pub enum DataType {
         element: Arc<DataType>,
         dimension: u32,
     },
+    /// A type without a name in CQL, which is written by class name.
+    Custom(Arc<CustomType>),
 }
 
 /// A user-defined type: named fields in a fixed order, stored like a tuple.
@@ -177,6 +181,7 @@ impl DataType {
             Self::Int | Self::Float => Some(4),
             Self::BigInt | Self::Double | Self::Timestamp => Some(8),
             Self::Uuid | Self::TimeUuid => Some(16),
+            Self::Custom(custom) if **custom == CustomType::LexicalUuid => Some(16),
             Self::Vector { element, dimension } => element.fixed_width()?.checked_mul(*dimension as usize),
             _ => None,
         }

@@ -43,6 +43,7 @@ impl DataType {
             Self::Tuple(items) => validate_tuple(items, bytes),
             Self::Udt { definition, .. } => validate_udt(definition, bytes),
             Self::Vector { element, dimension } => validate_vector(self, element, *dimension, bytes),
+            Self::Custom(custom) => custom.validate(bytes),
             Self::Int
             | Self::BigInt
             | Self::Counter

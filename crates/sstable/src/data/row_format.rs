@@ -124,7 +124,14 @@ impl RowFormat {
 
 /// Cassandra trusts the header here; data of another type would be lost at the next compaction.
 fn check_partition_key(header: &SerializationHeader, table: &TableMetadata) -> Result<(), String> {
-    let found = parse_key_class_name(&header.key_type).map_err(|e| e.to_string())?;
+    // The class name of a key of several columns is also that of one composite.
+    let found = match &table.partition_key[..] {
+        [column] if matches!(column.data_type, DataType::Custom(_)) => {
+            parse_class_name(&header.key_type).map(|(data_type, _)| vec![data_type])
+        }
+        _ => parse_key_class_name(&header.key_type),
+    };
+    let found = found.map_err(|e| e.to_string())?;
     if found.len() != table.partition_key.len() {
         return Err(format!(
             "the partition key of {} has {} columns; in the file it has {}: {}",

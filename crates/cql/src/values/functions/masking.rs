@@ -1,6 +1,6 @@
 //! `mask_null`, `mask_default`, `mask_replace`, `mask_inner`, `mask_outer` and `mask_hash`.
 
-use cassette_rows::types::DataType;
+use cassette_rows::types::{CustomType, DataType};
 use sha2::Digest;
 
 use super::resolve::{Argument, TypedArgument, known_types, requires};
@@ -159,6 +159,8 @@ fn masked(data_type: &DataType) -> Result<Vec<u8>, ValueError> {
         Decimal => vec![0; 5],
         Duration => vec![0; 3],
         Uuid => vec![0; 16],
+        Custom(custom) if **custom == CustomType::LexicalUuid => vec![0; 16],
+        Custom(_) => Vec::new(),
         TimeUuid => timeuuid::min_at_millis(0).to_vec(),
         List { .. } | Set { .. } | Map { .. } => collections::build_list(&[]),
         Tuple(items) => masked_items(items.iter())?,

@@ -100,8 +100,8 @@ reads! {
             DatabaseError::invalid("the text is not valid UTF-8 in Rust: read it as a Value")
         })?
     };
-    Vec<u8>, DataType::Blob => |data_type, bytes| bytes.to_vec();
-    bytes::Bytes, DataType::Blob => |data_type, bytes| bytes::Bytes::copy_from_slice(bytes);
+    Vec<u8>, DataType::Blob | DataType::Custom(_) => |data_type, bytes| bytes.to_vec();
+    bytes::Bytes, DataType::Blob | DataType::Custom(_) => |data_type, bytes| bytes::Bytes::copy_from_slice(bytes);
     Uuid, DataType::Uuid | DataType::TimeUuid => |data_type, bytes| Uuid::from_bytes(array(data_type, bytes)?);
     BigInt, DataType::VarInt => |data_type, bytes| BigInt::from_signed_bytes_be(bytes);
     IpAddr, DataType::Inet => |data_type, bytes| match bytes.len() {
@@ -212,7 +212,7 @@ impl FromCql for Value {
             DataType::Empty => Self::Null,
             DataType::Text | DataType::Ascii => Self::Text(String::from_utf8_lossy(raw).into_owned()),
             DataType::BigInt | DataType::Counter => Self::BigInt(FromCql::read(data_type, bytes)?),
-            DataType::Blob => Self::Blob(raw.to_vec()),
+            DataType::Blob | DataType::Custom(_) => Self::Blob(raw.to_vec()),
             DataType::Boolean => Self::Boolean(FromCql::read(data_type, bytes)?),
             DataType::Date => Self::Date(u32::from_be_bytes(array(data_type, raw)?)),
             DataType::Decimal => {

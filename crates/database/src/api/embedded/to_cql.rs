@@ -120,7 +120,7 @@ impl ToCql for String {
 impl ToCql for [u8] {
     fn write(&self, data_type: &DataType, out: &mut Vec<u8>) -> Result<Written> {
         match data_type {
-            DataType::Blob => out.extend_from_slice(self),
+            DataType::Blob | DataType::Custom(_) => out.extend_from_slice(self),
             _ => return mismatch("bytes", data_type),
         }
         Ok(Written::Bytes)

@@ -115,6 +115,13 @@ fn resolve_class(class: &str) -> Result<DataType> {
         Ok((_, true)) => bail_invalid!("Non-native types must support freezing: {class}"),
         Err(_) => {
             let name = class.split('(').next().unwrap_or_default().trim();
+            let short = name.rsplit('.').next().unwrap_or_default();
+            if matches!(short, "CompositeType" | "DynamicCompositeType") {
+                return Err(DatabaseError::syntax(format!(
+                    "Error setting type {class}: Invalid definition for comparator \
+                     org.apache.cassandra.db.marshal.{short}."
+                )));
+            }
             let package = if name.contains('.') { "" } else { "org.apache.cassandra.db.marshal." };
             Err(DatabaseError::syntax(format!(
                 "Error setting type {class}: Unable to find abstract-type class '{package}{name}'"

@@ -306,7 +306,11 @@ fn validate_vectors(element: &DataType, dimension: u32, options: &TextMap) -> Re
 /// Whether a storage-attached index supports values of a type.
 fn is_indexable(data_type: &DataType) -> bool {
     match data_type {
-        DataType::Blob | DataType::Duration | DataType::Counter | DataType::Vector { .. } => false,
+        DataType::Blob
+        | DataType::Duration
+        | DataType::Counter
+        | DataType::Vector { .. }
+        | DataType::Custom(_) => false,
         multi => !multi.is_multi_cell(),
     }
 }
