@@ -101,7 +101,9 @@ impl SelectPlan {
         let orderings = AnnOrderings::new(select, &table, cx)?;
         let rules = Rules {
             kind: StatementKind::Select,
-            only_static_columns: resolved.as_deref().is_some_and(|selected| selects_only_static_columns(selected, &table)),
+            only_static_columns: resolved
+                .as_deref()
+                .is_some_and(|selected| selects_only_static_columns(selected, &table)),
             allow_filtering: select.allow_filtering || cx.catalog.is_virtual(&table),
             allow_clustering_slices: true,
         };
