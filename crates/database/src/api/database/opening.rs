@@ -186,11 +186,7 @@ impl Database {
         for view in &unbuilt.views {
             build_view(&store, view);
         }
-        store.remove_unwanted_graphs();
-        let catalog = store.catalog();
-        for index in catalog.keyspaces().flat_map(|keyspace| keyspace.indexes.values()) {
-            load_graph(&store, index);
-        }
+        load_graphs(&store);
         let database = Self(Arc::new(Inner {
             store,
             prepared,
@@ -198,5 +194,14 @@ impl Database {
             is_read_only: AtomicBool::new(false),
         }));
         Ok(database)
+    }
+}
+
+/// Loads the graphs of vector indexes, and removes those of indexes that were dropped.
+fn load_graphs(store: &Arc<Store>) {
+    store.remove_unwanted_graphs();
+    let catalog = store.catalog();
+    for index in catalog.keyspaces().flat_map(|keyspace| keyspace.indexes.values()) {
+        load_graph(store, index);
     }
 }
