@@ -52,6 +52,7 @@ Examples:
     cassette serve --forward 10.0.0.1:9042,10.0.0.2:9042
 
 Then connect with `cassette cql`, or with any Cassandra driver (data center: datacenter1).
+
 SIGTERM and Ctrl-C let requests finish, flush and stop; a second one does not wait for requests. \
 CASSETTE_LOG=debug logs more.";
 

@@ -78,7 +78,8 @@ impl<'a> StoredTable<'a> {
     }
 }
 
-/// Adds the live cells of a row as a SELECT shows them: elements of lists and fields by their index.
+/// Adds the live cells of a row as a SELECT shows them: elements of lists, and fields, by their
+/// index.
 fn add_cells(row: &Row, is_static: bool, columns: &Columns<'_>, now: u32, hashes: &mut RowHashes) {
     for (column, (id, shape)) in columns.iter().enumerate() {
         for (at, cell) in row.cells_of(*id).filter(|cell| cell.is_live(now)).enumerate() {
