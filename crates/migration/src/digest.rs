@@ -1,15 +1,11 @@
-//! Digests of token ranges, which do not depend on the order of rows.
+//! Digests of rows, which do not depend on their order.
 
 use twox_hash::XxHash3_128;
 
 use crate::cell::{Cell, CellRef, Row};
-use crate::copy::Scan;
-use crate::endpoint::Session;
 use crate::error::Result;
 use crate::page::Values;
 use crate::statements::Statements;
-use crate::stored::StoredTable;
-use crate::token_range::TokenRange;
 
 /// A digest of rows that does not depend on their order.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -19,43 +15,13 @@ pub struct Digest {
 }
 
 impl Digest {
-    fn add(&mut self, key: u128, content: u128) {
+    pub fn add(&mut self, key: u128, content: u128) {
         // Both in one hash: a sum of separate ones would not notice exchanged contents.
         let mut bytes = [0; 32];
         bytes[..16].copy_from_slice(&key.to_le_bytes());
         bytes[16..].copy_from_slice(&content.to_le_bytes());
         self.sum = self.sum.wrapping_add(XxHash3_128::oneshot(&bytes));
     }
-}
-
-/// Computes the digest of a token range: of a directory from its rows, which is twice as fast as
-/// selecting the write timestamp and the expiration of every cell.
-pub fn digest(
-    session: &mut Session<'_>,
-    statements: &Statements,
-    range: TokenRange,
-    now: u32,
-) -> Result<Digest> {
-    if let Session::Directory { database, path } = session
-        && let Some(table) = StoredTable::find(database, path, statements)
-    {
-        return table.digest(range, now);
-    }
-    selected(session, statements, range, now)
-}
-
-/// Computes the digest of a token range from the rows that a SELECT returns.
-pub fn selected(
-    session: &mut Session<'_>,
-    statements: &Statements,
-    range: TokenRange,
-    now: u32,
-) -> Result<Digest> {
-    let mut digest = Digest::default();
-    let mut rows = RowHashes::default();
-    let mut scan = Scan::new(statements, range, now);
-    while scan.visit_page(session, &mut |values| rows.add(statements, values, now, &mut digest))? {}
-    Ok(digest)
 }
 
 /// Computes the hashes of [`parts`] without the cells in between: a verification reads all rows.
@@ -70,7 +36,11 @@ pub struct RowHashes {
 }
 
 impl RowHashes {
-    fn add(
+    /// Adds a selected row to the digest. Rows of a partition follow each other.
+    ///
+    /// # Errors
+    /// If a value is malformed.
+    pub fn add(
         &mut self,
         statements: &Statements,
         values: Values<'_>,

@@ -9,7 +9,6 @@ use cassette_database::{self as db, BoundValue, Database, Outcome, ResultMetadat
 use crate::client::{Client, Cluster, ClusterSettings};
 use crate::error::{MoveError, Result};
 use crate::page::{Page, PageRequest, Values};
-use crate::settings::TargetFiles;
 
 /// A source or target.
 #[derive(Clone)]
@@ -28,6 +27,15 @@ impl Place {
             Self::Directory(path) => path.display().to_string(),
         }
     }
+}
+
+/// Data directories of all nodes of a target, as one database.
+#[derive(Clone)]
+pub struct TargetFiles {
+    /// The database.
+    pub database: Database,
+    /// The directories, for messages.
+    pub name: String,
 }
 
 /// An open source or target, shared by all workers.

@@ -6,7 +6,6 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use crate::client::Client;
 use crate::control::{LogPoint, point};
 use crate::copy::{Task, Tasks, now};
-use crate::digest::digest;
 use crate::endpoint::{Endpoint, Place, Session};
 use crate::error::{Result, unsuitable};
 use crate::event::{Event, Observer};
@@ -20,7 +19,7 @@ use crate::settings::{By, Move, Summary, VerifyOptions, VerifySummary};
 use crate::statements::Statements;
 use crate::throttle::Throttle;
 use crate::token_range::TokenRange;
-use crate::verify::Comparison;
+use crate::verify::{Comparison, digest};
 use crate::writer::Writer;
 
 /// Version of the progress file.

@@ -53,9 +53,9 @@ pub mod fuzzing {
 
 pub use client::ClusterSettings;
 pub use control::{ForwardError, LogPoint, SourceControl, Stall, StallError};
-pub use endpoint::Place;
+pub use endpoint::{Place, TargetFiles};
 pub use error::MoveError;
 pub use event::{Difference, Event, Observer};
 pub use follow::{Captured, Lag};
 pub use following::{CutOver, Follow, Until};
-pub use settings::{By, FileOptions, Move, Summary, TargetFiles, VerifyOptions, VerifySummary};
+pub use settings::{By, FileOptions, Move, Summary, VerifyOptions, VerifySummary};

@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use cassette_database::Database;
 use cassette_tls::ClientTls;
 
 use crate::client::ClusterSettings;
-use crate::endpoint::{Endpoint, Place};
+use crate::endpoint::{Endpoint, Place, TargetFiles};
 use crate::error::{Result, unsuitable};
 use crate::event::Event;
 use crate::following::Follow;
@@ -68,15 +67,6 @@ pub struct VerifyOptions {
     pub repair: bool,
     /// The files of the target's nodes, opened for reading only. `None`: the nodes are queried.
     pub target_files: Option<TargetFiles>,
-}
-
-/// Data directories of all nodes of a target, as one database.
-#[derive(Clone)]
-pub struct TargetFiles {
-    /// The database.
-    pub database: Database,
-    /// The directories, for messages.
-    pub name: String,
 }
 
 /// The result of a verification.

@@ -123,9 +123,9 @@ mod tests {
     use cassette_vfs::FakeFileSystem;
 
     use super::*;
-    use crate::digest::selected;
     use crate::endpoint::Session;
     use crate::schema::keyspace;
+    use crate::verify::selected;
 
     const STATEMENTS: [&str; 22] = [
         "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",

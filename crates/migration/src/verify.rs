@@ -4,17 +4,48 @@ use std::collections::{HashMap, HashSet};
 
 use crate::cell::Row;
 use crate::copy::Scan;
-use crate::digest::{digest, parts};
+use crate::digest::{Digest, RowHashes, parts};
 use crate::endpoint::Session;
 use crate::error::Result;
 use crate::event::Difference;
 use crate::plan::readable;
 use crate::statements::Statements;
+use crate::stored::StoredTable;
 use crate::token_range::TokenRange;
 use crate::writer::Writer;
 
 /// Maximum number of rows of a range that are compared in memory, with 32 bytes for each.
 const ROWS_MAX: u64 = 1 << 20;
+
+/// Computes the digest of a token range: of a directory from its rows, which is twice as fast as
+/// selecting the write timestamp and the expiration of every cell.
+pub fn digest(
+    session: &mut Session<'_>,
+    statements: &Statements,
+    range: TokenRange,
+    now: u32,
+) -> Result<Digest> {
+    if let Session::Directory { database, path } = session
+        && let Some(table) = StoredTable::find(database, path, statements)
+    {
+        return table.digest(range, now);
+    }
+    selected(session, statements, range, now)
+}
+
+/// Computes the digest of a token range from the rows that a SELECT returns.
+pub fn selected(
+    session: &mut Session<'_>,
+    statements: &Statements,
+    range: TokenRange,
+    now: u32,
+) -> Result<Digest> {
+    let mut digest = Digest::default();
+    let mut rows = RowHashes::default();
+    let mut scan = Scan::new(statements, range, now);
+    while scan.visit_page(session, &mut |values| rows.add(statements, values, now, &mut digest))? {}
+    Ok(digest)
+}
 
 /// What to do with differences.
 pub struct Comparison<'a> {
