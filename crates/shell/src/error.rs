@@ -1,4 +1,4 @@
-//! Errors of the shell, and those of servers in the words of cqlsh.
+//! Errors of the shell, and those of servers with the texts of cqlsh.
 
 use cassette_protocol::response::{Error, ErrorDetail};
 
