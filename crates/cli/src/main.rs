@@ -15,6 +15,7 @@ mod live;
 mod logging;
 mod memory;
 mod moving;
+mod node;
 mod parent;
 mod serve;
 mod superuser;
@@ -81,7 +82,7 @@ enum Command {
 
 fn main() -> std::process::ExitCode {
     let done = match Arguments::parse().command {
-        Command::Serve(arguments) => serve::run(&arguments).map(|()| true),
+        Command::Serve(arguments) => serve::run(arguments).map(|()| true),
         Command::Cql(arguments) => return cql::run(&arguments),
         Command::Adopt(arguments) => adopt::run(&arguments).map(|()| true),
         Command::Demo(arguments) => demo::run(&arguments),

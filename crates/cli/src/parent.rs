@@ -1,6 +1,23 @@
 //! Stopping a server when the process that started it ends.
 
+use std::io::{self, Read};
+
 use anyhow::{Context, bail};
+use tokio::sync::oneshot;
+
+/// Reads standard input to its end, which comes when the process at the other end of the pipe
+/// closes it or ends. The receiver fails to receive then.
+pub fn end_of_stdin() -> anyhow::Result<oneshot::Receiver<()>> {
+    let (at_end, ended) = oneshot::channel();
+    // Not a thread of the runtime, which would wait for it at the end.
+    let read = move || {
+        let mut buffer = [0; 512];
+        while io::stdin().lock().read(&mut buffer).is_ok_and(|length| length > 0) {}
+        drop(at_end);
+    };
+    std::thread::Builder::new().name("stdin".to_owned()).spawn(read).context("cannot start a thread")?;
+    Ok(ended)
+}
 
 /// Requests SIGTERM for this process when its parent, the process `parent`, ends for any reason.
 ///

@@ -4,9 +4,11 @@
 //! interrupted, and the process ends [`CLOSE_MAX`] later at the latest, whatever a request does.
 //! Memtables are flushed meanwhile as far as time permits; the commit log has the rest.
 
+use std::fs::Permissions;
 use std::io::Write;
 use std::iter;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc};
@@ -34,6 +36,7 @@ use crate::admin::{AdminArguments, Prepared, reload};
 use crate::config::{BackupSettings, Config, commitlog_archiving, duration};
 use crate::forwarding::ForwardingArguments;
 use crate::listening::{cannot_listen, warn_of_exposure, warn_of_plain_text};
+use crate::node::NodeArguments;
 use crate::{logging, memory, parent, superuser};
 
 const EXAMPLES: &str = "\
@@ -75,6 +78,11 @@ pub struct ServeArguments {
     #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["data", "skip_damaged_log"])]
     read_only: Vec<PathBuf>,
 
+    /// Use a new data directory in the directory for temporary files, and remove it at the end; for
+    /// tests. `auto_snapshot` is false by default then
+    #[arg(long, conflicts_with_all = ["data", "read_only"])]
+    temporary: bool,
+
     /// Address to listen on: HOST:PORT, or a port of 127.0.0.1; port 0 selects a free port
     /// [default: 127.0.0.1:9042]
     #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
@@ -85,6 +93,9 @@ pub struct ServeArguments {
     /// the schema lost
     #[arg(long)]
     skip_damaged_log: bool,
+
+    #[command(flatten)]
+    node: NodeArguments,
 
     #[command(flatten)]
     admin: AdminArguments,
@@ -149,6 +160,11 @@ pub struct ServeArguments {
     /// and scripts
     #[arg(long, value_name = "PID")]
     stop_with_parent: Option<u32>,
+
+    /// Stop when standard input ends: if it is a pipe, when the process that started the server
+    /// closes it or ends for any reason; for test kits
+    #[arg(long)]
+    stop_with_stdin: bool,
 }
 
 /// A database that is no longer served, and the deadline for closing it.
@@ -158,7 +174,21 @@ struct Served {
 }
 
 /// Serves until SIGTERM or SIGINT.
-pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
+pub fn run(mut arguments: ServeArguments) -> anyhow::Result<()> {
+    if !arguments.temporary {
+        return run_in(&arguments);
+    }
+    let only_owner = Permissions::from_mode(0o700);
+    let directory = tempfile::Builder::new().prefix("cassette-").permissions(only_owner).tempdir();
+    let directory = directory.context("cannot create a temporary directory")?;
+    directory.path().clone_into(&mut arguments.data);
+    run_in(&arguments)?;
+    let path = directory.path().display().to_string();
+    directory.close().with_context(|| format!("cannot remove {path}"))
+}
+
+/// Serves the data directory of `arguments`.
+fn run_in(arguments: &ServeArguments) -> anyhow::Result<()> {
     if let Some(parent) = arguments.stop_with_parent {
         parent::stop_with(parent)?;
     }
@@ -179,6 +209,9 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
         archive_commitlog: arguments.archive_commitlog.then_some(true),
         ..BackupSettings::default()
     });
+    if arguments.temporary {
+        config.choose_temporary();
+    }
     memory::return_periodically()?;
     let mut server = config.server()?;
     if let Some(address) = arguments.listen {
@@ -197,7 +230,7 @@ pub fn run(arguments: &ServeArguments) -> anyhow::Result<()> {
         .max_blocking_threads(server.blocking_threads())
         .build()?;
     if let Some(forwarding) = arguments.forwarding.target(&arguments.data, !arguments.read_only.is_empty())? {
-        return runtime.block_on(forward(server, forwarding));
+        return runtime.block_on(forward(server, forwarding, arguments.stop_with_stdin));
     }
     let Served { database, deadline } = runtime.block_on(serve(arguments, &config, server, logging))?;
     // A request that ignores its interruption must not keep the process running: its thread ends
@@ -231,13 +264,17 @@ fn close(database: Database, deadline: Instant) -> anyhow::Result<()> {
 }
 
 /// Forwards all connections until SIGTERM or SIGINT.
-async fn forward(server: ServerConfig, forwarding: Arc<Forwarding>) -> anyhow::Result<()> {
+async fn forward(
+    server: ServerConfig,
+    forwarding: Arc<Forwarding>,
+    stop_with_stdin: bool,
+) -> anyhow::Result<()> {
     let listener = bind(server.listen_address).await?;
     let encrypted = encryption(server.tls.as_ref());
     if let Some(tls) = server.tls.clone() {
         tokio::spawn(reload(tls, "certificates", Tls::reload_if_changed));
     }
-    let mut signalled = count_signals()?;
+    let mut signalled = count_signals(stop_with_stdin)?;
     let target = forwarding.target().to_owned();
     let proxy = Proxy::new(listener, server, forwarding);
     let (version, address) = (env!("CARGO_PKG_VERSION"), proxy.local_address()?);
@@ -297,7 +334,7 @@ async fn serve(
     let backend = LoggedDatabase::new(database.clone(), Arc::clone(&logs));
     let server = Server::with_listener(listener, server, Arc::new(backend));
     let gate = server.gate();
-    let mut signalled = count_signals()?;
+    let mut signalled = count_signals(arguments.stop_with_stdin)?;
     let mut cut = signalled.clone();
     let metrics = server.metrics();
     attach(&database, &metrics);
@@ -352,6 +389,7 @@ fn open_database(
     address: SocketAddr,
 ) -> anyhow::Result<Database> {
     let mut options = config.database(&arguments.data)?;
+    arguments.node.apply(&mut options.node);
     options.node.address = address.ip();
     options.node.port = address.port();
     if !arguments.read_only.is_empty() {
@@ -442,11 +480,19 @@ fn authenticator(database: &Database) -> anyhow::Result<Option<Arc<dyn Authentic
     Ok(Some(Arc::new(certificates)))
 }
 
-/// Returns the number of signals to stop that were received, from now on.
-fn count_signals() -> anyhow::Result<watch::Receiver<u32>> {
+/// Returns the number of signals to stop that were received, from now on. The end of standard input
+/// counts as one if `with_stdin`.
+fn count_signals(with_stdin: bool) -> anyhow::Result<watch::Receiver<u32>> {
     let (mut terminated, mut interrupted) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let (signals, signalled) = watch::channel(0u32);
+    if with_stdin {
+        let (ended, signals) = (parent::end_of_stdin()?, signals.clone());
+        tokio::spawn(async move {
+            drop(ended.await);
+            signals.send_modify(|count| *count += 1);
+        });
+    }
     tokio::spawn(async move {
         loop {
             tokio::select! {

@@ -3,9 +3,10 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Command;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::cql::{connect_to_keyspace, execute};
@@ -90,11 +91,7 @@ fn a_server_stops_when_the_process_that_started_it_is_killed() {
     let server = Launch::new(&directory.path().join("data")).wrapped_in(&["sh", "-c", shell, "sh"]).start();
     let address = server.address();
     server.kill();
-    let began = Instant::now();
-    while TcpStream::connect(address).is_ok() {
-        assert!(began.elapsed() < PATIENCE, "the server outlives its parent");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for_end(address);
 }
 
 #[test]
@@ -102,4 +99,37 @@ fn a_server_whose_parent_has_ended_already_does_not_start() {
     let directory = tempfile::tempdir().unwrap();
     let ended = Launch::new(&directory.path().join("data")).flag("--stop-with-parent=1").refused();
     assert!(ended.log.contains("process 1 is not the parent of this process"), "{}", ended.log);
+}
+
+/// Waits for the end of the server at `address`.
+fn wait_for_end(address: std::net::SocketAddr) {
+    let began = Instant::now();
+    while TcpStream::connect(address).is_ok() {
+        assert!(began.elapsed() < PATIENCE, "the server still serves");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_temporary_server_stops_at_the_end_of_its_input_and_removes_its_data() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_cassette"))
+        .args(["serve", "--temporary", "--stop-with-stdin", "--listen=127.0.0.1:0", "--admin=off"])
+        .env("TMPDIR", directory.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.contains("listens for CQL on 127.0.0.1:"), "{line}");
+    let entries = || std::fs::read_dir(directory.path()).unwrap().count();
+    assert_eq!(entries(), 1);
+    let data = std::fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap();
+    assert_eq!(data.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    child.stdin.as_mut().unwrap().write_all(b"input is ignored\n").unwrap();
+    assert!(child.try_wait().unwrap().is_none());
+    // `wait` closes the pipe.
+    assert!(child.wait().unwrap().success());
+    assert_eq!(entries(), 0);
 }

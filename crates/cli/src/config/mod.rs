@@ -256,6 +256,12 @@ impl Config {
         self.auth.choose(authenticator, authorizer);
     }
 
+    /// Chooses defaults for a data directory that is removed at the end: TRUNCATE and DROP create
+    /// no snapshots.
+    pub fn choose_temporary(&mut self) {
+        self.auto_snapshot.get_or_insert(false);
+    }
+
     /// Returns the permissions of new files.
     pub fn file_access(&self) -> anyhow::Result<FileAccess> {
         let access = self.data_file_permissions.as_deref().unwrap_or("owner");
