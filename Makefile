@@ -24,6 +24,12 @@ dist: build ## a stripped target/dist/cassette, and its debug information beside
 	objcopy --strip-all --add-gnu-debuglink=target/dist/cassette.debug target/release/cassette target/dist/cassette
 	ls -l target/dist
 
+.PHONY: kits
+kits: dist ## the packages of the test kits with the binary, in target/dist: a wheel, a package for npm, jars
+	CASSETTE_BINARY=$(abspath target/dist/cassette) python3 -m pip wheel --quiet --no-deps --wheel-dir target/dist kits/python
+	node kits/node/scripts/pack.js target/dist/cassette target/dist
+	kits/jvm/pack.sh target/dist/cassette target/dist
+
 .PHONY: build-peers
 build-peers: ## build it with LevelDB, RocksDB and fjall to measure (libleveldb-dev, libclang; RocksDB takes long)
 	cargo build --release --package cassette-cli --features leveldb,rocksdb,fjall
@@ -149,6 +155,10 @@ bench-commits: ## commits per second and their latency by store, commit log sync
 .PHONY: bench-startup
 bench-startup: ## how soon the server is ready on an empty directory, and its memory then
 	cargo bench --package cassette-cli --bench startup
+
+.PHONY: bench-kits
+bench-kits: build ## how soon the test kits have a server, and the first query (ROUNDS)
+	benches/kits.py target/release/cassette --rounds $(or $(ROUNDS),20)
 
 .PHONY: bench-compaction
 bench-compaction: ## flushes and compaction: MB/s of a core, overlapping SSTables, amplification under levels (MIB, ROWS)

@@ -53,7 +53,8 @@ fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if path.is_dir() {
-                if name != "target" && !name.starts_with('.') && !name.ends_with("-results") {
+                let is_output = ["target", "node_modules"].contains(&&*name) || name.ends_with("-results");
+                if !is_output && !name.starts_with('.') {
                     directories.push(path);
                 }
             } else if path.extension().is_some_and(|found| found == extension) {

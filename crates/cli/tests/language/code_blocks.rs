@@ -1,7 +1,8 @@
 //! Checks that a test covers every code block of the documents.
 //!
-//! The tests are elsewhere: documentation tests of crate `cassette`, `tests/clients`, and the tests
-//! of configurations and experiments.
+//! The tests are elsewhere: documentation tests of crate `cassette`, `tests/clients`, the tests of
+//! configurations and experiments, and those of the kits in `kits`, which contain the code of the
+//! pages about them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -36,10 +37,26 @@ fn pages_of_documentation_tests() -> BTreeSet<PathBuf> {
     included.map(|path| root().join("crates/cassette/src").join(path).canonicalize().unwrap()).collect()
 }
 
-/// Returns whether a test covers blocks of this kind on `page`, or none is necessary.
-fn is_covered(page: &Path, info: &str) -> bool {
+/// The pages whose code is from the tests of the kits.
+fn is_about_kits(page: &Path) -> bool {
+    page.starts_with(root().join("kits")) || page == root().join("docs/testing.md")
+}
+
+/// Returns whether a test of the kits in this language contains `code`, indented in any way.
+fn is_in_a_kit(extension: &str, code: &str) -> bool {
+    let unindented = |text: &str| text.lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    let code = unindented(code);
+    let sources = files(&root().join("kits"), extension);
+    sources.iter().any(|path| unindented(&std::fs::read_to_string(path).unwrap()).contains(&code))
+}
+
+/// Returns whether a test covers this block of `page`, or none is necessary.
+fn is_covered(page: &Path, info: &str, code: &str) -> bool {
+    let is_about_kits = is_about_kits(page);
     let name = page.file_name().unwrap().to_string_lossy();
     match info.split([' ', ',']).next().unwrap_or_default() {
+        "python" | "ini" if is_about_kits => is_in_a_kit("py", code),
+        "go" | "js" | "java" if is_about_kits => is_in_a_kit(info, code),
         "rust" => pages_of_documentation_tests().contains(page),
         "sh" | "cql" | "sql" | "python" => {
             let is_package = page.starts_with(root().join("crates"));
@@ -59,7 +76,9 @@ fn a_test_covers_every_code_block_of_the_documents() {
     let mut uncovered = Vec::new();
     for page in files(&root(), "md") {
         let text = std::fs::read_to_string(&page).unwrap();
-        for (line, info, _) in blocks(&text).into_iter().filter(|(_, info, _)| !is_covered(&page, info)) {
+        for (line, info, _) in
+            blocks(&text).into_iter().filter(|(_, info, code)| !is_covered(&page, info, code))
+        {
             uncovered.push(format!("{}:{line}: {info:?}", page.strip_prefix(root()).unwrap().display()));
         }
     }
@@ -68,12 +87,15 @@ fn a_test_covers_every_code_block_of_the_documents() {
 
 #[test]
 fn a_code_block_without_a_test_is_found() {
-    let covered = |page: &str, info: &str| is_covered(&root().join(page), info);
+    let covered =
+        |page: &str, info: &str| is_covered(&root().join(page), info, "an example that no test has");
     assert!(covered("README.md", "rust") && covered("docs/tutorial.md", "rust,no_run"));
     assert!(covered("docs/tutorial.md", "cql fails") && covered("docs/settings.md", "yaml"));
     assert!(!covered("docs/benchmarks.md", "rust") && !covered("docs/benchmarks.md", "sh"));
     assert!(!covered("crates/cli/README.md", "sh") && !covered("docs/settings.md", "toml"));
     assert!(!covered("README.md", "") && !covered("README.md", "go"));
+    assert!(!covered("kits/go/README.md", "go") && !covered("docs/testing.md", "python"));
+    assert!(is_covered(&root().join("docs/testing.md"), "go", "server := cassettetest.Start(t)\n"));
     assert_eq!(blocks("a\n```sh x\nb\n```\n"), [(2, "sh x".to_owned(), "b\n".to_owned())]);
 }
 

@@ -1,0 +1,12 @@
+module cassette/kits-start
+
+go 1.21
+
+require (
+	cassette/cassettetest v0.1.0
+	github.com/apache/cassandra-gocql-driver/v2 v2.1.2
+)
+
+require gopkg.in/inf.v0 v0.9.1 // indirect
+
+replace cassette/cassettetest => ../../../kits/go

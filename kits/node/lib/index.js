@@ -1,0 +1,7 @@
+'use strict'
+
+const { findBinary } = require('./binary')
+const { start } = require('./server')
+
+exports.findBinary = () => findBinary()
+exports.start = start
