@@ -9,6 +9,7 @@ mod config;
 mod cql;
 mod credentials;
 mod demo;
+mod documentation;
 mod forwarding;
 mod listening;
 mod live;
@@ -18,13 +19,17 @@ mod moving;
 mod node;
 mod parent;
 mod serve;
+mod service_manager;
 mod superuser;
 mod timelock;
 mod transactions;
 mod unix_socket;
 
+use std::ffi::OsString;
+use std::path::Path;
+
 use cassette_tools::{cdc, nodetool, query_log, sstable};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// A CQL database in one binary: Cassandra's language, drivers and files, without the JVM.
 #[derive(Debug, Parser)]
@@ -78,10 +83,27 @@ enum Command {
     /// Benchmark databases: workloads, engines, results with their uncertainty
     #[command(subcommand, after_help = cassette_lab::cli::LAB_EXAMPLES)]
     Lab(cassette_lab::cli::LabCommand),
+    /// Print the completions of a shell
+    Completions(documentation::CompletionsArguments),
+    /// Write the manual pages of all commands
+    Man(documentation::ManArguments),
+}
+
+/// Returns the arguments of this process. Called `cqlsh` or `nodetool`, by a link with this name,
+/// it is that command, so that scripts for Cassandra find it.
+fn arguments_of(mut words: Vec<OsString>) -> Vec<OsString> {
+    let called = words.first().and_then(|word| Path::new(word).file_name()?.to_str());
+    let command = match called {
+        Some("cqlsh") => "cql",
+        Some("nodetool") => "nodetool",
+        _ => return words,
+    };
+    words.insert(1, command.into());
+    words
 }
 
 fn main() -> std::process::ExitCode {
-    let done = match Arguments::parse().command {
+    let done = match Arguments::parse_from(arguments_of(std::env::args_os().collect())).command {
         Command::Serve(arguments) => serve::run(arguments).map(|()| true),
         Command::Cql(arguments) => return cql::run(&arguments),
         Command::Adopt(arguments) => adopt::run(&arguments).map(|()| true),
@@ -96,6 +118,11 @@ fn main() -> std::process::ExitCode {
         Command::Move(arguments) => moving::run(&arguments),
         Command::Certificates(arguments) => certificates::run(&arguments).map(|()| true),
         Command::Lab(command) => command.run().map_err(anyhow::Error::from),
+        Command::Completions(arguments) => {
+            documentation::completions(&arguments, &mut Arguments::command());
+            Ok(true)
+        }
+        Command::Man(arguments) => documentation::man(&arguments, Arguments::command()).map(|()| true),
     };
     match done {
         Ok(true) => std::process::ExitCode::SUCCESS,
@@ -120,8 +147,6 @@ fn exit_code(error: &anyhow::Error) -> std::process::ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     /// Two lines of `text` that are one paragraph. The terminal's width would wrap them again.
@@ -151,5 +176,13 @@ mod tests {
         let long = "word ".repeat(20);
         assert!(wrapped(&format!("{long}\nand its end")).is_some());
         assert!(wrapped(&format!("{long}:\n  cassette serve")).is_none());
+    }
+    #[test]
+    fn links_with_the_names_of_cassandras_tools_are_their_commands() {
+        let arguments = |words: &[&str]| arguments_of(words.iter().map(OsString::from).collect());
+        assert_eq!(arguments(&["/usr/bin/cqlsh", "-e", "x"]), ["/usr/bin/cqlsh", "cql", "-e", "x"]);
+        assert_eq!(arguments(&["nodetool", "status"]), ["nodetool", "nodetool", "status"]);
+        assert_eq!(arguments(&["./cassette", "serve"]), ["./cassette", "serve"]);
+        assert!(arguments(&[]).is_empty());
     }
 }

@@ -37,7 +37,7 @@ use crate::config::{BackupSettings, Config, commitlog_archiving, duration};
 use crate::forwarding::ForwardingArguments;
 use crate::listening::{cannot_listen, warn_of_exposure, warn_of_plain_text};
 use crate::node::NodeArguments;
-use crate::{logging, memory, parent, superuser};
+use crate::{logging, memory, parent, service_manager, superuser};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -233,6 +233,7 @@ fn run_in(arguments: &ServeArguments) -> anyhow::Result<()> {
         return runtime.block_on(forward(server, forwarding, arguments.stop_with_stdin));
     }
     let Served { database, deadline } = runtime.block_on(serve(arguments, &config, server, logging))?;
+    service_manager::notify("STOPPING=1");
     // A request that ignores its interruption must not keep the process running: its thread ends
     // with the process.
     runtime.shutdown_timeout(INTERRUPTED_MAX.min(deadline.saturating_duration_since(Instant::now())));
@@ -505,9 +506,10 @@ fn count_signals(with_stdin: bool) -> anyhow::Result<watch::Receiver<u32>> {
     Ok(signalled)
 }
 
-/// Prints the addresses. Written in one piece, ignoring errors: a reader of only the first line may
-/// close the pipe, and still needs the server.
+/// Notifies the service manager and prints the addresses. Written in one piece, ignoring errors: a
+/// reader of only the first line may close the pipe, and still needs the server.
 fn report_ready(ready: &str) {
+    service_manager::notify("READY=1");
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(ready.as_bytes()).and_then(|()| out.flush());
 }

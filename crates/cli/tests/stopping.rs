@@ -6,6 +6,7 @@ mod support;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -132,4 +133,22 @@ fn a_temporary_server_stops_at_the_end_of_its_input_and_removes_its_data() {
     // `wait` closes the pipe.
     assert!(child.wait().unwrap().success());
     assert_eq!(entries(), 0);
+}
+
+#[test]
+fn the_service_manager_is_notified_of_start_and_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let received = || {
+        let mut buffer = [0; 64];
+        let length = manager.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..length].to_vec()).unwrap()
+    };
+    let variable = format!("NOTIFY_SOCKET={}", path.display());
+    let server = Launch::new(&directory.path().join("data")).wrapped_in(&["env", &variable]).start();
+    assert_eq!(received(), "READY=1");
+    server.stop();
+    assert_eq!(received(), "STOPPING=1");
 }
