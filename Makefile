@@ -24,6 +24,18 @@ dist: build ## a stripped target/dist/cassette, and its debug information beside
 	objcopy --strip-all --add-gnu-debuglink=target/dist/cassette.debug target/release/cassette target/dist/cassette
 	ls -l target/dist
 
+.PHONY: archive
+archive: dist ## a release archive with completions, manual pages, checksum and bill of materials, in target/dist
+	packaging/build/archive.py target/dist/cassette target/dist
+
+.PHONY: deb
+deb: dist ## a package for Debian and Ubuntu, in target/dist
+	packaging/build/deb.py target/dist/cassette target/dist
+
+.PHONY: image
+image: dist ## a container image as an archive of an OCI layout, in target/dist
+	packaging/build/image.py target/dist/cassette target/dist
+
 .PHONY: kits
 kits: dist ## the packages of the test kits with the binary, in target/dist: a wheel, a package for npm, jars
 	CASSETTE_BINARY=$(abspath target/dist/cassette) python3 -m pip wheel --quiet --no-deps --wheel-dir target/dist kits/python

@@ -6,6 +6,7 @@ mod adopt;
 mod backup;
 mod certificates;
 mod config;
+mod container;
 mod cql;
 mod credentials;
 mod demo;
@@ -87,6 +88,9 @@ enum Command {
     Completions(documentation::CompletionsArguments),
     /// Write the manual pages of all commands
     Man(documentation::ManArguments),
+    /// Start the server as the entry point of a container image: settings from the environment,
+    /// scripts at the first start
+    Container(container::ContainerArguments),
 }
 
 /// Returns the arguments of this process. Called `cqlsh` or `nodetool`, by a link with this name,
@@ -123,6 +127,13 @@ fn main() -> std::process::ExitCode {
             Ok(true)
         }
         Command::Man(arguments) => documentation::man(&arguments, Arguments::command()).map(|()| true),
+        Command::Container(arguments) => {
+            container::run(&arguments, |words| match Arguments::parse_from(words).command {
+                Command::Serve(arguments) => serve::run(arguments),
+                _ => anyhow::bail!("expected arguments of cassette serve"),
+            })
+            .map(|()| true)
+        }
     };
     match done {
         Ok(true) => std::process::ExitCode::SUCCESS,
