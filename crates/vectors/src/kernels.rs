@@ -31,6 +31,23 @@ pub fn squared_distance(a: &[f32], b: &[f32]) -> f32 {
     (KERNELS.squared_distance)(a, b)
 }
 
+/// Lets the processor read the beginning of a vector into its cache. The processor itself reads on
+/// from there.
+#[inline]
+pub fn prefetch(vector: &[f32]) {
+    const LINE: usize = 64 / size_of::<f32>();
+    const LINES_MAX: usize = 8;
+    #[cfg(target_arch = "x86_64")]
+    for line in vector.chunks(LINE).take(LINES_MAX) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch neither reads nor writes memory for the program, and cannot fault;
+        // every x86-64 processor has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (vector, LINE, LINES_MAX);
+}
+
 #[cfg(target_arch = "x86_64")]
 fn choose() -> Kernels {
     if is_x86_feature_detected!("avx512f") {

@@ -140,10 +140,17 @@ impl Graph {
                 break;
             }
             let count = self.copy_links(next.node(), level, &mut links);
-            for &node in &links[..count] {
-                if !scratch.visit(node) {
-                    continue;
+            let mut new = 0;
+            for at in 0..count {
+                let node = links[at];
+                if scratch.visit(node) {
+                    // Read from memory while the distances of the nodes before are computed.
+                    self.storage.prefetch(node);
+                    links[new] = node;
+                    new += 1;
                 }
+            }
+            for &node in &links[..new] {
                 let near = Near::new(self.distance(query.vector, query.reciprocal, node), node);
                 let is_full = scratch.nearest.len() >= breadth;
                 if is_full && scratch.nearest.peek().is_some_and(|last| near > *last) {

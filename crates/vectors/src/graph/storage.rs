@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 
 use super::{LINKS, LOWEST_LINKS, NodeId};
-use crate::reciprocal_length;
+use crate::{kernels, reciprocal_length};
 
 /// The number of nodes in a block.
 const BLOCK: usize = 1024;
@@ -90,6 +90,13 @@ impl Storage {
     pub fn vector(&self, node: NodeId) -> &[f32] {
         let (block, offset) = (node as usize / BLOCK, node as usize % BLOCK);
         &self.vectors[block][offset * self.dimension..][..self.dimension]
+    }
+
+    /// Lets the processor read a node's vector into its cache.
+    #[inline]
+    pub fn prefetch(&self, node: NodeId) {
+        kernels::prefetch(self.vector(node));
+        kernels::prefetch(std::slice::from_ref(&self.reciprocals[node as usize]));
     }
 
     #[inline]
