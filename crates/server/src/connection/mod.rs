@@ -263,6 +263,9 @@ impl<B: Backend> Connection<B> {
         let room = self.input_max.saturating_sub(self.input.len());
         let is_busy = self.jobs.in_flight() > 0 || self.waiting.is_some();
         let Self { stream, input, jobs, waiting, watchdog, events, stopped, permit, .. } = self;
+        if may_read && (!input.is_empty() || is_stalling) {
+            waiting::acknowledge(stream.tcp());
+        }
         let read = async {
             if !may_read {
                 waiting::closed_by_peer(stream.tcp()).await;

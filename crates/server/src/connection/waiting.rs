@@ -87,6 +87,19 @@ pub(super) async fn granted(waiting: &mut Option<Waiting>) -> Granted {
     granted
 }
 
+/// Lets the kernel acknowledge a part of a message at once. A client that writes a message in
+/// several pieces without TCP_NODELAY, such as DataStax's Python driver one of over 4 KiB, sends
+/// the rest only after that, which the kernel would delay by up to 40 ms.
+pub(super) fn acknowledge(stream: &TcpStream) {
+    // Linux resets the option by itself, so it is set for each part.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = stream.set_quickack(true) {
+        trace!("cannot set TCP_QUICKACK: {error}");
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = stream;
+}
+
 /// Waits until the client has closed its side, while nothing is read from it.
 pub(super) async fn closed_by_peer(stream: &TcpStream) {
     loop {
