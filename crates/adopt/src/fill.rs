@@ -113,6 +113,8 @@ pub(crate) fn fill(
         extended_verify: filling.verify,
         copy_data: filling.copy,
         keep_source: true,
+        // Nothing is kept of a database for reading only after an error.
+        check_first: filling.build,
     };
     let mut flushed = FlushedByNode::new(&plan.nodes);
     // A view that is not built has no table yet, and its SSTables are left out.

@@ -2,7 +2,7 @@
 //!
 //! 1. The SSTables of the directory are listed, and each is opened in place: its schema must match
 //!    the table. With `verify` it is read completely, and checked against its checksums and its
-//!    index. Nothing has been written yet.
+//!    index. Nothing has been written yet. Without `check_first`, step 3 does this.
 //! 2. Each gets a new name of the table, announced in a [`Transaction`]. Its files are hard-linked,
 //!    or copied if they must remain independent or are on another volume. Files and names are
 //!    synced.
@@ -34,8 +34,9 @@ use uuid::Uuid;
 
 use crate::admin::import_source::ImportSource;
 use crate::admin::snapshots::Cause;
-use crate::admin::tables::check_is_only;
+use crate::admin::tables::{check_is_only, file_names};
 use crate::basics::error::{EngineError, Result};
+use crate::basics::parallel;
 use crate::log::commitlog::EventKind;
 use crate::store::core::{Core, Phase};
 use crate::store::table::{Table, Unreadable};
@@ -58,6 +59,10 @@ pub struct ImportOptions {
     pub copy_data: bool,
     /// Whether linked files remain in the directory, too.
     pub keep_source: bool,
+    /// Whether all SSTables are checked in the directory before anything is written. Otherwise each
+    /// is checked in its new place only, which reads it once: for a database that is given up after
+    /// an error.
+    pub check_first: bool,
 }
 
 impl Default for ImportOptions {
@@ -70,6 +75,7 @@ impl Default for ImportOptions {
             extended_verify: false,
             copy_data: false,
             keep_source: false,
+            check_first: true,
         }
     }
 }
@@ -184,6 +190,17 @@ struct Replaced<'a> {
     keep: Option<&'a str>,
 }
 
+/// Checks an SSTable to the degree that the options require.
+fn check(reader: &SSTableReader, options: &ImportOptions) -> Result<()> {
+    if options.verify || options.extended_verify || !reader.is_index_confirmed() {
+        reader.verify()?;
+    }
+    if options.extended_verify {
+        reader.verify_values()?;
+    }
+    Ok(())
+}
+
 fn refused(directory: &Path) -> impl FnOnce(EngineError) -> EngineError {
     let directory = directory.to_owned();
     move |cause| EngineError::ImportRefused { directory, cause: Box::new(cause) }
@@ -239,11 +256,7 @@ impl Core {
         let ImportSource { directory, is_backup } = self.import_source(directory)?;
         let metadata = table.metadata();
         let sources = self.sources(&directory)?;
-        for sstable in &sources {
-            self.import_files(sstable)?;
-            self.check_sstable(sstable, &metadata, options)?;
-            observe(ImportStep::Checked(self.bytes_of(sstable)?));
-        }
+        self.check_sources(&sources, &metadata, options, observe)?;
         if table.is_dropped() || sources.is_empty() && replaced.is_none() {
             return Ok(Vec::new());
         }
@@ -364,28 +377,37 @@ impl Core {
         Ok(found)
     }
 
-    /// Checks an SSTable in place, without writing.
-    fn check_sstable(
+    /// Step 1, without the list.
+    fn check_sources(
         &self,
-        source: &Descriptor,
+        sources: &[Descriptor],
         metadata: &Arc<TableMetadata>,
         options: &ImportOptions,
+        observe: &mut dyn FnMut(ImportStep),
     ) -> Result<()> {
-        let opening = OpenOptions { foreign: ForeignFiles::Trust };
-        let reader = SSTableReader::open(
-            self.fs.clone(),
-            source.clone(),
-            metadata.clone(),
-            self.cache.clone(),
-            opening,
-        )?;
-        if options.verify || options.extended_verify || !reader.is_index_confirmed() {
-            reader.verify()?;
+        for sstable in sources {
+            self.import_files(sstable)?;
         }
-        if options.extended_verify {
-            reader.verify_values()?;
+        if options.check_first {
+            let check = |sstable: &Descriptor| check(&self.open_foreign(sstable, metadata)?, options);
+            parallel::for_each(self.file_threads(), sources, check, |sstable| {
+                observe(ImportStep::Checked(self.bytes_of(sstable)?));
+                Ok(())
+            })?;
         }
         Ok(())
+    }
+
+    /// Opens an SSTable, without writing.
+    fn open_foreign(&self, sstable: &Descriptor, metadata: &Arc<TableMetadata>) -> Result<SSTableReader> {
+        let opening = OpenOptions { foreign: ForeignFiles::Trust };
+        let (fs, cache) = (self.fs.clone(), self.cache.clone());
+        Ok(SSTableReader::open(fs, sstable.clone(), metadata.clone(), cache, opening)?)
+    }
+
+    /// Returns the number of threads that open and check SSTables.
+    pub(crate) fn file_threads(&self) -> usize {
+        if self.options.background_threads { parallel::threads() } else { 1 }
     }
 
     /// Steps 2 and 3.
@@ -427,15 +449,27 @@ impl Core {
         }
         let directory = &table.directory;
         self.fs.sync_dir(directory).map_err(|e| StorageError::io(directory, "sync the directory", e))?;
-        let opening = OpenOptions { foreign: ForeignFiles::Trust };
-        let mut brought = Vec::with_capacity(targets.len());
-        for (target, (transfer, is_linked_elsewhere)) in targets.into_iter().zip(transfers) {
-            let reader =
-                SSTableReader::open(self.fs.clone(), target, metadata.clone(), self.cache.clone(), opening)?;
-            let reader = reader.adopted()?;
-            brought.push(Brought { reader, transfer, is_linked_elsewhere });
-        }
-        Ok(brought)
+        let open = |target: &Descriptor| -> Result<SSTableReader> {
+            let reader = self.open_foreign(target, metadata)?;
+            if !options.check_first {
+                check(&reader, options)?;
+            }
+            Ok(reader.adopted()?)
+        };
+        let readers = parallel::for_each(self.file_threads(), &targets, open, |target| {
+            if !options.check_first {
+                observe(ImportStep::Checked(self.bytes_of(target)?));
+            }
+            Ok(())
+        })?;
+        let brought = readers.into_iter().zip(transfers);
+        Ok(brought
+            .map(|(reader, (transfer, is_linked_elsewhere))| Brought {
+                reader,
+                transfer,
+                is_linked_elsewhere,
+            })
+            .collect())
     }
 
     /// Lists the files of an SSTable.
@@ -576,7 +610,8 @@ impl Core {
         let mut found = self.sources(&table.directory)?;
         let entries = self.fs.read_dir(&table.directory);
         let entries = entries.map_err(|error| StorageError::io(&table.directory, "list", error))?;
-        found.iter().try_for_each(|descriptor| check_is_only(&entries, descriptor))?;
+        let names = file_names(&entries);
+        found.iter().try_for_each(|descriptor| check_is_only(&names, descriptor))?;
         found.retain(|descriptor| !known.contains(&descriptor.id));
         let mut readers = Vec::with_capacity(found.len());
         for descriptor in found {

@@ -8,11 +8,12 @@ use cassette_rows::{StorageError, TableId, TableMetadata};
 use cassette_sstable::descriptor::{FileName, parse_file_name};
 use cassette_sstable::{Component, Descriptor, SSTableId, Version};
 use cassette_vfs::DirEntry;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
 use crate::admin::snapshots::{self, Cause};
 use crate::basics::error::{EngineError, Result};
 use crate::basics::options::DiskFailurePolicy;
+use crate::basics::parallel;
 use crate::log::commitlog::{AppendError, CommitLog, Event, EventKind, Position};
 use crate::log::drop_records::{DropRecord, DropState};
 use crate::log::replay_positions::Discard;
@@ -86,60 +87,46 @@ impl Core {
         transaction::recover(self.fs.as_ref(), directory)?;
         let entries =
             self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
+        let found = found_sstables(&entries, directory)?;
+        let open = |sstable: &FoundSSTable| {
+            Ok::<_, EngineError>(if sstable.has_data {
+                self.open_sstable(sstable.descriptor.clone(), &metadata)
+            } else {
+                // TOC is written last, so its SSTable was complete: without Data, rows are lost,
+                // which must not be mistaken for an incomplete SSTable.
+                Err(StorageError::corrupt(
+                    sstable.descriptor.path(Component::Toc),
+                    "its SSTable has no Data.db; bring the file back, or remove the SSTable's other files to go \
+                     on without its rows",
+                ))
+            })
+        };
+        let opened = parallel::for_each(self.file_threads(), &found, open, |_| Ok(()))?;
         let mut sstables = Vec::new();
         let mut last_number = 0;
         let mut unreadable = Vec::new();
-        for entry in entries.iter().filter(|entry| !entry.is_dir) {
-            match parse_file_name(&entry.name) {
-                Some(FileName::Known(version, id, component)) => {
-                    let descriptor = Descriptor::of_version(directory, version, id);
-                    if component == Component::Data {
-                        check_is_only(&entries, &descriptor)?;
+        for (FoundSSTable { descriptor, .. }, opened) in found.into_iter().zip(opened) {
+            if let SSTableId::Sequence(number) = descriptor.id {
+                last_number = last_number.max(number);
+            }
+            match opened {
+                Ok(sstable) => sstables.push(Arc::new(sstable)),
+                Err(error @ (StorageError::Corrupt { .. } | StorageError::Unsupported { .. }))
+                    if self.options.disk_failure_policy != DiskFailurePolicy::Stop =>
+                {
+                    match self.options.disk_failure_policy {
+                        DiskFailurePolicy::BestEffort => tracing::error!(
+                            %error,
+                            "an SSTable cannot be opened and is left out (disk_failure_policy: best_effort)"
+                        ),
+                        _ => tracing::error!(
+                            %error,
+                            "an SSTable cannot be opened: reads of its table fail until that is put right"
+                        ),
                     }
-                    let opened = match component {
-                        Component::Data => self.open_sstable(descriptor.clone(), &metadata),
-                        // TOC is written last, so its SSTable was complete: without Data, rows are
-                        // lost, which must not be mistaken for an incomplete SSTable.
-                        Component::Toc if !has_data(&entries, &descriptor) => Err(StorageError::corrupt(
-                            directory.join(&entry.name),
-                            "its SSTable has no Data.db; bring the file back, or remove the SSTable's other \
-                             files to go on without its rows",
-                        )),
-                        _ => continue,
-                    };
-                    if let SSTableId::Sequence(number) = id {
-                        last_number = last_number.max(number);
-                    }
-                    match opened {
-                        Ok(sstable) => sstables.push(Arc::new(sstable)),
-                        Err(error @ (StorageError::Corrupt { .. } | StorageError::Unsupported { .. }))
-                            if self.options.disk_failure_policy != DiskFailurePolicy::Stop =>
-                        {
-                            match self.options.disk_failure_policy {
-                                DiskFailurePolicy::BestEffort => tracing::error!(
-                                    %error,
-                                    "an SSTable cannot be opened and is left out (disk_failure_policy: best_effort)"
-                                ),
-                                _ => tracing::error!(
-                                    %error,
-                                    "an SSTable cannot be opened: reads of its table fail until that is put right"
-                                ),
-                            }
-                            unreadable.push(Unreadable { descriptor, error: Arc::new(error) });
-                        }
-                        Err(error) => return Err(error.into()),
-                    }
+                    unreadable.push(Unreadable { descriptor, error: Arc::new(error) });
                 }
-                Some(FileName::OtherVersion { version, format }) => {
-                    let detail = format!(
-                        "SSTables of version {version} of the format {format} are not supported; supported: \
-                         ma to oa (big), da (bti)"
-                    );
-                    return Err(
-                        StorageError::Unsupported { path: directory.join(&entry.name), detail }.into()
-                    );
-                }
-                _ => {}
+                Err(error) => return Err(error.into()),
             }
         }
         let begins = match &*self.log.load() {
@@ -405,18 +392,57 @@ impl Core {
     }
 }
 
-/// Whether a directory's entries include an SSTable's Data component.
-fn has_data(entries: &[DirEntry], descriptor: &Descriptor) -> bool {
-    let data = descriptor.file_name(Component::Data);
-    entries.iter().any(|entry| entry.name == data)
+/// An SSTable in the directory of its table.
+struct FoundSSTable {
+    descriptor: Descriptor,
+    /// Whether it has a Data component, or only TOC.txt.
+    has_data: bool,
+}
+
+/// Finds the SSTables of a directory: those with a Data component, and those whose TOC.txt shows
+/// that they had one.
+///
+/// # Errors
+/// If the format of one is not supported, or two have the same id.
+fn found_sstables(entries: &[DirEntry], directory: &Path) -> Result<Vec<FoundSSTable>> {
+    let names = file_names(entries);
+    let mut found = Vec::new();
+    for entry in entries.iter().filter(|entry| !entry.is_dir) {
+        match parse_file_name(&entry.name) {
+            Some(FileName::Known(version, id, component @ (Component::Data | Component::Toc))) => {
+                let descriptor = Descriptor::of_version(directory, version, id);
+                let has_data = names.contains(&*descriptor.file_name(Component::Data));
+                if component == Component::Data {
+                    check_is_only(&names, &descriptor)?;
+                } else if has_data {
+                    continue;
+                }
+                found.push(FoundSSTable { descriptor, has_data });
+            }
+            Some(FileName::OtherVersion { version, format }) => {
+                let detail = format!(
+                    "SSTables of version {version} of the format {format} are not supported; supported: ma to \
+                     oa (big), da (bti)"
+                );
+                return Err(StorageError::Unsupported { path: directory.join(&entry.name), detail }.into());
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the names of entries.
+pub(crate) fn file_names(entries: &[DirEntry]) -> HashSet<&str> {
+    entries.iter().map(|entry| &*entry.name).collect()
 }
 
 /// # Errors
 /// If an SSTable of another version has the same id, which identifies an SSTable.
-pub(crate) fn check_is_only(entries: &[DirEntry], sstable: &Descriptor) -> Result<()> {
+pub(crate) fn check_is_only(names: &HashSet<&str>, sstable: &Descriptor) -> Result<()> {
     for version in Version::ALL.into_iter().filter(|version| *version != sstable.version) {
         let other = Descriptor::of_version(&sstable.directory, version, sstable.id);
-        if has_data(entries, &other) {
+        if names.contains(&*other.file_name(Component::Data)) {
             let path = sstable.path(Component::Data);
             let detail = format!(
                 "{} has the same id; give one of them another, in the names of all its files",
