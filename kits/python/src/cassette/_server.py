@@ -8,6 +8,7 @@ import re
 import selectors
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,6 +60,7 @@ class Server:
         self._ready_seconds = ready_seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
+        self._ended_log = ""
         self._address: tuple[str, int] | None = None
 
     def start(self) -> Server:
@@ -79,6 +81,7 @@ class Server:
         )
         try:
             self._address = self._wait_until_ready(self._process)
+            threading.Thread(target=_discard, args=(self._process.stdout,), daemon=True).start()
         except BaseException:
             self._process.kill()
             self._end()
@@ -127,7 +130,7 @@ class Server:
     def log(self) -> str:
         """What the server has logged since its last start."""
         if self._log is None:
-            return ""
+            return self._ended_log
         file = self._log.fileno()
         return os.pread(file, os.fstat(file).st_size, 0).decode(errors="replace")
 
@@ -187,8 +190,21 @@ class Server:
     def _end(self) -> None:
         assert self._process is not None
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        if self._address is None:
+            assert self._process.stdout is not None
+            self._process.stdout.close()
         self._process = None
         self._address = None
+        self._ended_log = self.log
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+
+def _discard(output: IO[bytes]) -> None:
+    """Reads an output to its end, so that the server never waits, as with an audit log there."""
+    with output:
+        while output.read1(65536):  # type: ignore[attr-defined]
+            pass
