@@ -3,6 +3,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 CACHE := .cache
 VENV := $(CACHE)/venv
+# What `cassette version` shows.
+export CASSETTE_COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null)
 
 .PHONY: help
 help: ## list the chores

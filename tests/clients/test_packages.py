@@ -75,6 +75,7 @@ def test_the_archive_is_reproducible_and_complete(binary, tmp_path):
     folder = tmp_path / built.name.removesuffix(".tar.gz")
     version = run(folder / "cassette", "--version")
     assert version == f"cassette {contents.version()}\n"
+    assert run(folder / "cassette", "version").startswith(f"{version}commit ")
     completions = folder / "completions"
     script = f"source {completions}/cassette.bash; COMP_WORDS=(cassette serv); COMP_CWORD=1; _cassette cassette serv; echo $COMPREPLY"
     assert run("bash", "-c", script) == "serve\n"

@@ -25,6 +25,7 @@ mod superuser;
 mod timelock;
 mod transactions;
 mod unix_socket;
+mod version;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -84,6 +85,8 @@ enum Command {
     /// Benchmark databases: workloads, engines, results with their uncertainty
     #[command(subcommand, after_help = cassette_lab::cli::LAB_EXAMPLES)]
     Lab(cassette_lab::cli::LabCommand),
+    /// Print the version, the commit and the build
+    Version,
     /// Print the completions of a shell
     Completions(documentation::CompletionsArguments),
     /// Write the manual pages of all commands
@@ -122,6 +125,10 @@ fn main() -> std::process::ExitCode {
         Command::Move(arguments) => moving::run(&arguments),
         Command::Certificates(arguments) => certificates::run(&arguments).map(|()| true),
         Command::Lab(command) => command.run().map_err(anyhow::Error::from),
+        Command::Version => {
+            print!("{}", version::describe());
+            Ok(true)
+        }
         Command::Completions(arguments) => {
             documentation::completions(&arguments, &mut Arguments::command());
             Ok(true)
