@@ -1,7 +1,8 @@
 """Vector search beside Apache Cassandra and usearch: build rate, latency and recall@10 on generated clustered vectors.
 
 Loads the same vectors into a Cassette server and into a Cassandra server, each through one connection of the Python
-driver with 32 requests in flight, then searches with queries around the same centers, one after the other.
+driver with 32 requests in flight, then searches with queries around the same centers, one after the other. Of each
+server, the latency of a read of one row by its key is shown, too: what the driver and the connection need.
 usearch runs in this process, with one thread per processor to build and one to search.
 
     pip install numpy usearch cassandra-driver
@@ -68,8 +69,15 @@ def served(name, contact, vectors, queries, expected, k):
     built = time.monotonic() - began
     search = session.prepare(f"SELECT k FROM t ORDER BY v ANN OF ? LIMIT {k}")
     bound = [search.bind((query.tolist(),)) for query in queries]
-    for query in bound[:20]:
+    by_key = session.prepare("SELECT k FROM t WHERE k = ?")
+    for number, query in enumerate(bound[:20]):
         session.execute(query)
+        session.execute(by_key, (number,))
+    reads = []
+    for number in range(len(bound)):
+        start = time.monotonic()
+        session.execute(by_key, (number,))
+        reads.append(time.monotonic() - start)
     latencies, found = [], []
     for query in bound:
         start = time.monotonic()
@@ -77,6 +85,7 @@ def served(name, contact, vectors, queries, expected, k):
         latencies.append(time.monotonic() - start)
         found.append({row[0] for row in rows})
     report(name, built, len(vectors), latencies, found, expected, k)
+    print(f"{name:10} reads of a row by key: {1000 * statistics.median(reads):.3f} ms median", flush=True)
     session.execute(f"DROP KEYSPACE {KEYSPACE}")
     cluster.shutdown()
 
