@@ -169,6 +169,7 @@ pub struct Config {
     dynamic_data_masking_enabled: Option<bool>,
     enforce_replica_counts: Option<bool>,
     drop_compact_storage_enabled: Option<bool>,
+    vector_graph_memory: Option<String>,
     auto_snapshot: Option<bool>,
     auto_snapshot_ttl: Option<String>,
     /// Keys of [`cassette_database::GUARDRAILS`] and their values, as text.
@@ -389,6 +390,7 @@ impl Config {
             &self.prepared_statements_cache_size,
             "prepared_statements_cache_size",
         )?;
+        set(&mut options.vector_graph_memory, &self.vector_graph_memory, "vector_graph_memory")?;
         options.timeouts = self.timeouts.timeouts()?;
         options.slow_query_log_timeout = self.slow_query_log_timeout()?;
         options.guardrails.clone_from(&self.guardrails);

@@ -66,7 +66,7 @@ pub(crate) fn truncate(
         return Err(failed(error));
     }
     for index in indexes {
-        store.build_states().reset_graph(index);
+        store.build_states().graphs.reset(index);
         indexes::mark_built(store, index)?;
         load_graph(store, index);
     }

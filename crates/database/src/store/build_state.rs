@@ -12,24 +12,33 @@ use crate::schema::catalog::Catalog;
 use crate::schema::indexes::{Index, IndexKind};
 use crate::schema::views::View;
 use crate::store::indexes::SearchMetrics;
-use crate::store::indexes::vectors::{GraphMemory, VectorGraph};
+use crate::store::indexes::vectors::Graphs;
 
 /// The token up to which a view is built, and the number of partitions of its base table up to it.
 pub(crate) type BuiltUpTo = (Token, i64);
 
 /// The states of all indexes and views, by the tables with their entries.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct BuildStates {
     indexes: RwLock<HashMap<TableId, Arc<BuildState<DecoratedKey>>>>,
     views: RwLock<HashMap<TableId, Arc<BuildState<BuiltUpTo>>>>,
     /// By base table: a query may use several of its indexes.
     searches: RwLock<HashMap<TableId, Arc<SearchMetrics>>>,
-    /// Those of indexes of vectors that are or were searched.
-    pub(super) graphs: RwLock<HashMap<TableId, Arc<VectorGraph>>>,
-    graph_memory: Arc<GraphMemory>,
+    /// Those of indexes of vectors.
+    pub graphs: Arc<Graphs>,
 }
 
 impl BuildStates {
+    /// Returns no states. Graphs may occupy `graph_memory` bytes.
+    pub fn new(graph_memory: u64) -> Self {
+        Self {
+            indexes: RwLock::default(),
+            views: RwLock::default(),
+            searches: RwLock::default(),
+            graphs: Arc::new(Graphs::new(graph_memory)),
+        }
+    }
+
     /// Returns the state of an index; initially unbuilt.
     pub fn index(&self, index: &Index) -> Arc<BuildState<DecoratedKey>> {
         get_or_default(&self.indexes, index.storage.id)
@@ -46,27 +55,6 @@ impl BuildStates {
         get_or_default(&self.searches, base)
     }
 
-    /// Returns the graph of an index, which may have to be loaded; `None` if it has no vectors.
-    pub fn graph(&self, index: &Index) -> Option<Arc<VectorGraph>> {
-        let id = index.storage.id;
-        if let Some(graph) = self.loaded_graph(id) {
-            return Some(graph);
-        }
-        let graph = Arc::new(VectorGraph::new(index, self.graph_memory.clone())?);
-        Some(self.graphs.write().entry(id).or_insert(graph).clone())
-    }
-
-    /// Returns the graph of the index with these entries, if it was searched before.
-    pub fn loaded_graph(&self, entries: TableId) -> Option<Arc<VectorGraph>> {
-        self.graphs.read().get(&entries).cloned()
-    }
-
-    /// Removes the graph of an index whose entries were written or removed without being recorded.
-    /// The next search loads it again.
-    pub fn reset_graph(&self, index: &Index) {
-        self.graphs.write().remove(&index.storage.id);
-    }
-
     /// Updates the recent values and rates of all metrics. `now` is monotonic time.
     pub fn tick(&self, now: std::time::Duration) {
         self.searches.read().values().for_each(|searches| searches.tick(now));
@@ -79,7 +67,7 @@ impl BuildStates {
         };
         self.indexes.write().retain(|id, _| is_stored(id));
         self.views.write().retain(|id, _| is_stored(id));
-        self.graphs.write().retain(|id, _| is_stored(id));
+        self.graphs.retain(is_stored);
         let is_attached = |index: &Arc<Index>| index.kind == IndexKind::StorageAttached;
         self.searches.write().retain(|id, _| catalog.indexes_of(*id).iter().any(is_attached));
     }

@@ -272,23 +272,27 @@ impl Store {
     /// Whether a write of these entries of indexes has to connect vectors.
     fn graphs_are_behind(&self, mutations: &[Mutation]) -> bool {
         let graphs = mutations.iter().filter(|mutation| mutation.table.index_of.is_some());
-        let graphs = { graphs }.filter_map(|mutation| self.build_states.loaded_graph(mutation.table.id));
-        { graphs }.any(|graph| graph.is_behind())
+        { graphs }
+            .flat_map(|mutation| self.build_states.graphs.recording(mutation.table.id))
+            .any(|graph| graph.is_behind())
     }
 
     /// Records the vectors of applied entries in the graphs of their indexes.
     fn record_vectors(&self, mutations: &[Mutation]) {
         for mutation in mutations.iter().filter(|mutation| mutation.table.index_of.is_some()) {
-            let Some(graph) = self.build_states.loaded_graph(mutation.table.id) else { continue };
-            if mutation.update.rows.iter().all(|row| row.liveness().is_empty()) {
-                continue;
-            }
-            // The first byte of a key is a prefix.
-            graph.record(mutation.update.key.key().get(1..).unwrap_or_default());
-            if !self.settings.background_threads || graph.is_behind() {
-                graph.connect_batch();
-            } else {
-                graph.connect_in_background();
+            let is_removal = mutation.update.rows.iter().all(|row| row.liveness().is_empty());
+            for graph in self.build_states.graphs.recording(mutation.table.id) {
+                if is_removal {
+                    graph.count_removal();
+                    continue;
+                }
+                // The first byte of a key is a prefix.
+                graph.record(mutation.update.key.key().get(1..).unwrap_or_default());
+                if !self.settings.background_threads || graph.is_behind() {
+                    graph.connect_batch();
+                } else {
+                    graph.connect_in_background();
+                }
             }
         }
     }

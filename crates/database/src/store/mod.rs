@@ -102,6 +102,8 @@ pub(crate) struct StoreSettings {
     pub enforces_replica_counts: bool,
     /// `drop_compact_storage_enabled`.
     pub drop_compact_storage_enabled: bool,
+    /// `vector_graph_memory`, bytes.
+    pub vector_graph_memory: u64,
     /// The default options of new tables.
     pub default_params: TableParams,
     /// `auto_snapshot`
@@ -130,7 +132,7 @@ impl Store {
     pub fn open(parts: StoreParts) -> Result<(Self, Unbuilt)> {
         let StoreParts { engine, clock, paging_key, node, timeouts, virtual_keyspaces, settings, .. } = parts;
         let slow_queries = SlowQueries::new(parts.slow_query_log_timeout);
-        let build_states = BuildStates::default();
+        let build_states = BuildStates::new(settings.vector_graph_memory);
         let opened = open(&engine, &*clock, node, virtual_keyspaces, &build_states)?;
         let store = Self {
             engine,

@@ -28,6 +28,7 @@ use crate::schema::catalog::{Catalog, Subscription};
 use crate::schema::guardrails::Guardrails;
 use crate::schema::indexes::Index;
 use crate::schema::system::local::Node;
+use crate::statements::builds::renew_graphs;
 use crate::store::Store;
 use crate::store::indexes::SearchMetrics;
 
@@ -145,6 +146,7 @@ impl Database {
     #[doc(hidden)]
     pub fn tick_metrics(&self) {
         self.0.store.tick_metrics();
+        renew_graphs(&self.0.store);
     }
 
     /// Returns the metrics of requests.

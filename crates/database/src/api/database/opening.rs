@@ -52,6 +52,9 @@ pub struct Options {
     /// `drop_compact_storage_enabled`: whether ALTER TABLE … DROP COMPACT STORAGE is allowed.
     /// Default: false, as in Cassandra.
     pub drop_compact_storage_enabled: bool,
+    /// `vector_graph_memory`: the maximum memory of the graphs of vector indexes, bytes. Searches
+    /// without a graph compare all rows. Default: 1 GiB.
+    pub vector_graph_memory: u64,
     /// `default_compaction`: the `compaction` of new tables and views that do not specify one.
     /// Default: size-tiered.
     pub default_compaction: CompactionParams,
@@ -83,6 +86,7 @@ impl Options {
             dynamic_data_masking_enabled: false,
             enforce_replica_counts: false,
             drop_compact_storage_enabled: false,
+            vector_graph_memory: 1 << 30,
             default_compaction: CompactionParams::default(),
             timeouts: RequestTimeouts::unlimited(),
             slow_query_log_timeout: None,
@@ -167,6 +171,7 @@ impl Database {
                 dynamic_data_masking_enabled: options.dynamic_data_masking_enabled,
                 enforces_replica_counts: options.enforce_replica_counts,
                 drop_compact_storage_enabled: options.drop_compact_storage_enabled,
+                vector_graph_memory: options.vector_graph_memory,
                 default_params: TableParams {
                     compaction: options.default_compaction,
                     ..TableParams::default()

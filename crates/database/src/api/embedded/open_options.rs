@@ -188,6 +188,13 @@ impl OpenOptions {
         self
     }
 
+    /// `vector_graph_memory`: the maximum memory of the graphs of vector indexes, bytes. Searches
+    /// without a graph compare all rows. Default: 1 GiB.
+    pub fn vector_graph_memory(mut self, bytes: u64) -> Self {
+        self.0.vector_graph_memory = bytes;
+        self
+    }
+
     /// `dynamic_data_masking_enabled`: whether columns can be masked. Masks apply to roles of a
     /// server's clients, never to the program. Default: false.
     pub fn dynamic_data_masking_enabled(mut self, enabled: bool) -> Self {

@@ -138,7 +138,7 @@ impl SelectPlan {
         let Partitions::Range(range) = &reader.partitions else {
             return self.compare_all(query, limit, usize::MAX, reader).map(|(nearest, _)| nearest);
         };
-        let graph = execution.store.build_states().loaded_graph(query.ann.index.storage.id);
+        let graph = execution.store.build_states().graphs.loaded(query.ann.index.storage.id);
         let Some(graph) = graph.filter(|graph| graph.is_complete()) else {
             return self.compare_all(query, limit, usize::MAX, reader).map(|(nearest, _)| nearest);
         };

@@ -72,7 +72,7 @@ fn vectors(database: &Database) -> (usize, usize) {
     let catalog = database.catalog();
     let table = catalog.table("ks", "t").unwrap();
     let index = catalog.indexes_of(table.id).iter().find(|index| index.similarity.is_some()).unwrap();
-    let graph = database.store().build_states().graph(index).unwrap();
+    let graph = database.store().build_states().graphs.of(index).unwrap();
     assert!(graph.is_complete());
     graph.counts()
 }
@@ -235,4 +235,74 @@ fn vectors_that_cannot_be_compared_are_neither_written_nor_searched() {
     let failed = session.execute("SELECT k FROM t ORDER BY v ANN OF [1, Infinity] LIMIT 1", ()).unwrap_err();
     assert_eq!(failed.code(), 0x1300);
     assert_eq!(nearest(&session, "", 5), [(1, 1)]);
+}
+
+#[test]
+fn a_graph_whose_vectors_were_mostly_replaced_is_loaded_again() {
+    let database = open(&Arc::new(FakeFileSystem::new()));
+    let session = session_of(&database);
+    for n in 0..60 {
+        insert(&session, n, 0, n as f32, 0.0);
+    }
+    database.tick_metrics();
+    for n in 0..60 {
+        insert(&session, n, 0, 100.0 - n as f32, 0.0);
+    }
+    // 19 vectors are among the earlier ones, and 41 are new.
+    let (alive, dead) = vectors(&database);
+    assert_eq!(alive + dead, 60 + 41);
+    let expected = nearest(&session, "", 60);
+    assert_eq!(expected[..3], [(59, 0), (58, 0), (57, 0)]);
+    database.tick_metrics();
+    assert_eq!(vectors(&database), (60, 0));
+    assert_eq!(nearest(&session, "", 60), expected);
+    // Removals are counted from 0 again.
+    session.execute("DELETE FROM t WHERE k = 59", ()).unwrap();
+    database.tick_metrics();
+    assert_eq!(vectors(&database), (60, 0));
+    assert_eq!(nearest(&session, "", 60), expected[1..]);
+}
+
+#[test]
+fn writes_during_a_renewal_are_found_before_and_after_it() {
+    let mut options = Options { file_system: Arc::new(FakeFileSystem::new()), ..Options::new("/data") };
+    options.engine.background_threads = true;
+    let database = Database::open(options).unwrap();
+    let session = session_of(&database);
+    for n in 0..200 {
+        insert(&session, n, 0, 1000.0 + n as f32, 0.0);
+    }
+    for round in 0..2000 {
+        let k = round % 200;
+        insert(&session, k, 0, 0.0, 1000.0 - round as f32 / 4.0);
+        assert_eq!(nearest(&session, "", 1), [(k, 0)], "round {round}");
+        if round % 20 == 0 {
+            database.tick_metrics();
+        }
+    }
+    let mut latest = nearest(&session, "", 200);
+    latest.sort_unstable();
+    assert_eq!(latest, (0..200).map(|k| (k, 0)).collect::<Vec<_>>());
+}
+
+#[test]
+fn without_memory_for_a_graph_all_rows_are_compared() {
+    let mut options = Options { file_system: Arc::new(FakeFileSystem::new()), ..Options::new("/data") };
+    options.engine.background_threads = false;
+    options.vector_graph_memory = 1;
+    let database = Database::open(options).unwrap();
+    let session = session_of(&database);
+    for n in 0..100 {
+        insert(&session, n, 0, (n * 37 % 101) as f32, 0.0);
+    }
+    let graph = {
+        let catalog = database.catalog();
+        let table = catalog.table("ks", "t").unwrap();
+        let index = catalog.indexes_of(table.id).iter().find(|index| index.similarity.is_some()).unwrap();
+        database.store().build_states().graphs.of(index).unwrap()
+    };
+    assert!(graph.is_too_large());
+    assert_eq!(nearest(&session, "", 3), [(0, 0), (71, 0), (41, 0)]);
+    database.tick_metrics();
+    assert_eq!(nearest(&session, "WHERE i = 1", 1), [(82, 0)]);
 }

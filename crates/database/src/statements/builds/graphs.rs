@@ -14,22 +14,30 @@ use crate::basics::error::{DatabaseError, Result};
 use crate::schema::indexes::Index;
 use crate::schema::system::encode;
 use crate::store::Store;
-use crate::store::indexes::vectors::VectorGraph;
+use crate::store::indexes::vectors::{Graphs, VectorGraph};
 
 /// The number of vectors of a step: some tenths of a second at most.
 const VECTORS_PER_STEP: usize = if cfg!(test) { 50 } else { 1000 };
 
-/// The load of a graph.
+/// The load of a graph, or of the successor of one.
 pub(super) struct GraphLoad {
     index: Arc<Index>,
     graph: Arc<VectorGraph>,
+    /// Set for a successor, whose renewal ends when this is dropped, also after an error.
+    renewal: Option<Arc<Graphs>>,
     /// Whether the first step has begun.
     has_begun: AtomicBool,
 }
 
 impl GraphLoad {
     pub fn new(index: Arc<Index>, graph: Arc<VectorGraph>) -> Self {
-        Self { index, graph, has_begun: AtomicBool::new(false) }
+        Self { index, graph, renewal: None, has_begun: AtomicBool::new(false) }
+    }
+
+    /// Returns the load of a successor.
+    pub fn of_successor(index: Arc<Index>, successor: Arc<VectorGraph>, graphs: Arc<Graphs>) -> Self {
+        let has_begun = AtomicBool::new(false);
+        Self { index, graph: successor, renewal: Some(graphs), has_begun }
     }
 }
 
@@ -39,12 +47,14 @@ impl Build for GraphLoad {
     }
 
     fn step(&self, store: &Arc<Store>) -> Result<Step> {
-        let current = store.build_states().loaded_graph(self.index.storage.id);
-        if !current.is_some_and(|graph| Arc::ptr_eq(&graph, &self.graph)) || self.graph.is_too_large() {
+        let (id, graphs) = (self.index.storage.id, &store.build_states().graphs);
+        if !graphs.has(id, &self.graph) || self.graph.is_too_large() {
             return Ok(Step::Dropped);
         }
         if !self.has_begun.swap(true, Ordering::AcqRel) {
-            self.graph.start_loading(store.read_graph(self.index.storage.id, &self.graph));
+            // The saved links of a graph that is renewed are mostly those of dead vectors.
+            let links = if self.renewal.is_some() { None } else { store.read_graph(id, &self.graph) };
+            self.graph.start_loading(links);
         }
         let attempted = format!("cannot load the vectors of index {}: reading", self.index.name);
         let failed = |error: StorageError| DatabaseError::storage_after(&attempted, error);
@@ -70,6 +80,14 @@ impl Build for GraphLoad {
         self.graph.charge_nodes();
         self.graph.load.set_done(done);
         Ok(Step::More)
+    }
+}
+
+impl Drop for GraphLoad {
+    fn drop(&mut self) {
+        if let Some(graphs) = &self.renewal {
+            graphs.end_renewal(self.index.storage.id, &self.graph);
+        }
     }
 }
 

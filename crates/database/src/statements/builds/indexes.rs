@@ -72,7 +72,7 @@ fn step(store: &Store, index: &Arc<Index>) -> Result<Step> {
             writer.write()?;
             drop(stream);
             note(store, index, None)?;
-            store.build_states().reset_graph(index);
+            store.build_states().graphs.reset(index);
             state.set_built();
             return Ok(Step::Done);
         };

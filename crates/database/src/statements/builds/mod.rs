@@ -52,24 +52,40 @@ trait Build: Send + 'static {
 pub(crate) fn build_index(store: &Arc<Store>, index: &Arc<Index>) {
     if let Some(running) = store.build_states().index(index).begin() {
         // Builds do not record vectors in a graph.
-        store.build_states().reset_graph(index);
+        store.build_states().graphs.reset(index);
         build(store, running, IndexBuild(index.clone()));
     }
 }
 
 /// Loads the graph of an index of vectors, unless it is loaded or being loaded.
 pub(crate) fn load_graph(store: &Arc<Store>, index: &Arc<Index>) {
-    let Some(graph) = store.build_states().graph(index).filter(|graph| !graph.is_too_large()) else { return };
+    let graphs = &store.build_states().graphs;
+    let Some(graph) = graphs.of(index).filter(|graph| !graph.is_too_large()) else { return };
     if store.is_built(index)
         && let Some(running) = graph.load.begin()
     {
-        let load = GraphLoad::new(index.clone(), graph);
-        // Searches do without it until then.
-        if store.has_background_threads() {
-            build_in_background(store, running, load);
-        } else {
-            build(store, running, load);
+        run_load(store, running, GraphLoad::new(index.clone(), graph));
+    }
+}
+
+/// Loads successors of the graphs with many dead vectors.
+pub(crate) fn renew_graphs(store: &Arc<Store>) {
+    let (catalog, graphs) = (store.catalog(), &store.build_states().graphs);
+    for index in catalog.keyspaces().flat_map(|keyspace| keyspace.indexes.values()) {
+        if let Some(graph) = graphs.begin_renewal(index)
+            && let Some(running) = graph.load.begin()
+        {
+            run_load(store, running, GraphLoad::of_successor(index.clone(), graph, graphs.clone()));
         }
+    }
+}
+
+/// Searches do without the graph until it is loaded.
+fn run_load(store: &Arc<Store>, running: BuildGuard, load: GraphLoad) {
+    if store.has_background_threads() {
+        build_in_background(store, running, load);
+    } else {
+        build(store, running, load);
     }
 }
 

@@ -12,6 +12,7 @@
 //!   its entries were read.
 //! - A recorded vector waits in a batch, which queries compare one by one, until it is connected.
 
+mod registry;
 mod saved;
 mod waiting;
 
@@ -25,6 +26,7 @@ use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::schema::indexes::Index;
 use crate::store::build_state::BuildState;
+pub(crate) use registry::{GraphMemory, Graphs};
 use waiting::{Known, Waiting};
 
 /// The number of vectors that are connected together.
@@ -33,12 +35,8 @@ const BATCH: usize = if cfg!(test) { 8 } else { 64 };
 /// The number of waiting vectors from which writers connect some themselves.
 const WAITING_MAX: usize = 16 * BATCH;
 
-/// The memory of all graphs together. Beyond it, a query compares all rows.
-const MEMORY_MAX: usize = 1 << 30;
-
-/// The memory that the graphs of a database occupy, bytes.
-#[derive(Debug, Default)]
-pub(crate) struct GraphMemory(AtomicUsize);
+/// A graph is not renewed before this number of entries was removed.
+const REMOVALS_MIN: usize = if cfg!(test) { 20 } else { 4096 };
 
 /// The graph of an index's vectors.
 #[derive(Debug)]
@@ -61,9 +59,11 @@ pub(crate) struct VectorGraph {
     is_restoring: AtomicBool,
     /// The number of nodes whose links were saved last.
     saved: AtomicUsize,
+    /// The number of entries that were removed since it was loaded.
+    removals: AtomicUsize,
     memory: Arc<GraphMemory>,
     /// The part of `memory` that is this graph's.
-    charged: Mutex<usize>,
+    charged: Mutex<u64>,
 }
 
 /// The load of vectors whose links were saved.
@@ -108,6 +108,7 @@ impl VectorGraph {
             restoring: Mutex::new(None),
             is_restoring: AtomicBool::new(false),
             saved: AtomicUsize::new(0),
+            removals: AtomicUsize::new(0),
             memory,
             charged: Mutex::new(0),
         })
@@ -192,6 +193,23 @@ impl VectorGraph {
             }
         }
         waiting.push(vector.into());
+    }
+
+    /// Counts an entry that was removed. Its vector stays, because other rows may have it.
+    pub fn count_removal(&self) {
+        self.removals.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts removals from 0 again.
+    pub fn reset_removals(&self) {
+        self.removals.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether so many vectors may be dead that the graph should be loaded again: half of them.
+    pub fn is_stale(&self) -> bool {
+        let graph = self.graph.read();
+        let removed = self.removals.load(Ordering::Relaxed).max(graph.dead());
+        removed >= REMOVALS_MIN.max(graph.len() / 2) && self.is_complete()
     }
 
     /// Returns the numbers of vectors that searches return, and of those that they skip.
@@ -314,27 +332,28 @@ impl VectorGraph {
         const KNOWN: usize = 32;
         let bytes = {
             let graph = self.graph.read();
-            graph.memory() + graph.len() * KNOWN
+            (graph.memory() + graph.len() * KNOWN) as u64
         };
         let mut charged = self.charged.lock();
         let before = std::mem::replace(&mut *charged, bytes);
-        let all = self.memory.0.fetch_add(bytes, Ordering::Relaxed) + bytes - before;
-        self.memory.0.fetch_sub(before, Ordering::Relaxed);
-        if all > MEMORY_MAX && !self.is_too_large.swap(true, Ordering::AcqRel) {
+        if let Some(all) = self.memory.charge(before, bytes)
+            && !self.is_too_large.swap(true, Ordering::AcqRel)
+        {
             tracing::warn!(
                 bytes = all,
-                "the graphs of vector indexes need more memory than permitted: searches compare all rows"
+                "the graphs of vector indexes need more memory than vector_graph_memory: searches of one compare \
+                 all rows"
             );
             *self.waiting.write() = Waiting::default();
             *self.graph.write() = Graph::new(self.similarity, self.dimension, 0);
-            self.memory.0.fetch_sub(std::mem::take(&mut *charged), Ordering::Relaxed);
+            self.memory.charge(std::mem::take(&mut *charged), 0);
         }
     }
 }
 
 impl Drop for VectorGraph {
     fn drop(&mut self) {
-        self.memory.0.fetch_sub(*self.charged.get_mut(), Ordering::Relaxed);
+        self.memory.charge(*self.charged.get_mut(), 0);
     }
 }
 

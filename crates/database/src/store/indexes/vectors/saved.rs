@@ -11,7 +11,6 @@
 //! Integers are little-endian. The vectors are those of the entries: a file that is missing, old or
 //! damaged costs time.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use cassette_rows::TableId;
@@ -99,7 +98,7 @@ impl Store {
     /// Saves the links of the graphs that have grown; of all that have changed if `all`. Errors are
     /// logged.
     pub fn save_graphs(&self, all: bool) {
-        for (entries, graph) in self.build_states().loaded_graphs() {
+        for (entries, graph) in self.build_states().graphs.all() {
             if if all { graph.unsaved() == 0 } else { !graph.is_due() } {
                 continue;
             }
@@ -120,12 +119,5 @@ impl Store {
         if let Err(error) = self.engine().retain_beside_caches(PREFIX, is_wanted) {
             tracing::warn!(%error, "the saved links of dropped indexes stay");
         }
-    }
-}
-
-impl crate::store::build_state::BuildStates {
-    /// Returns all graphs, with the tables of their entries.
-    fn loaded_graphs(&self) -> Vec<(TableId, Arc<VectorGraph>)> {
-        self.graphs.read().iter().map(|(id, graph)| (*id, graph.clone())).collect()
     }
 }
