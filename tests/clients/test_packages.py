@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -320,8 +321,9 @@ def test_a_container_has_the_settings_of_the_environment(container):
     select = "SELECT cluster_name, data_center, rack FROM system.local"
     shown = one.execute("cqlsh", "-u", "cassandra", "-p", "cassandra", "-e", select)
     assert re.search(r"my cluster \|\s+dc1 \|\s+r1", shown), shown
-    # As the health check does it.
-    assert "UN" in one.execute(*container.config["Healthcheck"]["Test"][1:])
+    # As compose files for Cassandra's image check its health.
+    assert "UN" in one.execute("nodetool", "status")
+    one.execute(*container.config["Healthcheck"]["Test"][1:])
     assert "CASSANDRA_SEEDS has no effect" in one.errors()
     one.stop()
 
@@ -358,7 +360,18 @@ def test_a_container_requires_passwords_if_the_superuser_has_one(container):
     assert "5.0" in one.execute("cqlsh", "-u", "cassandra", "-p", "correct horse", "-e", "SHOW VERSION")
     with pytest.raises(AssertionError, match="are incorrect"):
         one.execute("cqlsh", "-u", "cassandra", "-p", "wrong", "-e", "SHOW VERSION")
-    # The health check needs no password for CQL.
+    # The health check needs no password.
+    one.execute(*container.config["Healthcheck"]["Test"][1:])
+    one.stop()
+
+
+@needs_root
+def test_a_container_whose_server_does_not_answer_is_not_healthy(container):
+    one = container().ready()
+    os.kill(one.process.pid, signal.SIGSTOP)
+    with pytest.raises(AssertionError, match="no answer from 127.0.0.1:9042"):
+        one.execute(*container.config["Healthcheck"]["Test"][1:])
+    os.kill(one.process.pid, signal.SIGCONT)
     one.stop()
 
 

@@ -64,11 +64,15 @@ pub fn settings(variable: impl Fn(&str) -> Option<String>) -> anyhow::Result<Set
 }
 
 impl Settings {
+    /// Returns the address to listen on, with `port`.
+    pub fn address(&self, port: u16) -> String {
+        let is_v6 = self.host.contains(':') && !self.host.starts_with('[');
+        if is_v6 { format!("[{}]:{port}", self.host) } else { format!("{}:{port}", self.host) }
+    }
+
     /// Returns the arguments of `cassette serve` that listens on `port`.
     pub fn arguments(&self, port: u16) -> Vec<String> {
-        let is_v6 = self.host.contains(':') && !self.host.starts_with('[');
-        let host = if is_v6 { format!("[{}]", self.host) } else { self.host.clone() };
-        let mut words = vec!["--listen".to_owned(), format!("{host}:{port}")];
+        let mut words = vec!["--listen".to_owned(), self.address(port)];
         for (option, value) in [
             ("--cluster-name", &self.cluster_name),
             ("--data-center", &self.data_center),

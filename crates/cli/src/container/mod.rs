@@ -4,6 +4,7 @@
 //! and executes scripts before the first start.
 
 mod environment;
+mod health;
 mod scripts;
 
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 
+use crate::address::listen_address;
 use crate::config::Config;
 
 /// Arguments of `cassette container`.
@@ -29,23 +31,34 @@ pub struct ContainerArguments {
     #[arg(long, value_name = "DIR", default_value = "/docker-entrypoint-initdb.d")]
     scripts: PathBuf,
 
+    /// Check that the server of this container answers, and end: the health check of the image
+    #[arg(long)]
+    check: bool,
+
     /// Further arguments of `cassette serve`
     #[arg(last = true, value_name = "ARGUMENTS")]
     further: Vec<String>,
 }
 
 /// Executes the scripts if this is the first start, and calls `serve` with the words of a command
-/// line.
+/// line; or checks that the server answers.
 pub fn run(
     arguments: &ContainerArguments,
     serve: impl FnOnce(Vec<String>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let settings = environment::settings(|name| std::env::var(name).ok())?;
+    let path = arguments.config.is_file().then_some(&*arguments.config);
+    let read = || path.map_or_else(|| Ok(Config::default()), Config::read);
+    let port = read()?.server()?.listen_address.port();
+    if arguments.check {
+        let address = settings.address(port);
+        return health::check(
+            listen_address(&address).map_err(|error| anyhow::anyhow!("{address}: {error}"))?,
+        );
+    }
     for warning in &settings.warnings {
         eprintln!("cassette: {warning}");
     }
-    let path = arguments.config.is_file().then_some(&*arguments.config);
-    let read = || path.map_or_else(|| Ok(Config::default()), Config::read);
     let options = |data: &Path| {
         let mut options = read()?.database(data)?;
         settings.apply(&mut options.node);
@@ -56,7 +69,6 @@ pub fn run(
     };
     scripts::execute(&arguments.scripts, &arguments.data, &options)
         .context("cannot initialize the database")?;
-    let port = read()?.server()?.listen_address.port();
     let words = words(arguments, path, settings.arguments(port))?;
     eprintln!("cassette: starting {}", words.join(" "));
     serve(words)
