@@ -43,7 +43,7 @@ pub fn for_each<T: Sync, R: Send + Sync, E: Send + Sync>(
                         let _ = slot.set(result);
                     }
                     if has_failed || sender.send(at).is_err() {
-                        // Nobody takes a further item.
+                        // No thread takes a further item.
                         next.store(items.len(), Ordering::Relaxed);
                     }
                 }
