@@ -37,6 +37,7 @@ mod overlay;
 mod permissions;
 mod real;
 mod staging;
+mod unsynced;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fake::{FakeFileSystem, Operation, OperationKind};
@@ -46,6 +47,7 @@ pub use overlay::OverlayFileSystem;
 pub use permissions::FileAccess;
 pub use real::RealFileSystem;
 pub use staging::{StagedDirectory, StagingError};
+pub use unsynced::UnsyncedFileSystem;
 
 /// A tree of files and directories. Used as `Arc<dyn FileSystem>`.
 ///
