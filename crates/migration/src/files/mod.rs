@@ -4,11 +4,13 @@
 //! with their shards, row markers, the write timestamps and expirations of all cells.
 
 mod columns;
+pub mod delivery;
 mod grace;
 mod job;
 mod pool;
 mod progress;
+pub mod target;
 mod topology;
-mod transfers;
+pub mod transfers;
 
 pub use job::{dry_run, run};

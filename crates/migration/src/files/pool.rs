@@ -1,29 +1,19 @@
 //! Transfers in parallel: a few sessions with each node.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::delivery::{Deliveries, Delivery, sessions_per_node};
 use super::progress::Progress;
 use super::transfers::{SourceTable, TargetTable, Transfer, damaged};
 use crate::error::{MoveError, Result, unsuitable};
 use crate::event::{Event, Observer};
 use crate::settings::FileOptions;
-use crate::streaming::outgoing::{Outgoing, SendError};
 use crate::streaming::replicas::Node;
-use crate::streaming::session::{Failure, SessionSettings, send};
-use crate::throttle::Throttle;
 
-const SESSIONS_PER_NODE: usize = 2;
-/// Attempts that a node may fail: an orderly stop fails sessions, too.
-const FAILED_MAX: u32 = 6;
-/// Pause before the first repeat; it doubles up to the maximum.
-const PAUSE: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// How often a pausing thread checks whether another one has failed.
-const TICK: Duration = Duration::from_millis(100);
 /// Interval between two reports of progress.
 const REPORT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -42,11 +32,8 @@ pub struct Pool<'p> {
 struct State<'p> {
     /// For each node.
     queues: Vec<Mutex<VecDeque<&'p Transfer>>>,
-    throttle: Throttle,
-    /// Bytes sent by this run, without those of failed sessions.
-    bytes: AtomicU64,
+    deliveries: Deliveries<'p>,
     done: AtomicU64,
-    stop: AtomicBool,
     failure: Mutex<Option<MoveError>>,
     running: Mutex<usize>,
     ended: Condvar,
@@ -60,8 +47,8 @@ impl<'p> Pool<'p> {
     pub fn run(&self) -> Result<u64> {
         let is_left = |transfer: &&Transfer| !self.progress.is_done(&transfer.key);
         let left: Vec<&Transfer> = self.transfers.iter().filter(is_left).collect();
-        let total: u64 = self.transfers.iter().map(|transfer| transfer.bytes).sum();
-        let bytes_left: u64 = left.iter().map(|transfer| transfer.bytes).sum();
+        let total: u64 = self.transfers.iter().map(|transfer| transfer.share.bytes).sum();
+        let bytes_left: u64 = left.iter().map(|transfer| transfer.share.bytes).sum();
         let (bytes_before, done_before) = (total - bytes_left, (self.transfers.len() - left.len()) as u64);
         self.observer.event(&Event::Sending {
             sstables: self.tables.iter().map(|of| of.readers.len()).sum(),
@@ -71,17 +58,12 @@ impl<'p> Pool<'p> {
             bytes: total,
             bytes_done: bytes_before,
         });
-        let of_node = |node| left.iter().copied().filter(|transfer| transfer.node == node).collect();
-        let sessions = match self.options.sessions_per_node {
-            0 => SESSIONS_PER_NODE,
-            specified => specified,
-        };
+        let of_node = |node| left.iter().copied().filter(|transfer| transfer.share.node == node).collect();
+        let sessions = sessions_per_node(self.options);
         let state = State {
             queues: (0..self.nodes.len()).map(|node| Mutex::new(of_node(node))).collect(),
-            throttle: Throttle::new(self.options.bytes_per_second),
-            bytes: AtomicU64::new(0),
+            deliveries: Deliveries::new(self.options, self.patience, self.observer, damaged),
             done: AtomicU64::new(done_before),
-            stop: AtomicBool::new(false),
             failure: Mutex::new(None),
             running: Mutex::new(self.nodes.len() * sessions),
             ended: Condvar::new(),
@@ -98,95 +80,37 @@ impl<'p> Pool<'p> {
         });
         match state.failure.into_inner() {
             Some(error) => Err(error),
-            None if state.stop.into_inner() => unsuitable("a thread of the move panicked"),
-            None => Ok(state.bytes.into_inner()),
+            None if state.deliveries.is_stopped() => unsuitable("a thread of the move panicked"),
+            None => Ok(state.deliveries.bytes()),
         }
     }
 
     fn work(&self, state: &State<'p>, node: usize) {
-        while !state.stop.load(Ordering::Relaxed) {
+        while !state.deliveries.is_stopped() {
             // The guard must not live as long as the transfer.
             let next = state.queues[node].lock().pop_front();
             let Some(transfer) = next else { return };
             if let Err(error) = self.deliver(state, transfer) {
                 state.failure.lock().get_or_insert(error);
-                state.stop.store(true, Ordering::Relaxed);
+                state.deliveries.stop();
             }
         }
     }
 
-    /// Repeats a transfer until it succeeds or the node's time is over.
     fn deliver(&self, state: &State<'_>, transfer: &Transfer) -> Result<()> {
-        let node = &self.nodes[transfer.node];
-        let (mut since, mut failed, mut pause) = (None, 0, PAUSE);
-        loop {
-            let counted = AtomicU64::new(0);
-            let failure = match self.attempt(state, transfer, &counted)? {
-                Ok(()) => return self.complete(state, transfer),
-                Err(failure) => failure,
-            };
-            state.bytes.fetch_sub(counted.into_inner(), Ordering::Relaxed);
-            let reason = match failure {
-                Failure::Cancelled => return Ok(()),
-                Failure::Rejected(reason) => return unsuitable(reason),
-                Failure::Source(error) => return Err(damaged(&error, self.reader(transfer))),
-                Failure::Lost(reason) => reason,
-                Failure::Failed => {
-                    failed += 1;
-                    if failed == FAILED_MAX {
-                        return self.refused(transfer);
-                    }
-                    "it failed the session".to_owned()
-                }
-            };
-            let first = *since.get_or_insert_with(|| {
-                let text = format!("{}: {reason}; trying again", node.address);
-                self.observer.event(&Event::Warning { text });
-                Instant::now()
-            });
-            if first.elapsed() > self.patience {
-                return Err(MoveError::Unreachable { address: node.address.to_string(), reason });
-            }
-            let end = Instant::now() + pause;
-            while Instant::now() < end && !state.stop.load(Ordering::Relaxed) {
-                std::thread::sleep(TICK);
-            }
-            if state.stop.load(Ordering::Relaxed) {
-                return Ok(());
-            }
-            pause = (pause * 2).min(PAUSE_MAX);
-        }
+        let delivery = Delivery {
+            reader: self.reader(transfer),
+            sections: &transfer.share.sections,
+            is_whole: transfer.share.is_whole,
+            node: &self.nodes[transfer.share.node],
+            table: self.targets[transfer.table].id,
+            name: &self.tables[transfer.table].table.quoted(),
+        };
+        if state.deliveries.deliver(&delivery)? { self.complete(state, transfer) } else { Ok(()) }
     }
 
     fn reader(&self, transfer: &Transfer) -> &cassette_sstable::SSTableReader {
         &self.tables[transfer.table].readers[transfer.sstable]
-    }
-
-    /// Runs one session.
-    fn attempt(
-        &self,
-        state: &State<'_>,
-        transfer: &Transfer,
-        counted: &AtomicU64,
-    ) -> Result<std::result::Result<(), Failure>> {
-        let outgoing = match Outgoing::new(self.reader(transfer), &transfer.sections, transfer.is_whole) {
-            Ok(outgoing) => outgoing,
-            Err(SendError::Source(error)) => return Err(damaged(&error, self.reader(transfer))),
-            Err(SendError::Network(error)) => return Err(damaged(&error, self.reader(transfer))),
-        };
-        let before_piece = |length: usize| {
-            state.throttle.wait(length);
-            counted.fetch_add(length as u64, Ordering::Relaxed);
-            state.bytes.fetch_add(length as u64, Ordering::Relaxed);
-            !state.stop.load(Ordering::Relaxed)
-        };
-        let settings = SessionSettings {
-            node: self.nodes[transfer.node].address,
-            tls: self.options.tls.as_ref(),
-            table: self.targets[transfer.table].id,
-            before_piece: &before_piece,
-        };
-        Ok(send(&outgoing, &settings))
     }
 
     fn complete(&self, state: &State<'_>, transfer: &Transfer) -> Result<()> {
@@ -197,22 +121,12 @@ impl<'p> Pool<'p> {
             keyspace: table.keyspace.clone(),
             table: table.name.clone(),
             sstable: self.reader(transfer).descriptor().file_prefix().trim_end_matches('-').to_owned(),
-            node: self.nodes[transfer.node].address.to_string(),
-            bytes: transfer.bytes,
-            partitions: transfer.sections.keys,
-            whole: transfer.is_whole,
+            node: self.nodes[transfer.share.node].address.to_string(),
+            bytes: transfer.share.bytes,
+            partitions: transfer.share.sections.keys,
+            whole: transfer.share.is_whole,
         });
         Ok(())
-    }
-
-    fn refused(&self, transfer: &Transfer) -> Result<()> {
-        unsuitable(format!(
-            "{} does not accept SSTable {} of {}: its log (system.log) has the reason, at the last stream \
-             session; start the same command again when it is resolved, or use --by rows",
-            self.nodes[transfer.node].address,
-            self.reader(transfer).descriptor(),
-            self.tables[transfer.table].table.quoted()
-        ))
     }
 
     /// Reports progress until all threads have ended.
@@ -223,7 +137,7 @@ impl<'p> Pool<'p> {
             if !state.ended.wait_for(&mut running, REPORT_PAUSE).timed_out() {
                 continue;
             }
-            let sent = state.bytes.load(Ordering::Relaxed);
+            let sent = state.deliveries.bytes();
             let rate = sent as f64 / start.elapsed().as_secs_f64();
             let left = total.saturating_sub(before + sent);
             self.observer.event(&Event::SendingProgress {
@@ -244,7 +158,7 @@ struct End<'s, 'p>(&'s State<'p>);
 impl Drop for End<'_, '_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.stop.store(true, Ordering::Relaxed);
+            self.0.deliveries.stop();
         }
         *self.0.running.lock() -= 1;
         self.0.ended.notify_all();

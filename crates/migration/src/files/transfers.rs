@@ -32,16 +32,22 @@ pub struct TargetTable {
     pub has_attached_indexes: bool,
 }
 
-/// An SSTable for a node.
-pub struct Transfer {
-    /// Indexes of table, SSTable and node.
-    pub table: usize,
-    pub sstable: usize,
+/// What a node gets of an SSTable.
+pub struct Share {
+    /// Index of the node.
     pub node: usize,
     pub sections: Sections,
     pub is_whole: bool,
     /// Bytes to send.
     pub bytes: u64,
+}
+
+/// An SSTable for a node.
+pub struct Transfer {
+    /// Indexes of table and SSTable.
+    pub table: usize,
+    pub sstable: usize,
+    pub share: Share,
     /// Identifies it in the progress file.
     pub key: String,
 }
@@ -131,7 +137,7 @@ pub fn plan(tables: &[SourceTable<'_>], targets: &[TargetTable], nodes: &[Node])
         return Err(error);
     }
     let mut planned = planned.into_inner();
-    planned.sort_by_key(|transfer| (transfer.table, transfer.sstable, transfer.node));
+    planned.sort_by_key(|transfer| (transfer.table, transfer.sstable, transfer.share.node));
     Ok(planned)
 }
 
@@ -142,26 +148,43 @@ fn plan_sstable(
     nodes: &[Node],
 ) -> Result<Vec<Transfer>> {
     let failed = |error: StorageError| damaged(&error, reader);
+    let transfer = |share: Share| -> Result<Transfer> {
+        let key = key(reader, target.id, &nodes[share.node], &share.sections.sections).map_err(failed)?;
+        Ok(Transfer { table, sstable, share, key })
+    };
+    shares(reader, target, nodes).map_err(failed)?.into_iter().map(transfer).collect()
+}
+
+/// Returns what each node gets of an SSTable; nodes that get nothing are omitted.
+///
+/// # Errors
+/// If a component cannot be read, or the index is damaged.
+pub fn shares(
+    reader: &SSTableReader,
+    target: &TargetTable,
+    nodes: &[Node],
+) -> std::result::Result<Vec<Share>, StorageError> {
     let length = reader.uncompressed_bytes();
     // A node trusts the commit log positions of SSTables that it wrote itself.
     let is_foreign =
         reader.stats().host_id.is_none_or(|host_id| nodes.iter().all(|node| node.host_id != host_id));
     let copies = may_be_whole(reader) && is_foreign && !target.has_attached_indexes;
-    let mut transfers = Vec::new();
-    for (node, sections) in sections(reader, &target.ranges).map_err(failed)?.into_iter().enumerate() {
+    let mut shares = Vec::new();
+    for (node, sections) in sections(reader, &target.ranges)?.into_iter().enumerate() {
         if sections.sections.is_empty() {
             continue;
         }
         let is_whole = copies && sections.are_all_of(length);
         let bytes = match Outgoing::new(reader, &sections, is_whole) {
             Ok(outgoing) => outgoing.length(),
-            Err(SendError::Source(error)) => return Err(failed(error)),
-            Err(SendError::Network(error)) => return Err(damaged(&error, reader)),
+            Err(SendError::Source(error)) => return Err(error),
+            Err(SendError::Network(error)) => {
+                return Err(StorageError::io(reader.descriptor().path(Component::Data), "read", error));
+            }
         };
-        let key = key(reader, target.id, &nodes[node], &sections.sections).map_err(failed)?;
-        transfers.push(Transfer { table, sstable, node, sections, is_whole, bytes, key });
+        shares.push(Share { node, sections, is_whole, bytes });
     }
-    Ok(transfers)
+    Ok(shares)
 }
 
 /// Returns the sections for each node. Lists the partitions only if a node does not get all of

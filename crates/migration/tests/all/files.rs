@@ -1,6 +1,7 @@
 //! Moves by files: the SSTables of a data directory are streamed to Apache Cassandra.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use cassette_database::{Database, Options, SnapshotOptions};
 use cassette_lab::cql::{CqlSettings, CqlTarget};
@@ -13,14 +14,14 @@ use super::random::{self, RandomTable};
 use super::support::{Events, Served, execute, job, rows};
 
 /// Opens a data directory, on which nothing is flushed or compacted by itself.
-fn open(path: &Path) -> Database {
+pub fn open(path: &Path) -> Database {
     let mut options = Options::new(path);
     options.materialized_views_enabled = true;
     options.engine.background_threads = false;
     Database::open(options).unwrap()
 }
 
-fn copy(from: &Path, to: &Path) {
+pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
         let target = to.join(entry.file_name());
@@ -37,14 +38,14 @@ fn by_files(from: &Path, to: &ClusterSettings, directory: &TempDir) -> Move {
     Move { by, ..job(Place::Directory(from.to_owned()), to.clone(), directory) }
 }
 
-fn no_differences(job: &Move) {
+pub fn no_differences(job: &Move) {
     let events = Events::default();
     let verified = job.verify(VerifyOptions::default(), &events).unwrap();
     assert_eq!((verified.differences, events.differences()), (0, Vec::new()));
     assert!(verified.rows > 0);
 }
 
-fn cql(nodes: &Nodes) -> CqlTarget {
+pub fn cql(nodes: &Nodes) -> CqlTarget {
     let contacts = nodes.0.settings().contacts();
     CqlTarget::new(CqlSettings {
         contacts,
@@ -61,7 +62,7 @@ fn cql(nodes: &Nodes) -> CqlTarget {
 }
 
 /// Returns SSTables sent whole, and in sections.
-fn sent(events: &Events) -> (usize, usize) {
+pub fn sent(events: &Events) -> (usize, usize) {
     let events = events.0.lock();
     let whole = |event: &Event| match event {
         Event::Sent { whole, .. } => Some(*whole),
@@ -73,7 +74,7 @@ fn sent(events: &Events) -> (usize, usize) {
 }
 
 /// Fills random tables, compressed and not, in several overlapping SSTables and the commit log.
-fn fill(database: &Database, seed: u64) -> Vec<RandomTable> {
+pub fn fill(database: &Database, seed: u64) -> Vec<RandomTable> {
     let tables = random::fill(database, seed, 6, 0);
     for (number, table) in tables.iter().enumerate() {
         let compression = match number % 3 {
@@ -116,7 +117,7 @@ const GHOSTS: &[&str] = &[
 ];
 
 /// Tables with what CQL does not show, or shows in another way.
-fn fill_special(database: &Database) {
+pub fn fill_special(database: &Database) {
     execute(
         database,
         "CREATE TABLE ks.d (k int, c int, s int static, v int, m map<int, int>, l list<int>, PRIMARY KEY (k, c))",
@@ -151,6 +152,19 @@ fn fill_special(database: &Database) {
     execute(database, "INSERT INTO ks.i (k, a, b) VALUES (100, 3, 'b3')");
 }
 
+/// Waits until a query of an index or view, which nodes build after its creation, has its rows.
+pub fn has_rows(cql: &CqlTarget, query: &str, expected: usize) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let found = cql.query(query).map(|rows| rows.len());
+        if found.as_ref().is_ok_and(|found| *found == expected) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{query}: {found:?}, expected {expected}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 /// One replica on two nodes: each gets sections. Nodes build indexes and views from them.
 fn arrives_in_sections(out: &Move, cql: &CqlTarget) {
     let planned = Events::default();
@@ -168,16 +182,16 @@ fn arrives_in_sections(out: &Move, cql: &CqlTarget) {
     assert!(graces.iter().all(|row| row[0].as_ref() == Some(&default)), "{graces:?}");
     assert!(events.statements().iter().any(|text| text.contains("gc_grace_seconds = 2147483647")));
     // Indexes and views were built from the files.
+    has_rows(cql, "SELECT k FROM ks.i WHERE a = 3", 11);
+    has_rows(cql, "SELECT k FROM ks.i WHERE b = 'b3'", 15);
+    has_rows(cql, "SELECT k FROM ks.v WHERE a = 3", 11);
     let count = |query: &str| cql.query(query).unwrap().len();
-    assert_eq!(count("SELECT k FROM ks.i WHERE a = 3"), 11);
-    assert_eq!(count("SELECT k FROM ks.i WHERE b = 'b3'"), 15);
-    assert_eq!(count("SELECT k FROM ks.v WHERE a = 3"), 11);
     assert_eq!(count("SELECT k FROM ks.g WHERE back = 1 ALLOW FILTERING"), 0, "dropped, and added again");
     assert_eq!(count("SELECT k FROM ks.g WHERE back = 2 ALLOW FILTERING"), 1);
 }
 
 /// Cells that the deletions of the files cover stay invisible when they are written later.
-fn older_writes_stay_deleted(cassandra: &ClusterSettings, cql: &CqlTarget, directory: &TempDir) {
+pub fn older_writes_stay_deleted(cassandra: &ClusterSettings, cql: &CqlTarget, directory: &TempDir) {
     let older = Served::start();
     execute(
         &older.database,
