@@ -3,12 +3,12 @@
 
 Writes GB gigabytes of rows of 1 KB (YCSB's) into a data directory, starts NODES nodes of Cassandra on this machine,
 and moves the same directory by each method into an empty keyspace with as many replicas as nodes: `cassette move` by
-files and by rows, and Cassandra's sstableloader. The methods `copy` (cqlsh's COPY FROM) and `dsbulk` load CSV files
+files, in bulk and by rows, and Cassandra's sstableloader. The methods `copy` (cqlsh's COPY FROM) and `dsbulk` load CSV files
 of CSV_GB gigabytes of such rows, which are written before and not counted. Prints for each the seconds, rows and
 megabytes per second, and processor time of the client's processes; then the seconds of `--verify`, which compares all
 rows. Client and nodes share the machine: a network and a disk between them would add their own limits.
 
-    GB=1 CSV_GB=1 NODES=1 ROUNDS=1 METHODS=files,rows,sstableloader,copy,dsbulk benches/move.py
+    GB=1 CSV_GB=1 NODES=1 ROUNDS=1 METHODS=files,bulk,rows,sstableloader,copy,dsbulk benches/move.py
 
 CASSETTE_BINARY is the program, target/release/cassette otherwise. Needs cassandra-driver and cqlsh (`make bench-move`
 has them), JDK 17 and Maven. Prints Markdown and leaves JSON in bench-results/.
@@ -37,7 +37,7 @@ GIGABYTES = float(os.environ.get("GB", "1"))
 CSV_GIGABYTES = float(os.environ.get("CSV_GB", "1"))
 NODES = int(os.environ.get("NODES", "1"))
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
-METHODS = os.environ.get("METHODS", "files,rows,sstableloader,copy,dsbulk").split(",")
+METHODS = os.environ.get("METHODS", "files,bulk,rows,sstableloader,copy,dsbulk").split(",")
 HEAP = os.environ.get("HEAP", "2G")
 LIBRARY = os.environ.get("CASSANDRA_LIB")
 NETWORK, PORT, STORAGE_PORT = "127.0.79", 9279, 17000
@@ -169,8 +169,8 @@ def empty(session, schema):
 
 
 def measured(method, session):
-    empty(session, method not in ("files", "rows"))
-    commands = {"files": move("--by", "files"), "rows": move(), "sstableloader": loader(), "copy": copy(),
+    empty(session, method not in ("files", "bulk", "rows"))
+    commands = {"files": move("--by", "files"), "bulk": move("--by", "bulk"), "rows": move(), "sstableloader": loader(), "copy": copy(),
                 "dsbulk": dsbulk()}
     found = run(commands[method], f"{method}.output")
     if method not in CSV:

@@ -11,52 +11,10 @@ mod support;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use cassette_database::{Database, Options};
-use serde_json::Value;
-use support::moves::{text_of, wait_for_parts};
+use cassette_database::Database;
+use support::moves::{events, fill, internode_encryption, number, text_of, wait_for_parts};
 
-/// Bytes of a row.
-const ROW: usize = 1000;
 const SSTABLES: usize = 12;
-
-fn number(name: &str) -> Option<usize> {
-    std::env::var(name).ok().map(|text| text.parse().unwrap())
-}
-
-/// Writes rows into a data directory, in several SSTables; each has the rows of all others, too.
-fn fill(path: &Path, megabytes: usize) -> usize {
-    let mut options = Options::new(path);
-    options.engine.background_threads = false;
-    let database = Database::open(options).unwrap();
-    let session = database.session();
-    session
-        .execute(
-            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
-            (),
-        )
-        .unwrap();
-    session.execute("CREATE TABLE ks.t (k bigint, c int, v blob, PRIMARY KEY (k, c))", ()).unwrap();
-    let rows = megabytes * 1_000_000 / ROW / SSTABLES;
-    let mut state = 1u64;
-    for sstable in 0..SSTABLES {
-        for row in 0..rows {
-            // xorshift64*: what does not compress takes as long to send as it is long.
-            let value: Vec<u8> = (0..ROW / 8)
-                .flat_map(|_| {
-                    state ^= state >> 12;
-                    state ^= state << 25;
-                    state ^= state >> 27;
-                    state.wrapping_mul(0x2545_f491_4f6c_dd1d).to_be_bytes()
-                })
-                .collect();
-            let key = (row as i64, sstable as i32, value);
-            session.execute("INSERT INTO ks.t (k, c, v) VALUES (?, ?, ?)", key).unwrap();
-        }
-        database.flush().unwrap();
-    }
-    database.close().unwrap();
-    rows * SSTABLES
-}
 
 /// Returns the command, in a directory that gets the progress file.
 fn move_command(directory: &Path, to: &str, more: &[&str]) -> Command {
@@ -66,39 +24,18 @@ fn move_command(directory: &Path, to: &str, more: &[&str]) -> Command {
     command
 }
 
-fn events(directory: &Path, kind: &str) -> Vec<Value> {
-    let text = std::fs::read_to_string(directory.join("events")).unwrap();
-    let all = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    all.filter(|event| event["event"] == kind).collect()
-}
-
-/// Creates certificates, and returns the options of nodes that require them.
-fn internode_encryption(directory: &Path) -> String {
-    let certificates = directory.join("certificates");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cassette"));
-    command.arg("certificates").arg(&certificates).args(["--name", "127.0.203.1"]);
-    assert!(command.output().unwrap().status.success());
-    let file = |name: &str| certificates.join(name).display().to_string();
-    format!(
-        "{{internode_encryption: all, require_client_auth: true, keystore: \"{}\", truststore: \"{}\", \
-         ssl_context_factory: {{class_name: org.apache.cassandra.security.PEMBasedSslContextFactory}}}}",
-        file("server.pem"),
-        file("ca.pem")
-    )
-}
-
 #[test]
 fn a_move_by_files_survives_kills_of_itself_and_of_a_node() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let count = number("CASSETTE_SOAK_NODES").unwrap_or(1);
     let megabytes = number("CASSETTE_SOAK_MB").unwrap_or(6);
-    let encryption = if count == 1 { Some(internode_encryption(path)) } else { None };
+    let encryption = if count == 1 { Some(internode_encryption(path, "127.0.203.1")) } else { None };
     let yaml: Vec<(&str, String)> =
         encryption.iter().map(|yaml| ("server_encryption_options", yaml.clone())).collect();
     let Some(mut cassandra) = nodes::start(&path.join("nodes"), count, 203, &yaml) else { return };
     let contacts = cassandra.0.settings().contacts().join(",");
-    let rows = fill(&path.join("data"), megabytes);
+    let rows = fill(&path.join("data"), megabytes, SSTABLES);
     let replicas = count.min(3);
     let replication = format!("{{'class': 'NetworkTopologyStrategy', 'datacenter1': {replicas}}}");
     // At this rate the move takes ten seconds.
@@ -163,6 +100,8 @@ fn options_of_other_transfers_are_rejected() {
     };
     let text = run(&["--data", "d", "--to", "127.0.0.1:1", "--rate-mb", "5"]);
     assert!(text.contains("--rate-mb belongs to --by files"), "{text}");
+    let text = run(&["--data", "d", "--to", "127.0.0.1:1", "--by", "files", "--part-mb", "5"]);
+    assert!(text.contains("--part-mb belongs to --by bulk"), "{text}");
     let text = run(&["--data", "d", "--to", "127.0.0.1:1", "--by", "files", "--rate", "5"]);
     assert!(text.contains("--rate-mb"), "{text}");
     let text = run(&["--from", "127.0.0.1:1", "--to", "127.0.0.1:1", "--by", "files"]);

@@ -20,7 +20,7 @@ pub enum Event {
         to: String,
         /// Number of tables.
         tables: usize,
-        /// Token ranges of all tables; 0 of a move by files.
+        /// Token ranges of all tables; 0 of moves by files and in bulk.
         ranges: u64,
         /// Those of them that an earlier run has completed.
         ranges_done: u64,
@@ -92,7 +92,7 @@ pub enum Event {
         keyspace: String,
         /// Its table.
         table: String,
-        /// Its name in the data directory.
+        /// Its name in the data directory; `part` and a number in bulk.
         sstable: String,
         /// The storage port of the node.
         node: String,

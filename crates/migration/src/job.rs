@@ -1,11 +1,12 @@
 //! A move from end to end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
+use crate::bulk;
 use crate::client::Client;
 use crate::control::{LogPoint, point};
-use crate::copy::{Task, Tasks, now};
+use crate::copy::{Task, Tasks, micros, now};
 use crate::endpoint::{Endpoint, Place, Session};
 use crate::error::{Result, unsuitable};
 use crate::event::{Event, Observer};
@@ -39,6 +40,9 @@ impl Move {
         }
         let (source, target) = self.open()?;
         self.check_logins(&source, &target, observer)?;
+        if let By::Bulk(options) = &self.by {
+            return bulk::dry_run(self, (&source, &target), options, observer);
+        }
         let plan = Plan::make(&mut source.session(), &mut target.session(), &self.schema())?;
         plan.warnings.iter().for_each(|text| observer.event(&Event::Warning { text: text.clone() }));
         let found = Progress::read_header(&self.progress)?;
@@ -60,15 +64,26 @@ impl Move {
     /// If source or target cannot be used, before anything is written; or if one of them fails for
     /// too long. A repeated run resumes.
     pub fn run(&self, observer: &dyn Observer) -> Result<Summary> {
+        if self.follow.is_some() && !matches!(self.by, By::Rows) {
+            return unsuitable("a move by files or in bulk cannot follow changes: move by rows");
+        }
         if let By::Files(options) = &self.by {
-            if self.follow.is_some() {
-                return unsuitable("a move by files cannot follow changes: move by rows");
-            }
             return files::run(self, options, observer);
         }
-        let start = Instant::now();
         let (source, target) = self.open()?;
         self.check_logins(&source, &target, observer)?;
+        match &self.by {
+            By::Bulk(options) => bulk::run(self, (&source, &target), options, observer),
+            _ => self.copy_rows((&source, &target), observer),
+        }
+    }
+
+    fn copy_rows(
+        &self,
+        (source, target): (&Endpoint, &Endpoint),
+        observer: &dyn Observer,
+    ) -> Result<Summary> {
+        let start = Instant::now();
         let mut session = target.session();
         let (plan, progress) = self.prepare(&mut source.session(), &mut session, observer)?;
         let tables: Vec<Statements> = plan.tables().cloned().map(Statements::new).collect();
@@ -82,11 +97,11 @@ impl Move {
             observer,
         };
         let (throttle, marker) = (Throttle::new(self.rate), progress.header.started_micros);
-        let Endpoint::Cluster(cluster) = &target else { return unsuitable("the target is not a cluster") };
+        let Endpoint::Cluster(cluster) = target else { return unsuitable("the target is not a cluster") };
         let failed = AtomicBool::new(false);
         let copy = || {
             tasks.run(
-                &source,
+                source,
                 || Writer { client: Client::new(cluster) },
                 |session, writer, task, shared| {
                     let statements = &tables[task.table];
@@ -323,9 +338,4 @@ impl Move {
         }
         follow::check_grace(&keyspaces, self.to.patience)
     }
-}
-
-fn micros() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }

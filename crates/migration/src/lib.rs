@@ -4,6 +4,7 @@
 //! ```text
 //! by rows    source: SELECT columns, writetime, ttl -> rows of cells -> INSERT, UPDATE USING TIMESTAMP, TTL: target
 //! by files   data directory: SSTables -> sections for each replica -> streams to the nodes of Cassandra
+//! in bulk    source: merged rows -> new SSTables, part by part -> streams to the nodes of Cassandra
 //! ```
 //!
 //! By rows:
@@ -17,6 +18,7 @@
 //! applies the changes that are captured meanwhile, and can cut over: the source's server then
 //! forwards its clients to the target.
 
+mod bulk;
 mod cell;
 mod client;
 mod compact_storage;
@@ -58,4 +60,4 @@ pub use error::MoveError;
 pub use event::{Difference, Event, Observer};
 pub use follow::{Captured, Lag};
 pub use following::{CutOver, Follow, Until};
-pub use settings::{By, FileOptions, Move, Summary, VerifyOptions, VerifySummary};
+pub use settings::{BulkOptions, By, FileOptions, Move, Summary, VerifyOptions, VerifySummary};

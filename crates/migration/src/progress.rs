@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::journal::{Journal, fail};
 
-/// The start of the progress of a move by files, which can be verified by rows.
-const BY_FILES: &str = "{\"move_files\":";
+/// The start of the progress of moves by files and in bulk, which can be verified by rows.
+const OF_OTHERS: [&str; 2] = ["{\"move_files\":", "{\"move_bulk\":"];
 
 /// The first line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,10 +95,10 @@ pub struct Progress {
 
 impl Progress {
     /// Reads the header of an existing file; `None` if there is none, it is empty, or it is that of
-    /// a move by files.
+    /// a move by files or in bulk.
     pub fn read_header(path: &Path) -> Result<Option<Header>> {
         let Some(text) = Journal::read(path)? else { return Ok(None) };
-        if text.starts_with(BY_FILES) { Ok(None) } else { header(path, &text) }
+        if OF_OTHERS.iter().any(|start| text.starts_with(start)) { Ok(None) } else { header(path, &text) }
     }
 
     /// Opens the file of an earlier run with the same task, or creates it.

@@ -26,11 +26,12 @@ pub struct Move {
     pub without_functions: bool,
     /// The progress file, which a repeated run resumes from.
     pub progress: PathBuf,
-    /// Number of token ranges of each table.
+    /// Number of token ranges of each table, by rows.
     pub ranges: u32,
-    /// Number of token ranges that are copied at the same time.
+    /// Number of token ranges that are read at the same time; in bulk from a directory, at most as
+    /// many as there are processors.
     pub workers: usize,
-    /// Maximum number of rows per second, by rows.
+    /// Maximum number of rows per second, by rows and in bulk.
     pub rate: Option<f64>,
     /// What is transferred.
     pub by: By,
@@ -45,6 +46,9 @@ pub enum By {
     Rows,
     /// SSTables, to the storage ports of Cassandra's nodes. The source is a directory.
     Files(FileOptions),
+    /// Rows, merged and written into new SSTables, which are sent to the storage ports of
+    /// Cassandra's nodes.
+    Bulk(BulkOptions),
 }
 
 /// The result of a copy.
@@ -52,7 +56,7 @@ pub enum By {
 pub struct Summary {
     /// Rows copied by this run; 0 of a move by files.
     pub rows: u64,
-    /// Bytes sent by this run; 0 of a move by rows.
+    /// Bytes sent by this run, to all nodes; 0 of a move by rows.
     pub bytes: u64,
     /// Number of tables.
     pub tables: usize,
@@ -93,6 +97,24 @@ pub struct FileOptions {
     pub bytes_per_second: Option<f64>,
     /// SSTables that are sent to a node at the same time; 0 for the default of 2.
     pub sessions_per_node: usize,
+}
+
+/// Options of a move in bulk.
+#[derive(Clone)]
+pub struct BulkOptions {
+    /// How SSTables are sent.
+    pub files: FileOptions,
+    /// Bytes of a part: an SSTable that is written, sent and removed. A partition is never divided.
+    pub part_bytes: u64,
+    /// The directory for parts, which is created and removed. `None`: the path of the progress file
+    /// with `.parts` appended.
+    pub directory: Option<PathBuf>,
+}
+
+impl Default for BulkOptions {
+    fn default() -> Self {
+        Self { files: FileOptions::default(), part_bytes: 128 << 20, directory: None }
+    }
 }
 
 impl Move {
@@ -145,7 +167,7 @@ impl Move {
             tables,
             ranges: match self.by {
                 By::Rows => tables as u64 * u64::from(self.ranges),
-                By::Files(_) => 0,
+                By::Files(_) | By::Bulk(_) => 0,
             },
             ranges_done,
         }

@@ -21,6 +21,11 @@ impl TokenRange {
         (middle != self.0).then_some([Self(self.0, middle), Self(middle, self.1)])
     }
 
+    /// Returns the fraction of the ring that it is.
+    pub fn width(self) -> f64 {
+        (i128::from(self.1) - i128::from(self.0)) as f64 / 2f64.powi(64)
+    }
+
     /// Returns whether it contains a token.
     pub fn contains(self, token: i64) -> bool {
         self.0 < token && token <= self.1

@@ -8,7 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use cassette_adopt::{AdoptError, ReadOnly, open_read_only};
 use cassette_database::Options;
-use cassette_migration::{By, ClusterSettings, FileOptions, Move, Place, TargetFiles, VerifyOptions};
+use cassette_migration::{
+    BulkOptions, By, ClusterSettings, FileOptions, Move, Place, TargetFiles, VerifyOptions,
+};
 use cassette_rows::Consistency;
 use cassette_server::tls::secret;
 use clap::Args;
@@ -42,6 +44,9 @@ Examples:
     cassette move --data /var/lib/cassette --to 10.0.0.1:9042 --by files --rate-mb 50 \\
         --replication \"{'class': 'NetworkTopologyStrategy', 'dc1': 3}\"
 
+  Merge its rows into new SSTables and stream these: several times as fast as by rows over CQL:
+    cassette move --data /var/lib/cassette --to 10.0.0.1:9042 --by bulk
+
   Move back from the cluster:
     cassette move --from 10.0.0.1:9042 --to 127.0.0.1:9042 --keyspace shop
 
@@ -66,8 +71,8 @@ pub struct MoveArguments {
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', required = true)]
     to: Vec<String>,
 
-    /// What is transferred: rows over CQL, or the SSTables of --data to the nodes of a Cassandra
-    /// cluster
+    /// What is transferred: rows over CQL; or, to the nodes of a Cassandra cluster, the SSTables of
+    /// --data as they are, or in bulk its rows, merged into new SSTables
     #[arg(long, value_enum, default_value_t = Transfer::Rows)]
     by: Transfer,
 
@@ -147,11 +152,12 @@ pub struct MoveArguments {
 enum Transfer {
     Rows,
     Files,
+    Bulk,
 }
 
 /// How SSTables are streamed.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Moves by files")]
+#[command(next_help_heading = "Moves by files and in bulk")]
 struct FileArguments {
     /// Maximum number of megabytes per second, to all nodes together
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
@@ -177,9 +183,33 @@ struct FileArguments {
     /// File with the private key
     #[arg(long, value_name = "FILE", requires = "internode_tls_certificate")]
     internode_tls_key: Option<PathBuf>,
+
+    /// In bulk: megabytes of an SSTable that is written, sent and removed [default: 128]
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    part_mb: Option<u32>,
+
+    /// In bulk: directory for these SSTables, which is created and removed [default: that of
+    /// --progress with .parts appended]
+    #[arg(long, value_name = "DIR")]
+    parts: Option<PathBuf>,
 }
 
 impl FileArguments {
+    /// Returns the first argument that was specified for moves in bulk only.
+    fn specified_for_bulk(&self) -> Option<&'static str> {
+        let arguments = [("--part-mb", self.part_mb.is_some()), ("--parts", self.parts.is_some())];
+        arguments.into_iter().find_map(|(name, is_specified)| is_specified.then_some(name))
+    }
+
+    fn bulk_options(&self) -> anyhow::Result<BulkOptions> {
+        let defaults = BulkOptions::default();
+        Ok(BulkOptions {
+            files: self.options()?,
+            part_bytes: self.part_mb.map_or(defaults.part_bytes, |megabytes| u64::from(megabytes) << 20),
+            directory: self.parts.clone(),
+        })
+    }
+
     /// Returns the first argument that was specified.
     fn specified(&self) -> Option<&'static str> {
         [
@@ -331,9 +361,17 @@ impl MoveArguments {
             credentials(target.user.as_ref(), target.password_file.as_ref(), "CASSETTE_PASSWORD")?,
             client_tls(target.tls_ca.as_ref(), target.tls_certificate.as_ref(), target.tls_key.as_ref())?,
         );
+        if self.by != Transfer::Bulk
+            && let Some(name) = self.files.specified_for_bulk()
+        {
+            bail!("{name} belongs to --by bulk, which is not specified");
+        }
         let by = match (self.by, self.files.specified()) {
             (Transfer::Rows, None) => By::Rows,
-            (Transfer::Rows, Some(name)) => bail!("{name} belongs to --by files, which is not specified"),
+            (Transfer::Rows, Some(name)) => {
+                bail!("{name} belongs to --by files and --by bulk, which are not specified")
+            }
+            (Transfer::Bulk, _) => By::Bulk(self.files.bulk_options()?),
             (Transfer::Files, _) if self.rate.is_some() && !self.verify => {
                 bail!("--rate limits rows: --by files has --rate-mb")
             }
@@ -386,6 +424,7 @@ pub fn run(arguments: &MoveArguments) -> anyhow::Result<bool> {
     let copied = match job.by {
         By::Rows => format!("copied {} rows", done.rows),
         By::Files(_) => format!("sent {}", size(done.bytes)),
+        By::Bulk(_) => format!("copied {} rows, sent {}", done.rows, size(done.bytes)),
     };
     console.line(&format!(
         "{copied} of {} tables in {}; compare them with --verify",

@@ -1,5 +1,6 @@
 //! Moves between servers in this process, and with Apache Cassandra.
 
+mod bulk;
 mod cassandra;
 mod copies;
 mod cut_over;
