@@ -15,6 +15,38 @@ def test_the_start_of_the_documentation_works(pytester):
     pytester.runpytest_subprocess().assert_outcomes(passed=1)
 
 
+def test_each_test_without_a_schema_has_its_own_keyspace(pytester):
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("number", [1, 2])
+        def test_it(cassette_session, number):
+            cassette_session.execute("CREATE TABLE users (id int PRIMARY KEY)")
+
+        def test_keyspaces_are_dropped(cassette_server):
+            assert "test_" not in cassette_server.execute("DESCRIBE KEYSPACES")
+        """
+    )
+    pytester.runpytest_subprocess().assert_outcomes(passed=3)
+
+
+def test_a_test_that_uses_another_keyspace_does_not_disturb_the_next(pytester):
+    (pytester.path / "users.cql").write_text(TABLE)
+    pytester.makeini("[pytest]\ncassette_schema = users.cql")
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("number", [1, 2])
+        def test_it(cassette_session, number):
+            cassette_session.execute("SELECT * FROM users")
+            cassette_session.set_keyspace("system")
+        """
+    )
+    pytester.runpytest_subprocess().assert_outcomes(passed=2)
+
+
 def test_tables_of_the_configured_schema_are_empty_for_each_test(pytester):
     pytester.mkdir("schema")
     (pytester.path / "schema" / "users.cql").write_text(TABLE)

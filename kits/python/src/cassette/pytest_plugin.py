@@ -5,7 +5,9 @@ Every worker of pytest-xdist has a server.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,32 +73,55 @@ def _cassette_keyspaces(cassette_server: Server, cassette_cluster: Cluster) -> _
 def cassette_session(request: pytest.FixtureRequest, _cassette_keyspaces: _Keyspaces) -> Iterator[Session]:
     """A session in a keyspace with the schema of the marker `cassette_schema`, else of the configuration.
 
-    Tests with the same schema share the keyspace. After each test, all tables of all keyspaces are truncated.
+    Tests with the same schema share the keyspace; without a schema, each test has its own, which is dropped afterwards.
+    After each test, all tables of all keyspaces are truncated.
     """
-    yield _cassette_keyspaces.session(_schema_of(request))
+    schema = _schema_of(request)
+    if schema:
+        yield _cassette_keyspaces.shared(schema)
+    else:
+        with _cassette_keyspaces.fresh() as session:
+            yield session
     _cassette_keyspaces.truncate()
 
 
 class _Keyspaces:
-    """The keyspaces of the run, one for each schema."""
+    """The keyspaces of the run."""
 
     def __init__(self, server: Server, cluster: Cluster) -> None:
         self._server = server
         self._cluster = cluster
         self._admin: Session = cluster.connect()
-        self._sessions: dict[tuple[Path, ...], Session] = {}
+        self._names = (f"test_{number}" for number in itertools.count())
+        self._shared: dict[tuple[Path, ...], tuple[Session, str]] = {}
 
-    def session(self, schema: tuple[Path, ...]) -> Session:
-        if schema not in self._sessions:
-            name = f"test_{len(self._sessions)}"
-            # What an earlier attempt with a wrong file has created.
-            self._admin.execute(f"DROP KEYSPACE IF EXISTS {name}")
-            self._admin.execute(f"CREATE KEYSPACE {name} WITH replication = {_REPLICATION}")
+    def shared(self, schema: tuple[Path, ...]) -> Session:
+        """Returns the session of all tests with a schema. An earlier test may have used another keyspace."""
+        if schema not in self._shared:
+            name = self._create()
             for path in schema:
                 self._server.execute_file(path, keyspace=name)
             self._cluster.refresh_schema_metadata()
-            self._sessions[schema] = self._cluster.connect(name)
-        return self._sessions[schema]
+            self._shared[schema] = (self._cluster.connect(name), name)
+        session, name = self._shared[schema]
+        session.set_keyspace(name)
+        return session
+
+    @contextmanager
+    def fresh(self) -> Iterator[Session]:
+        """A session in an empty keyspace, which is dropped at the end."""
+        name = self._create()
+        session = self._cluster.connect(name)
+        try:
+            yield session
+        finally:
+            session.shutdown()
+            self._admin.execute(f"DROP KEYSPACE IF EXISTS {name}")
+
+    def _create(self) -> str:
+        name = next(self._names)
+        self._admin.execute(f"CREATE KEYSPACE {name} WITH replication = {_REPLICATION}")
+        return name
 
     def truncate(self) -> None:
         rows = self._admin.execute("SELECT keyspace_name, table_name FROM system_schema.tables")

@@ -15,8 +15,9 @@ import org.junit.jupiter.api.extension.ParameterResolver;
  *
  * <p>With {@link CassetteTest} or {@code @ExtendWith}, all classes share a server, which is stopped at the end of the
  * run. An extension with {@code @RegisterExtension} and {@link #of} has its own server. The session's keyspace has the
- * schema of {@link CassetteTest#schema} or {@link #schema}; tests with the same schema share it. If a test fails, the
- * end of the server's log is printed to the standard error.
+ * schema of {@link CassetteTest#schema} or {@link #schema}; tests with the same schema share it. Without a schema, each
+ * test has its own keyspace, which is dropped afterwards. If a test fails, the end of the server's log is printed to the
+ * standard error.
  *
  * <p>Tests that share a server must not run in parallel, because tables are truncated.
  */
@@ -64,7 +65,14 @@ public final class CassetteExtension implements ParameterResolver, AfterEachCall
         if (parameter.getParameter().getType() == CassetteServer.class) {
             return sessions.server();
         }
-        return sessions.of(schemaOf(context), context.getRequiredTestClass().getClassLoader());
+        List<String> files = schemaOf(context);
+        if (!files.isEmpty()) {
+            return sessions.shared(files, context.getRequiredTestClass().getClassLoader());
+        }
+        // The store of the test, or of the class for @BeforeAll, is closed at its end.
+        return context.getStore(NAMESPACE)
+                .getOrComputeIfAbsent(sessions, ignored -> sessions.fresh(), Sessions.Fresh.class)
+                .session;
     }
 
     @Override

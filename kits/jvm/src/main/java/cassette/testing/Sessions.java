@@ -15,13 +15,14 @@ import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.extension.ExtensionContext.Store.CloseableResource;
 
-/** A server with its sessions: one for each schema, in its own keyspace. */
+/** A server with its sessions, each in a keyspace. */
 final class Sessions implements CloseableResource {
     private static final String REPLICATION = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
 
     private final CassetteServer server;
     private final CqlSession admin;
-    private final Map<List<String>, CqlSession> sessions = new HashMap<>();
+    private final Map<List<String>, Fresh> shared = new HashMap<>();
+    private int created;
 
     Sessions(CassetteServer server) {
         this.server = server;
@@ -32,26 +33,54 @@ final class Sessions implements CloseableResource {
         return server;
     }
 
-    /** Returns the session in the keyspace with a schema, which is created before the first use. */
-    synchronized CqlSession of(List<String> schema, ClassLoader loader) {
-        CqlSession existing = sessions.get(schema);
-        if (existing != null) {
-            return existing;
+    /** Returns the session of all tests with a schema. An earlier test may have used another keyspace. */
+    synchronized CqlSession shared(List<String> schema, ClassLoader loader) {
+        Fresh existing = shared.get(schema);
+        if (existing == null) {
+            String keyspace = create();
+            for (String file : schema) {
+                try {
+                    server.execute(keyspace, read(file, loader));
+                } catch (CassetteException error) {
+                    throw new CassetteException(file + ": " + error.getMessage(), error);
+                }
+            }
+            existing = new Fresh(keyspace);
+            shared.put(schema, existing);
         }
-        String keyspace = "test_" + sessions.size();
-        // What an earlier attempt with a wrong file has created.
-        admin.execute("DROP KEYSPACE IF EXISTS " + keyspace);
-        admin.execute("CREATE KEYSPACE " + keyspace + " WITH replication = " + REPLICATION);
-        for (String file : schema) {
-            try {
-                server.execute(keyspace, read(file, loader));
-            } catch (CassetteException error) {
-                throw new CassetteException(file + ": " + error.getMessage(), error);
+        existing.session.execute("USE " + existing.keyspace);
+        return existing.session;
+    }
+
+    /** Returns a session in an empty keyspace. */
+    synchronized Fresh fresh() {
+        return new Fresh(create());
+    }
+
+    /** A session in a keyspace, which is dropped when this is closed. */
+    final class Fresh implements CloseableResource {
+        private final String keyspace;
+        final CqlSession session;
+
+        private Fresh(String keyspace) {
+            this.keyspace = keyspace;
+            session = connect().withKeyspace(keyspace).build();
+        }
+
+        @Override
+        public void close() {
+            session.close();
+            // A server that was stopped has no keyspaces.
+            if (!admin.isClosed()) {
+                admin.execute("DROP KEYSPACE IF EXISTS " + keyspace);
             }
         }
-        CqlSession session = connect().withKeyspace(keyspace).build();
-        sessions.put(schema, session);
-        return session;
+    }
+
+    private String create() {
+        String keyspace = "test_" + created++;
+        admin.execute("CREATE KEYSPACE " + keyspace + " WITH replication = " + REPLICATION);
+        return keyspace;
     }
 
     void truncate() {
@@ -65,7 +94,7 @@ final class Sessions implements CloseableResource {
 
     @Override
     public synchronized void close() {
-        sessions.values().forEach(CqlSession::close);
+        shared.values().forEach(fresh -> fresh.session.close());
         admin.close();
         server.close();
     }
