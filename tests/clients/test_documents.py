@@ -257,3 +257,30 @@ def test_the_statements_of_the_page_of_vector_search_are_valid(tmp_path):
         else:
             session.execute(statement)
     server.stop()
+
+
+@own_server
+def test_the_statements_of_the_page_of_functions_work_as_shown(tmp_path):
+    page = blocks(ROOT / "docs" / "functions.md")
+    (settings,) = (text for _, info, text in page if info == "yaml")
+    authorization = "authenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer\n"
+    (tmp_path / "cassandra.yaml").write_text(authorization + settings + "\n")
+    server = Server(tmp_path / "data", "--admin", "off", "--config", tmp_path / "cassandra.yaml").start()
+    try:
+        provider = PlainTextAuthProvider("cassandra", "cassandra")
+        with connect("127.0.0.1", server.port, auth_provider=provider) as cluster:
+            session = cluster.connect()
+            session.execute("CREATE ROLE reader")
+            session.execute(
+                "CREATE KEYSPACE shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+            )
+            session.set_keyspace("shop")
+            shown = []
+            for text in (text for _, info, text in page if info == "sql"):
+                for statement in filter(str.strip, text.split(";")):
+                    rows = session.execute(statement)
+                    if statement.strip().startswith("SELECT"):
+                        shown.append([tuple(row) for row in rows])
+            assert shown == [[(1, "Tea", True), (2, "Cake", False)], [("cake",)]]
+    finally:
+        server.stop()

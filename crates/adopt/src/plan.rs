@@ -313,6 +313,12 @@ impl Plan {
         for omitted in &system.omitted_indexes {
             self.warnings.push(format!("{omitted}: the index is left out"));
         }
+        for function in &system.uncallable {
+            self.warnings.push(format!(
+                "{function} is kept, but cannot be called: its language is not supported; CREATE OR REPLACE \
+                 FUNCTION … LANGUAGE lua replaces it"
+            ));
+        }
         for omitted in &system.omitted {
             self.warnings.push(format!("{omitted} is left out: not supported"));
         }

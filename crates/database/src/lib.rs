@@ -55,6 +55,7 @@ pub use cassette_engine::without_waiting;
 pub use cassette_engine::{
     Durability, ImportOptions, ImportedSSTable, Snapshot, SnapshotFilter, SnapshotOptions, VerifiedSSTable,
 };
+pub use cassette_functions::Settings as FunctionSettings;
 pub use schema::authorization::AuthCacheKind;
 pub use schema::catalog::{
     Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, SchemaEvents, Subscription,

@@ -38,8 +38,12 @@ fn statements(path: &Path) -> Vec<String> {
 }
 
 fn session() -> Session {
+    session_with(|_| ())
+}
+
+fn session_with(change: impl FnOnce(&mut Options)) -> Session {
     // The configuration of Cassandra when its responses were recorded.
-    let options = Options {
+    let mut options = Options {
         file_system: Arc::new(FakeFileSystem::new()),
         materialized_views_enabled: true,
         drop_compact_storage_enabled: true,
@@ -47,6 +51,7 @@ fn session() -> Session {
         guardrails: [("zero_ttl_on_twcs_warned".to_owned(), "false".to_owned())].into(),
         ..Options::new("/data")
     };
+    change(&mut options);
     let session = Database::open(options).unwrap().session();
     let create = format!(
         "CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
@@ -146,8 +151,11 @@ fn in_order(answer: &Value) -> Value {
             Some(end) => listed.split_at(end),
             None => (listed.trim_end_matches(')'), ")"),
         };
-        let mut signatures: Vec<&str> =
-            listed.split(", system.").map(|s| s.trim_start_matches("system.")).collect();
+        let keyspaces = [", system.", ", conformance."];
+        let lines = keyspaces
+            .iter()
+            .fold(listed.to_owned(), |listed, start| listed.replace(start, &start.replace(", ", "\n")));
+        let mut signatures: Vec<&str> = lines.lines().collect();
         signatures.sort_unstable();
         *message = format!("{before}signatures: {}{after}", signatures.join(", "));
     }
@@ -197,6 +205,87 @@ fn answers_are_those_of_cassandra() {
             wrong.extend(
                 judge(statement, &ours, &entry["answer"], kept).map(|wrong| format!("{name}: {wrong}")),
             );
+        }
+    }
+    assert!(wrong.is_empty(), "{} answers differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The bodies of functions: in Java, as Cassandra's answers were recorded, and in Lua.
+struct Bodies(Vec<(String, String)>);
+
+impl Bodies {
+    fn read(path: &Path) -> Self {
+        let bodies = read_json(path);
+        let bodies = bodies.as_object().unwrap().iter();
+        Self(bodies.map(|(java, lua)| (java.clone(), lua.as_str().unwrap().to_owned())).collect())
+    }
+
+    /// Returns a statement with its body in Lua.
+    fn in_lua(&self, statement: &str) -> String {
+        let Some((start, body)) = statement.split_once(" LANGUAGE java AS '") else {
+            return statement.to_owned();
+        };
+        let body = body.strip_suffix('\'').unwrap();
+        let (_, lua) = self.0.iter().find(|(java, _)| java == body).unwrap_or_else(|| panic!("{body}"));
+        format!("{start} LANGUAGE lua AS '{}'", lua.replace('\'', "''"))
+    }
+
+    /// Returns an answer with the bodies that the statements have.
+    fn in_java(&self, mut answer: Value) -> Value {
+        let rows = answer.get_mut("rows").and_then(Value::as_array_mut);
+        for cell in rows.into_iter().flatten().filter_map(Value::as_array_mut).flatten() {
+            if let Some(text) = cell.as_str() {
+                *cell = self.cell(text).into();
+            }
+        }
+        answer
+    }
+
+    fn cell(&self, text: &str) -> String {
+        let hex = |text: &str| encode_hex(text.as_bytes());
+        let described = |language: &str, body: &str| hex(&format!("LANGUAGE {language}\n    AS $${body}$$"));
+        let mut text = text.to_owned();
+        for (java, lua) in &self.0 {
+            if text == hex(lua) {
+                return hex(java);
+            }
+            text = text.replace(&described("lua", lua), &described("java", java));
+        }
+        if text == hex("lua") { hex("java") } else { text }
+    }
+}
+
+/// Returns an answer without the reason of a failure, which is that of the language.
+fn without_reason(mut answer: Value) -> Value {
+    const OF_COMPILER: &str = " source compilation failed:";
+    let is_failure = answer["error"] == "1400";
+    if let Some(Value::String(message)) = answer.get_mut("message")
+        && (is_failure || message.contains(OF_COMPILER))
+    {
+        *message = if is_failure { String::new() } else { OF_COMPILER.to_owned() };
+    }
+    answer
+}
+
+#[test]
+fn functions_answer_as_those_of_cassandra() {
+    let folder = folder().join("functions");
+    let bodies = Bodies::read(&folder.join("bodies.json"));
+    let differences = read_json(&folder.join("differences.json"));
+    let mut wrong = Vec::new();
+    for name in ["aggregates", "functions"] {
+        let recorded = read_json(&folder.join(format!("{name}.json")));
+        let recorded = recorded.as_array().unwrap();
+        let known: Vec<&str> = recorded.iter().filter_map(|entry| entry["statement"].as_str()).collect();
+        let statements = statements(&folder.join(format!("{name}.cql")));
+        assert_eq!(statements, known, "{name}: record the answers again");
+        let session = session_with(|options| options.functions.enabled = true);
+        for entry in recorded {
+            let statement = entry["statement"].as_str().unwrap();
+            let ours = without_reason(bodies.in_java(answer(&session, &bodies.in_lua(statement))));
+            let cassandra = without_reason(entry["answer"].clone());
+            let kept = differences.get(name).and_then(|of_file| of_file.get(statement));
+            wrong.extend(judge(statement, &ours, &cassandra, kept).map(|wrong| format!("{name}: {wrong}")));
         }
     }
     assert!(wrong.is_empty(), "{} answers differ:\n{}", wrong.len(), wrong.join("\n"));

@@ -175,22 +175,33 @@ fn compare(table: &Table, found: &Table) -> Result<()> {
     Ok(())
 }
 
-/// Executes the statements on the target, and waits until its nodes agree.
+/// Executes the statements on the target, and waits until its nodes agree. A function that the
+/// target refuses is reported as a warning.
 pub fn execute(target: &mut Session<'_>, statements: &[String], observer: &dyn Observer) -> Result<()> {
     for statement in statements {
         observer.event(&Event::Schema { statement: statement.clone() });
-        target.query(statement).map_err(|error| advise(error, statement))?;
+        match target.query(statement) {
+            Err(MoveError::Refused { reason, .. }) if creates_function(statement) => {
+                // Tables do not need it. Its language may be unknown there.
+                let name = statement.split('(').next().unwrap_or_default().trim_start_matches("CREATE ");
+                observer.event(&Event::Warning { text: format!("{name} is not moved: {reason}") });
+                continue;
+            }
+            result => result.map_err(|error| advise(error, statement))?,
+        };
         wait_for_agreement(target)?;
     }
     Ok(())
+}
+
+fn creates_function(statement: &str) -> bool {
+    statement.starts_with("CREATE FUNCTION") || statement.starts_with("CREATE AGGREGATE")
 }
 
 fn advise(error: MoveError, statement: &str) -> MoveError {
     let MoveError::Refused { address, statement: text, reason } = error else { return error };
     let advice = if statement.starts_with("CREATE KEYSPACE") {
         "; choose a replication that the target has with --replication, and a user that may create keyspaces"
-    } else if statement.starts_with("CREATE FUNCTION") || statement.starts_with("CREATE AGGREGATE") {
-        "; --without-functions moves the keyspace without its functions"
     } else {
         "; create it by hand, or give the user the permission, and start the same command again"
     };

@@ -167,6 +167,9 @@ pub struct Config {
     slow_query_log_timeout: Option<String>,
     materialized_views_enabled: Option<bool>,
     dynamic_data_masking_enabled: Option<bool>,
+    user_defined_functions_enabled: Option<bool>,
+    user_defined_functions_warn_timeout: Option<String>,
+    user_defined_functions_fail_timeout: Option<String>,
     enforce_replica_counts: Option<bool>,
     drop_compact_storage_enabled: Option<bool>,
     vector_graph_memory: Option<String>,
@@ -362,6 +365,37 @@ impl Config {
     }
 
     /// Returns the duration beyond which statements are logged; `None` for none.
+    fn functions(&self) -> anyhow::Result<cassette_database::FunctionSettings> {
+        let defaults = cassette_database::FunctionSettings::default();
+        let timeout = |name: &'static str, text: &Option<String>, default| match text {
+            Some(text) => duration(text).context(name),
+            None => Ok(default),
+        };
+        let settings = cassette_database::FunctionSettings {
+            enabled: self.user_defined_functions_enabled.unwrap_or(false),
+            warn_timeout: timeout(
+                "user_defined_functions_warn_timeout",
+                &self.user_defined_functions_warn_timeout,
+                defaults.warn_timeout,
+            )?,
+            fail_timeout: timeout(
+                "user_defined_functions_fail_timeout",
+                &self.user_defined_functions_fail_timeout,
+                defaults.fail_timeout,
+            )?,
+            ..defaults
+        };
+        if settings.warn_timeout > settings.fail_timeout {
+            bail!(
+                "user_defined_functions_warn_timeout: expected at most user_defined_functions_fail_timeout ({}ms), \
+                 found {}ms",
+                settings.fail_timeout.as_millis(),
+                settings.warn_timeout.as_millis()
+            );
+        }
+        Ok(settings)
+    }
+
     fn slow_query_log_timeout(&self) -> anyhow::Result<Option<Duration>> {
         let Some(text) = &self.slow_query_log_timeout else { return Ok(Some(SLOW_QUERY_LOG_TIMEOUT)) };
         let timeout = duration(text).context("slow_query_log_timeout")?;
@@ -398,6 +432,7 @@ impl Config {
         options.settings.extend(self.auth.shown()?);
         options.materialized_views_enabled = self.materialized_views_enabled.unwrap_or(false);
         options.dynamic_data_masking_enabled = self.dynamic_data_masking_enabled.unwrap_or(false);
+        options.functions = self.functions()?;
         options.enforce_replica_counts = self.enforce_replica_counts.unwrap_or(false);
         options.drop_compact_storage_enabled = self.drop_compact_storage_enabled.unwrap_or(false);
         if let Some(default) = &self.default_compaction {

@@ -1,10 +1,12 @@
-//! `count`, `min`, `max`, `sum` and `avg`: many values to one value.
+//! `count`, `min`, `max`, `sum`, `avg` and user-defined aggregates: many values to one value.
+
+use std::sync::Arc;
 
 use cassette_rows::types::DataType;
 use num_bigint::BigInt;
 
 use super::decimal::{Decimal, Rounding};
-use super::functions::Argument;
+use super::functions::{Argument, Surroundings, UserAggregate};
 use super::number::{Number, is_numeric};
 use super::{ArithmeticFailure, ValueError};
 
@@ -12,12 +14,12 @@ use super::{ArithmeticFailure, ValueError};
 #[derive(Debug, Clone, PartialEq)]
 pub struct AggregateFunction {
     kind: Kind,
-    /// None for `count_rows`.
+    /// One, but none for `count_rows`, and any number of a user-defined aggregate.
     arguments: Vec<DataType>,
     returns: DataType,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 enum Kind {
     CountRows,
     Count,
@@ -25,6 +27,17 @@ enum Kind {
     Max,
     Sum,
     Avg,
+    User(Arc<UserAggregate>),
+}
+
+impl From<Arc<UserAggregate>> for AggregateFunction {
+    fn from(aggregate: Arc<UserAggregate>) -> Self {
+        Self {
+            arguments: aggregate.arguments.clone(),
+            returns: aggregate.returns().clone(),
+            kind: Kind::User(aggregate),
+        }
+    }
 }
 
 impl AggregateFunction {
@@ -49,19 +62,33 @@ impl AggregateFunction {
         Some(Self { kind, arguments: vec![argument.clone()], returns })
     }
 
-    /// The name, without its keyspace, which is `system`.
-    pub fn name(&self) -> &'static str {
-        match self.kind {
+    /// Returns its definition; `None` if it is native.
+    pub fn user_defined(&self) -> Option<&Arc<UserAggregate>> {
+        match &self.kind {
+            Kind::User(aggregate) => Some(aggregate),
+            _ => None,
+        }
+    }
+
+    /// The keyspace; `system` of native aggregates.
+    pub fn keyspace(&self) -> &str {
+        self.user_defined().map_or("system", |aggregate| &aggregate.keyspace)
+    }
+
+    /// The name, without its keyspace.
+    pub fn name(&self) -> &str {
+        match &self.kind {
             Kind::CountRows => "count_rows",
             Kind::Count => "count",
             Kind::Min => "min",
             Kind::Max => "max",
             Kind::Sum => "sum",
             Kind::Avg => "avg",
+            Kind::User(aggregate) => &aggregate.name,
         }
     }
 
-    /// The type of the argument; none for `count_rows`.
+    /// The types of the arguments; none for `count_rows`.
     pub fn arguments(&self) -> &[DataType] {
         &self.arguments
     }
@@ -73,7 +100,7 @@ impl AggregateFunction {
 
     /// Returns an empty accumulator.
     pub fn accumulator(&self) -> Accumulator {
-        let state = match (self.kind, &self.returns) {
+        let state = match (&self.kind, &self.returns) {
             (Kind::CountRows, _) => State::CountRows(0),
             (Kind::Count, _) => State::Count(0),
             (Kind::Min, data_type) => State::Least { data_type: data_type.clone(), value: None, sign: 1 },
@@ -87,6 +114,9 @@ impl AggregateFunction {
             // The sum of whole numbers of a fixed width wraps around like its low bits.
             (Kind::Sum, _) => State::WholeSum(BigInt::ZERO),
             (Kind::Avg, _) => State::WholeAverage { sum: BigInt::ZERO, count: 0 },
+            (Kind::User(aggregate), _) => {
+                State::User { state: aggregate.initial_value.clone(), aggregate: aggregate.clone() }
+            }
         };
         Accumulator { returns: self.returns.clone(), state }
     }
@@ -159,11 +189,20 @@ enum State {
         count: i64,
         overflow: Option<Decimal>,
     },
+    User {
+        aggregate: Arc<UserAggregate>,
+        state: Option<Vec<u8>>,
+    },
 }
 
 impl Accumulator {
-    /// Adds a row's value. Only `count_rows` counts nulls and empty numbers.
-    pub fn add(&mut self, value: Option<&[u8]>) -> Result<(), ValueError> {
+    /// Adds a row's values of the arguments. Only `count_rows` counts nulls and empty numbers.
+    pub fn add(
+        &mut self,
+        values: &[Option<&[u8]>],
+        surroundings: &dyn Surroundings,
+    ) -> Result<(), ValueError> {
+        let value = values.first().copied().flatten();
         let number = || value.and_then(|bytes| Number::decode(&self.returns, bytes));
         match &mut self.state {
             State::CountRows(count) => *count += 1,
@@ -225,16 +264,23 @@ impl Accumulator {
                     *overflow = Some(decimal(before).add_exactly(&decimal(number)).map_err(invalid)?);
                 }
             }
+            State::User { aggregate, state } => next_state(aggregate, state, values, surroundings)?,
         }
         Ok(())
     }
 
     /// Returns the result. Without any value, counts, sums and averages are 0, the least and
     /// greatest null.
-    pub fn finish(self) -> Result<Option<Vec<u8>>, ValueError> {
+    pub fn finish(self, surroundings: &dyn Surroundings) -> Result<Option<Vec<u8>>, ValueError> {
         let number = match self.state {
             State::CountRows(count) | State::Count(count) => Number::BigInt(count),
             State::Least { value, .. } => return Ok(value),
+            State::User { aggregate, state } => {
+                let Some(function) = &aggregate.final_function else { return Ok(state) };
+                let arguments = [state.as_deref()];
+                let is_callable = function.is_callable(&arguments);
+                return if is_callable { surroundings.call(function, &arguments) } else { Ok(None) };
+            }
             State::WholeSum(sum) => Number::VarInt(sum),
             State::WholeAverage { count: 0, .. } => Number::VarInt(BigInt::ZERO),
             State::WholeAverage { sum, count } => Number::VarInt(sum / count),
@@ -252,6 +298,24 @@ impl Accumulator {
         };
         Ok(number.convert(&self.returns).map(|number| number.encode()))
     }
+}
+
+/// Replaces the state of a user-defined aggregate by that after a row.
+fn next_state(
+    aggregate: &UserAggregate,
+    state: &mut Option<Vec<u8>>,
+    values: &[Option<&[u8]>],
+    surroundings: &dyn Surroundings,
+) -> Result<(), ValueError> {
+    let mut arguments = Vec::with_capacity(1 + values.len());
+    arguments.push(state.as_deref());
+    arguments.extend_from_slice(values);
+    let function = &aggregate.state_function;
+    // A row that the function is not called for leaves the state as it is.
+    if function.is_callable(&arguments) {
+        *state = surroundings.call(function, &arguments)?;
+    }
+    Ok(())
 }
 
 fn invalid(ArithmeticFailure(reason): ArithmeticFailure) -> ValueError {
@@ -285,16 +349,17 @@ impl FloatSum {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::values::oracle_tests::Nowhere;
     use crate::values::{from_text, to_text};
 
     fn aggregate(name: &str, data_type: &DataType, values: &[&str]) -> Option<String> {
         let function = AggregateFunction::of_type(name, data_type).unwrap();
         let mut accumulator = function.accumulator();
-        accumulator.add(None).unwrap();
+        accumulator.add(&[None], &Nowhere).unwrap();
         for value in values {
-            accumulator.add(Some(&from_text(data_type, value).unwrap())).unwrap();
+            accumulator.add(&[Some(&from_text(data_type, value).unwrap())], &Nowhere).unwrap();
         }
-        accumulator.finish().unwrap().map(|bytes| to_text(function.returns(), &bytes))
+        accumulator.finish(&Nowhere).unwrap().map(|bytes| to_text(function.returns(), &bytes))
     }
 
     #[test]
@@ -335,8 +400,8 @@ mod tests {
     #[test]
     fn rows_count_whatever_is_in_them() {
         let mut accumulator = AggregateFunction::count_rows().accumulator();
-        accumulator.add(None).unwrap();
-        accumulator.add(None).unwrap();
-        assert_eq!(accumulator.finish().unwrap(), Some(2_i64.to_be_bytes().to_vec()));
+        accumulator.add(&[None], &Nowhere).unwrap();
+        accumulator.add(&[None], &Nowhere).unwrap();
+        assert_eq!(accumulator.finish(&Nowhere).unwrap(), Some(2_i64.to_be_bytes().to_vec()));
     }
 }

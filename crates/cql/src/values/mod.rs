@@ -38,7 +38,9 @@ pub enum ValueError {
     /// A function failed for its arguments: `FunctionFailure` on the wire.
     #[error("{message}")]
     FunctionFailure {
-        /// The function, without its keyspace, which is `system`.
+        /// The function's keyspace.
+        keyspace: String,
+        /// The function.
         function: String,
         /// The types of its arguments.
         argument_types: Vec<String>,

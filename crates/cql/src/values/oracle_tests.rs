@@ -1,5 +1,7 @@
 //! Recorded answers of Cassandra 5.0.8's own classes.
 
+use std::sync::Arc;
+
 use cassette_rows::types::{DataType, parse_class_name};
 
 use super::text::encode_hex;
@@ -65,7 +67,7 @@ fn texts_become_bytes_and_bytes_become_texts_as_in_cassandra() {
 }
 
 /// Constant surroundings.
-struct Nowhere;
+pub(super) struct Nowhere;
 
 impl functions::Surroundings for Nowhere {
     fn now_us(&self) -> i64 {
@@ -79,6 +81,10 @@ impl functions::Surroundings for Nowhere {
     fn random_uuid(&self) -> [u8; 16] {
         [0; 16]
     }
+
+    fn call(&self, _: &Arc<functions::UserFunction>, _: &[Option<&[u8]>]) -> functions::Evaluated {
+        Ok(None)
+    }
 }
 
 /// Calls the function of a recorded line: returns its result as hexadecimal digits, with its type.
@@ -90,9 +96,9 @@ fn call(name: &str, types: &[DataType], values: &[Vec<u8>]) -> Result<(String, S
         let function = aggregates::AggregateFunction::of_type(aggregate, &types[0]).unwrap();
         let mut accumulator = function.accumulator();
         for value in values {
-            accumulator.add(Some(value))?;
+            accumulator.add(&[Some(value)], &Nowhere)?;
         }
-        let result = accumulator.finish()?;
+        let result = accumulator.finish(&Nowhere)?;
         return Ok((function.returns().to_string(), result.map_or("null".to_owned(), |b| encode_hex(&b))));
     }
     let arguments: Vec<TypedArgument> = types

@@ -175,7 +175,7 @@ impl Database {
         mutations: &mut Mutations,
     ) -> Result<()> {
         let planned = bound.planned(catalog)?;
-        authorize(self.store(), &planned.plan, catalog, bound.options())?;
+        authorize(self.store(), &planned, catalog, bound.options())?;
         let values = bound.values().values();
         let execution = Execution::new(self.store(), catalog, &values, bound.options(), bound.keyspace());
         let refused = |refused: Undeferrable| DatabaseError::invalid(format!("{refused} cannot be deferred"));

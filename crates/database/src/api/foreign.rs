@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cassette_engine::{ArchivedLog, Engine, ImportOptions, ImportedSSTable, KeyRange, Mutation};
+use cassette_functions::is_supported;
 use cassette_rows::schema::DroppedColumn;
 use cassette_rows::{ColumnKind, DataType, Selection, StorageError, TableId, TableMetadata, Unfiltered};
 use cassette_vfs::{Clock, FileSystem, OverlayFileSystem, SystemClock};
@@ -53,8 +54,10 @@ pub struct ForeignNode {
     pub unsupported: Vec<String>,
     /// Indexes that are not supported, with the reasons.
     pub omitted_indexes: Vec<String>,
-    /// Functions, aggregates and triggers, which are not supported.
+    /// Triggers, which are not supported.
     pub omitted: Vec<String>,
+    /// Functions that cannot be called, because their language is not supported.
+    pub uncallable: Vec<String>,
     /// Where the commit log was when tables were truncated last: segments and offsets in them.
     pub truncated: BTreeMap<TableId, (i64, i32)>,
     /// The names of views that are built.
@@ -189,16 +192,20 @@ impl ForeignNode {
                 node.built_views.insert((keyspace.to_owned(), view.to_owned()));
             }
         })?;
-        for (table, kind, at) in
-            [("functions", "function", 0), ("aggregates", "aggregate", 0), ("triggers", "trigger", 1)]
-        {
-            reader.rows(SCHEMA, table, |keyspace, row| {
-                if reader.built_in.keyspace(keyspace).is_none() {
-                    let name = row.clustering_text(at).unwrap_or_default();
-                    node.omitted.push(format!("{kind} {keyspace}.{name}"));
-                }
-            })?;
-        }
+        reader.rows(SCHEMA, "triggers", |keyspace, row| {
+            if reader.built_in.keyspace(keyspace).is_none() {
+                let name = row.clustering_text(1).unwrap_or_default();
+                node.omitted.push(format!("trigger {keyspace}.{name}"));
+            }
+        })?;
+        let functions = node.keyspaces.iter().flat_map(|keyspace| keyspace.functions.iter());
+        let uncallable = functions.filter(|(_, function)| !is_supported(&function.language));
+        node.uncallable = uncallable
+            .map(|(signature, function)| {
+                let (keyspace, types) = (&function.keyspace, signature.types.join(", "));
+                format!("function {keyspace}.{}({types}) in language {}", signature.name, function.language)
+            })
+            .collect();
         Ok(node)
     }
 }
@@ -285,6 +292,7 @@ impl Database {
                     target: SchemaChangeTarget::Keyspace,
                     keyspace: keyspace.name.clone(),
                     name: String::new(),
+                    arguments: Vec::new(),
                 };
                 let keyspace = KeyspaceChange::Put(keyspace.clone());
                 Ok(Some(Change { keyspace, event, warnings: Vec::new() }))

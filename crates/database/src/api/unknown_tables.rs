@@ -146,6 +146,7 @@ impl Database {
                 target: SchemaChangeTarget::Table,
                 keyspace: keyspace.clone(),
                 name: name.clone(),
+                arguments: Vec::new(),
             };
             let keyspace = KeyspaceChange::Put(changed.with_table(table));
             Ok(Some(Change { keyspace, event, warnings: Vec::new() }))

@@ -459,8 +459,8 @@ impl From<ValueError> for DatabaseError {
         match error {
             ValueError::Invalid(message) => Self::Invalid(message),
             ValueError::Interrupted(reason) => Self::Interrupted(reason),
-            ValueError::FunctionFailure { function, argument_types, message } => {
-                Self::FunctionFailure { keyspace: "system".to_owned(), function, argument_types, message }
+            ValueError::FunctionFailure { keyspace, function, argument_types, message } => {
+                Self::FunctionFailure { keyspace, function, argument_types, message }
             }
         }
     }

@@ -136,8 +136,10 @@ pub struct SchemaChange {
     pub target: SchemaChangeTarget,
     /// The keyspace that changed, or the keyspace of the object.
     pub keyspace: String,
-    /// The name of the table or type; empty for a keyspace.
+    /// The name of the table, type, function or aggregate; empty for a keyspace.
     pub name: String,
+    /// The types of the arguments of a function or aggregate.
+    pub arguments: Vec<String>,
 }
 
 /// How the schema changed.
@@ -156,4 +158,6 @@ pub enum SchemaChangeTarget {
     Keyspace,
     Table,
     Type,
+    Function,
+    Aggregate,
 }

@@ -60,6 +60,7 @@ impl<'a> Execution<'a> {
                 now_seconds,
                 guardrails,
                 time_uuids: &**store,
+                functions: store.functions(),
                 warnings: RefCell::default(),
                 masks: Masks::Applied,
             },

@@ -4,11 +4,13 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use cassette_cql::ast::QualifiedName;
+use cassette_functions::Functions;
 use cassette_rows::TableMetadata;
 use uuid::Uuid;
 
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::basics::request::{BoundValue, StatementOptions};
+use crate::planning::functions::UsedFunction;
 use crate::planning::terms::Markers;
 use crate::schema::authorization::AuthCacheKind;
 use crate::schema::catalog::{Catalog, KeyspaceKind};
@@ -29,6 +31,8 @@ pub(crate) struct PlanContext<'a> {
     pub markers: Markers,
     /// Warnings for the client that sends the statement.
     pub warnings: Vec<String>,
+    /// The user-defined functions that the statement calls.
+    pub functions: Vec<UsedFunction>,
 }
 
 impl<'a> PlanContext<'a> {
@@ -101,6 +105,8 @@ pub(crate) struct BindContext<'a> {
     pub guardrails: &'a Guardrails,
     /// The source of the UUIDs of `now()`.
     pub time_uuids: &'a dyn TimeUuidSource,
+    /// The user-defined functions of the database, compiled.
+    pub functions: &'a Functions,
     /// The warnings for the client.
     pub warnings: RefCell<Vec<String>>,
     /// Whether the masks of columns apply to its results.

@@ -8,6 +8,7 @@
 //! ```
 
 pub(crate) mod context;
+pub(crate) mod functions;
 pub(crate) mod modification;
 pub(crate) mod restrictions;
 pub(crate) mod select;

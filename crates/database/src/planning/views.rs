@@ -33,6 +33,7 @@ impl View {
             digest: Default::default(),
             markers: Markers::default(),
             warnings: Vec::new(),
+            functions: Vec::new(),
         };
         let filters = view_filters(&where_clause, &base, &mut cx)?;
         let extra_key = table.partition_key.iter().chain(&table.clustering).find_map(|column| {

@@ -61,8 +61,8 @@ pub(crate) struct FunctionTerm {
 /// A callable function.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Callable {
-    /// A native function.
-    Native(ScalarFunction),
+    /// A native or user-defined function.
+    Function(ScalarFunction),
     /// `token`; the arguments are the partition key of this table.
     Token(Arc<TableMetadata>),
 }

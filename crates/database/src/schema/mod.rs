@@ -4,6 +4,7 @@
 pub(crate) mod authorization;
 pub(crate) mod catalog;
 pub(crate) mod conditions;
+pub(crate) mod functions;
 pub(crate) mod guardrails;
 pub(crate) mod indexes;
 pub(crate) mod options;

@@ -5,6 +5,8 @@ pub(crate) mod builds;
 #[cfg(test)]
 mod compact_storage_tests;
 #[cfg(test)]
+mod functions_tests;
+#[cfg(test)]
 mod masks_tests;
 pub(crate) mod plan;
 pub(crate) mod required;

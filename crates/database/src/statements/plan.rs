@@ -15,6 +15,7 @@ use crate::basics::timeouts::Limited;
 use crate::execution::Execution;
 use crate::execution::describe::DescribePlan;
 use crate::planning::context::PlanContext;
+use crate::planning::functions::UsedFunction;
 use crate::planning::modification::{BatchPlan, ModificationPlan};
 use crate::planning::select::SelectPlan;
 use crate::planning::terms::Markers;
@@ -44,6 +45,8 @@ pub(crate) struct Planned {
     pub is_fully_qualified: bool,
     /// Warnings for the client that sends or prepares the statement.
     pub warnings: Vec<String>,
+    /// The user-defined functions that it calls.
+    pub functions: Vec<UsedFunction>,
 }
 
 /// What a statement does.
@@ -69,7 +72,9 @@ impl Planned {
             Plan::Select(select) => select.asks_one_index_for_a_value(),
             _ => false,
         };
-        self.partition_key_indexes.is_empty() && !asks_one_index()
+        // A function may run for long.
+        let calls_functions = !self.functions.is_empty();
+        calls_functions || self.partition_key_indexes.is_empty() && !asks_one_index()
     }
 
     /// Parses and plans `cql` in the keyspace of the session or request.
@@ -84,6 +89,7 @@ impl Planned {
             digest: Md5::digest(cql).into(),
             markers: Markers::new(parsed.bind_markers),
             warnings: Vec::new(),
+            functions: Vec::new(),
         };
         let (plan, key_table) = plan(&parsed.statement, &mut cx)?;
         let (is_request, is_truncation) = (plan.is_request(), matches!(plan, Plan::Truncate(_)));
@@ -102,15 +108,17 @@ impl Planned {
             catalog: catalog.clone(),
             is_fully_qualified: !cx.used_session_keyspace && (is_request || is_truncation),
             warnings: cx.warnings,
+            functions: cx.functions,
         })
     }
 
     /// Whether clients have to prepare the statement again, whose plan for a later catalog is
-    /// `later`: as in Cassandra, after a change of a table that may change metadata or the meaning
-    /// of the statement.
+    /// `later`: as in Cassandra, after a change of a table or function that may change metadata or
+    /// the meaning of the statement.
     pub fn is_outdated_by(&self, later: &Self) -> bool {
         let (before, after) = (self.plan.tables(), later.plan.tables());
         before.len() != after.len()
+            || self.functions != later.functions
             || before.iter().zip(after).any(|(before, after)| {
                 let indexes = |planned: &Self, table: &TableMetadata| -> Vec<(String, i64)> {
                     let indexes = planned.catalog.indexes_of(table.id).iter();

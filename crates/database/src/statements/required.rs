@@ -12,18 +12,21 @@ use smallvec::SmallVec;
 use crate::basics::error::{DatabaseError, Result};
 use crate::basics::request::{Caller, StatementOptions};
 use crate::planning::context::Masks;
+use crate::planning::functions::UsedFunction;
 use crate::planning::modification::ModificationPlan;
 use crate::schema::authorization::{Resource, is_readable_by_everyone};
 use crate::schema::catalog::Catalog;
-use crate::statements::plan::Plan;
+use crate::statements::plan::{Plan, Planned};
 use crate::statements::roles::Performer;
 use crate::store::Store;
 
 /// What a plan needs.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Required<'a> {
     /// A permission on a resource or on one that contains it.
     Permission(Permission, Resource<'a>),
+    /// A permission on a function of a keyspace, by the name of its resource.
+    Function(Permission, &'a str, String),
     /// UNMASK or SELECT_MASKED on a table or view, because these columns determine which rows are
     /// read.
     MaskedColumns(&'a TableMetadata, &'a [String]),
@@ -78,14 +81,14 @@ impl Plan {
     }
 }
 
-/// Checks that the caller is permitted to execute `plan`. Returns whether masks apply to its
+/// Checks that the caller is permitted to execute a plan. Returns whether masks apply to its
 /// results.
 ///
 /// # Errors
 /// Unauthorized; WouldBlock, if the permissions are not in memory and this thread may not wait.
 pub(crate) fn authorize(
     store: &Arc<Store>,
-    plan: &Plan,
+    planned: &Planned,
     catalog: &Catalog,
     options: &StatementOptions,
 ) -> Result<Masks> {
@@ -107,9 +110,15 @@ pub(crate) fn authorize(
     if store.granted(role)?.is_superuser() {
         return Ok(Masks::Lifted);
     }
-    for required in plan.required(catalog)? {
+    let functions = planned.functions.iter().flat_map(UsedFunction::resources);
+    let functions = functions.map(|(keyspace, name)| Required::Function(Permission::Execute, keyspace, name));
+    let plan = &planned.plan;
+    for required in plan.required(catalog)?.into_iter().chain(functions) {
         match required {
             Required::Permission(permission, resource) => performer.require(permission, resource)?,
+            Required::Function(permission, keyspace, name) => {
+                performer.require(permission, Resource::Function(keyspace, &name))?;
+            }
             Required::MaskedColumns(table, columns) => {
                 require_for_masked(&performer, role, table, columns)?;
             }

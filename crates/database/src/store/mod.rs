@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use cassette_engine::{Engine, PartitionLock, may_wait};
+use cassette_functions::Functions;
 use cassette_rows::{DecoratedKey, Interrupted, TableId, TableMetadata, TableParams};
 use cassette_vfs::Clock;
 use crossbeam_utils::sync::{ShardedLock, ShardedLockWriteGuard};
@@ -63,6 +64,8 @@ pub(crate) struct Store {
     pub(crate) large_batches: LargeWrites,
     /// Stops running builds of indexes and views.
     builds_are_stopped: AtomicBool,
+    /// The user-defined functions, compiled.
+    functions: Functions,
     settings: StoreSettings,
     events: SchemaEvents,
     node: Node,
@@ -98,6 +101,8 @@ pub(crate) struct StoreSettings {
     pub materialized_views_enabled: bool,
     /// `dynamic_data_masking_enabled`.
     pub dynamic_data_masking_enabled: bool,
+    /// User-defined functions.
+    pub functions: cassette_functions::Settings,
     /// `enforce_replica_counts`.
     pub enforces_replica_counts: bool,
     /// `drop_compact_storage_enabled`.
@@ -146,6 +151,7 @@ impl Store {
             authorization: Authorization::new(settings.auth),
             large_batches: LargeWrites::default(),
             builds_are_stopped: AtomicBool::new(false),
+            functions: Functions::new(settings.functions.clone()),
             settings,
             events: SchemaEvents::default(),
             node: opened.node,
@@ -274,6 +280,15 @@ impl Store {
     pub fn swap_catalog(&self, catalog: Arc<Catalog>) {
         self.catalog.store(catalog.clone());
         self.build_states.retain(&catalog);
+        self.functions.retain(|function| {
+            let keyspace = catalog.keyspace(&function.keyspace);
+            keyspace.is_some_and(|own| own.functions.values().any(|current| *current == *function))
+        });
+    }
+
+    /// Returns the user-defined functions, compiled.
+    pub fn functions(&self) -> &Functions {
+        &self.functions
     }
 
     /// Returns the progress of builds, and the metrics of queries by indexes.

@@ -1,7 +1,7 @@
 //! Copies between two Cassettes.
 
 use cassette_database::Database;
-use cassette_migration::{Move, Place, VerifyOptions};
+use cassette_migration::{Event, Move, Place, VerifyOptions};
 use tempfile::TempDir;
 
 use super::random;
@@ -35,6 +35,49 @@ fn random_tables_of_many_types_are_copied_cell_by_cell() {
             assert_eq!(table.content(&target.database), expected, "again, seed {seed}, {}", table.name());
         }
     }
+}
+
+#[test]
+fn functions_that_the_target_refuses_are_named_and_everything_else_is_moved() {
+    let directory = TempDir::new().unwrap();
+    let enabled = |options: &mut cassette_database::Options| options.functions.enabled = true;
+    let source = Served::with(&directory.path().join("source"), enabled);
+    for cql in [
+        &format!("CREATE KEYSPACE ks WITH replication = {SIMPLE}"),
+        "CREATE TABLE ks.t (k int PRIMARY KEY, v int)",
+        "INSERT INTO ks.t (k, v) VALUES (1, 2)",
+        "CREATE FUNCTION ks.plus(s int, a int) CALLED ON NULL INPUT RETURNS int LANGUAGE lua AS \
+         'return (s or 0) + a'",
+        "CREATE AGGREGATE ks.total(int) SFUNC plus STYPE int",
+    ] {
+        source.execute(cql);
+    }
+    let functions = "DESCRIBE KEYSPACE ks";
+    let content = "SELECT k, v FROM ks.t";
+
+    let accepting = Served::with(&directory.path().join("accepting"), enabled);
+    let accepted = job(source.place(), accepting.settings(), &directory);
+    accepted.run(&Events::default()).unwrap();
+    let described = |served: &Served| rows(&served.database, functions).into_iter().map(|row| row[2].clone());
+    assert!(described(&accepting).eq(described(&source)));
+    assert_eq!(rows(&accepting.database, content), rows(&source.database, content));
+
+    let refusing = Served::start();
+    let events = Events::default();
+    let progress = directory.path().join("again");
+    let refused = Move { progress, ..job(source.place(), refusing.settings(), &directory) };
+    refused.run(&events).unwrap();
+    let events = events.0.into_inner();
+    let warnings: Vec<&str> = events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Warning { text } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    let named = |name: &str| warnings.iter().any(|text| text.starts_with(&format!("{name} is not moved: ")));
+    assert!(named("FUNCTION ks.plus") && named("AGGREGATE ks.total"), "{warnings:?}");
+    assert_eq!(rows(&refusing.database, content), rows(&source.database, content));
 }
 
 #[test]

@@ -418,6 +418,12 @@ fn schema_change(change: &db::SchemaChange) -> SchemaChange {
             db::SchemaChangeTarget::Keyspace => SchemaTarget::Keyspace,
             db::SchemaChangeTarget::Table => SchemaTarget::Table(change.name.clone()),
             db::SchemaChangeTarget::Type => SchemaTarget::Type(change.name.clone()),
+            db::SchemaChangeTarget::Function => {
+                SchemaTarget::Function { name: change.name.clone(), arg_types: change.arguments.clone() }
+            }
+            db::SchemaChangeTarget::Aggregate => {
+                SchemaTarget::Aggregate { name: change.name.clone(), arg_types: change.arguments.clone() }
+            }
         },
     }
 }

@@ -64,13 +64,13 @@ fn entries<'a>(values: &Values<'a>) -> Option<impl Iterator<Item = Entry> + use<
     Some(entries.map(|(key, value)| (key.to_vec(), value.to_vec())))
 }
 
-fn aggregate(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundings) -> Evaluated {
+fn aggregate(function: &ScalarFunction, values: &Values<'_>, surroundings: &dyn Surroundings) -> Evaluated {
     let Some(bytes) = values[0] else { return Ok(None) };
     let name = function.name.trim_start_matches("collection_");
     let Some(aggregate) = AggregateFunction::of_type(name, &function.returns) else { return Ok(None) };
     let mut accumulator = aggregate.accumulator();
     for element in collection::read_list(bytes) {
-        accumulator.add(element)?;
+        accumulator.add(&[element], surroundings)?;
     }
-    accumulator.finish()
+    accumulator.finish(surroundings)
 }

@@ -19,21 +19,27 @@ mod masking;
 mod maths;
 mod resolve;
 mod time;
+pub mod user;
 mod vectors;
 
 use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
 
 use cassette_rows::interrupt;
-use cassette_rows::types::{DataType, quote_identifier};
+use cassette_rows::types::DataType;
 
 pub use arithmetic::{resolve_arithmetic, resolve_negation};
 pub use casts::resolve_cast;
 pub use masking::{is_masking, resolve_mask};
-pub use resolve::{Argument, NullArgument, TypedArgument, resolve};
+pub use resolve::{Argument, Name, NullArgument, TypedArgument, resolve, resolve_among};
+pub use user::{UserAggregate, UserFunction};
 
 use super::aggregates::AggregateFunction;
 use super::number::check_length;
 use super::{ArithmeticFailure, ValueError};
+
+/// The keyspace of native functions.
+const SYSTEM: &str = "system";
 
 /// Bytes of arguments that count for one step of [`interrupt`].
 const BYTES_PER_STEP: usize = 64;
@@ -46,6 +52,11 @@ pub trait Surroundings {
     fn next_time_uuid(&self) -> [u8; 16];
     /// A random UUID, of version 4.
     fn random_uuid(&self) -> [u8; 16];
+    /// Returns the result of a user-defined function, which must be callable with these arguments.
+    ///
+    /// # Errors
+    /// FunctionFailure, if its body fails; Invalid, if it cannot be executed.
+    fn call(&self, function: &Arc<UserFunction>, values: &[Option<&[u8]>]) -> Evaluated;
 }
 
 /// The target of a resolved call.
@@ -57,7 +68,7 @@ pub enum Function {
 }
 
 impl Function {
-    /// The name, without its keyspace, which is `system`.
+    /// The name, without its keyspace.
     pub fn name(&self) -> &str {
         match self {
             Self::Scalar(function) => &function.name,
@@ -65,7 +76,20 @@ impl Function {
         }
     }
 
-    /// The types of the arguments; those of aggregates are one or none.
+    /// The keyspace; `system` of native functions.
+    pub fn keyspace(&self) -> &str {
+        match self {
+            Self::Scalar(function) => function.keyspace(),
+            Self::Aggregate(function) => function.keyspace(),
+        }
+    }
+
+    /// Returns `keyspace.name`, unquoted.
+    pub fn full_name(&self) -> String {
+        format!("{}.{}", self.keyspace(), self.name())
+    }
+
+    /// The types of the arguments.
     pub fn arguments(&self) -> &[DataType] {
         match self {
             Self::Scalar(function) => &function.arguments,
@@ -86,20 +110,20 @@ impl Function {
 impl Display for Function {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let arguments: Vec<_> = self.arguments().iter().map(DataType::to_string).collect();
-        let name = quote_identifier(self.name());
-        write!(f, "system.{name} : ({}) -> {}", arguments.join(", "), self.returns())
+        let name = user::qualified_name(self.keyspace(), self.name());
+        write!(f, "{name} : ({}) -> {}", arguments.join(", "), self.returns())
     }
 }
 
 /// The values of a call's arguments.
 type Values<'a> = [Option<&'a [u8]>];
 /// The result of a function.
-type Evaluated = Result<Option<Vec<u8>>, ValueError>;
+pub type Evaluated = Result<Option<Vec<u8>>, ValueError>;
 
 /// A function from the values of one row to a value.
 #[derive(Debug, Clone)]
 pub struct ScalarFunction {
-    /// Its name, without its keyspace, which is `system`.
+    /// Its name, without its keyspace.
     pub name: String,
     /// The types of its arguments.
     pub arguments: Vec<DataType>,
@@ -108,13 +132,35 @@ pub struct ScalarFunction {
     /// Whether equal arguments always give equal results, so that a call with constants is a
     /// constant.
     pub is_pure: bool,
-    evaluate: fn(&ScalarFunction, &Values<'_>, &dyn Surroundings) -> Evaluated,
+    body: Body,
+}
+
+/// How a function is evaluated.
+#[derive(Debug, Clone)]
+enum Body {
+    Native(fn(&ScalarFunction, &Values<'_>, &dyn Surroundings) -> Evaluated),
+    User(Arc<UserFunction>),
 }
 
 impl PartialEq for ScalarFunction {
     fn eq(&self, other: &Self) -> bool {
-        // Name and types identify a function.
-        self.name == other.name && self.arguments == other.arguments && self.returns == other.returns
+        // Name and types identify a native function.
+        self.name == other.name
+            && self.arguments == other.arguments
+            && self.returns == other.returns
+            && self.user_defined() == other.user_defined()
+    }
+}
+
+impl From<Arc<UserFunction>> for ScalarFunction {
+    fn from(function: Arc<UserFunction>) -> Self {
+        Self {
+            name: function.name.clone(),
+            arguments: function.argument_types(),
+            returns: function.returns.clone(),
+            is_pure: false,
+            body: Body::User(function),
+        }
     }
 }
 
@@ -125,14 +171,29 @@ impl ScalarFunction {
         returns: DataType,
         evaluate: fn(&Self, &Values<'_>, &dyn Surroundings) -> Evaluated,
     ) -> Self {
-        Self { name: name.into(), arguments: arguments.into(), returns, is_pure: true, evaluate }
+        let body = Body::Native(evaluate);
+        Self { name: name.into(), arguments: arguments.into(), returns, is_pure: true, body }
+    }
+
+    /// Returns its definition; `None` if it is native.
+    pub fn user_defined(&self) -> Option<&Arc<UserFunction>> {
+        match &self.body {
+            Body::Native(_) => None,
+            Body::User(function) => Some(function),
+        }
+    }
+
+    /// The keyspace; `system` of native functions.
+    pub fn keyspace(&self) -> &str {
+        self.user_defined().map_or(SYSTEM, |function| &function.keyspace)
     }
 
     /// Returns the function's value for these arguments, whose number and types must match.
     pub fn evaluate(&self, values: &Values<'_>, surroundings: &dyn Surroundings) -> Evaluated {
         if values.len() != self.arguments.len() {
             return Err(ValueError::invalid(format!(
-                "Invalid number of arguments in call to function system.{}: {} required but {} provided",
+                "Invalid number of arguments in call to function {}.{}: {} required but {} provided",
+                self.keyspace(),
                 self.name,
                 self.arguments.len(),
                 values.len()
@@ -140,7 +201,11 @@ impl ScalarFunction {
         }
         let bytes: usize = values.iter().flatten().map(|value| value.len()).sum();
         interrupt::charge(1 + u32::try_from(bytes / BYTES_PER_STEP).unwrap_or(u32::MAX))?;
-        (self.evaluate)(self, values, surroundings)
+        match &self.body {
+            Body::Native(evaluate) => evaluate(self, values, surroundings),
+            Body::User(function) if function.is_callable(values) => surroundings.call(function, values),
+            Body::User(_) => Ok(None),
+        }
     }
 
     /// Rejects numbers that are too long for a calculation.
@@ -154,6 +219,7 @@ impl ScalarFunction {
     /// Creates the error of a failed evaluation.
     fn failure(&self, message: impl Into<String>) -> ValueError {
         ValueError::FunctionFailure {
+            keyspace: SYSTEM.to_owned(),
             function: self.name.clone(),
             argument_types: self.arguments.iter().map(DataType::to_string).collect(),
             message: message.into(),

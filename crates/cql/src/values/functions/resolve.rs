@@ -103,7 +103,44 @@ pub fn resolve(
     arguments: &[&dyn Argument],
     receiver: Option<&DataType>,
 ) -> Result<Option<Function>, ValueError> {
-    let candidates = candidates(name, arguments, receiver)?;
+    resolve_among(Name { keyspace: None, name }, Vec::new(), arguments, receiver)
+}
+
+/// The name of a function in a call.
+#[derive(Debug, Clone, Copy)]
+pub struct Name<'a> {
+    /// The keyspace, if the call names it.
+    pub keyspace: Option<&'a str>,
+    /// The name in the keyspace.
+    pub name: &'a str,
+}
+
+impl Name<'_> {
+    /// Whether a native function can have this name: it is unqualified, or in their keyspace.
+    pub fn can_be_native(self) -> bool {
+        self.keyspace.is_none_or(|keyspace| keyspace == super::SYSTEM)
+    }
+}
+
+impl Display for Name<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.keyspace {
+            Some(keyspace) => write!(f, "{keyspace}.{}", self.name),
+            None => f.write_str(self.name),
+        }
+    }
+}
+
+/// [`resolve`] among the native functions and `user_defined` functions with this name.
+pub fn resolve_among(
+    name: Name<'_>,
+    user_defined: Vec<Function>,
+    arguments: &[&dyn Argument],
+    receiver: Option<&DataType>,
+) -> Result<Option<Function>, ValueError> {
+    let mut candidates =
+        if name.can_be_native() { candidates(name.name, arguments, receiver)? } else { Vec::new() };
+    candidates.extend(user_defined);
     match &candidates[..] {
         [] => Ok(None),
         [only] => {
@@ -112,8 +149,8 @@ pub fn resolve(
         }
         _ => match pick(&candidates, arguments, receiver) {
             Pick::One(function) => Ok(Some(function)),
-            Pick::None => Err(none_matches(name, &candidates)),
-            Pick::Many(compatible) => Err(ambiguous(name, &compatible)),
+            Pick::None => Err(none_matches(&name.to_string(), &candidates)),
+            Pick::Many(compatible) => Err(ambiguous(&name.to_string(), &compatible)),
         },
     }
 }
@@ -193,11 +230,11 @@ pub(super) fn pick(
 }
 
 fn check(function: &Function, arguments: &[&dyn Argument]) -> Result<(), ValueError> {
-    let name = function.name();
+    let name = function.full_name();
     let types = function.arguments();
     if types.len() != arguments.len() {
         return Err(ValueError::invalid(format!(
-            "Invalid number of arguments in call to function system.{name}: {} required but {} provided",
+            "Invalid number of arguments in call to function {name}: {} required but {} provided",
             types.len(),
             arguments.len()
         )));
@@ -205,7 +242,7 @@ fn check(function: &Function, arguments: &[&dyn Argument]) -> Result<(), ValueEr
     for (i, (given, wanted)) in arguments.iter().zip(types).enumerate() {
         if !given.assignment(wanted).is_assignable() {
             return Err(ValueError::invalid(format!(
-                "Type error: {given} cannot be passed as argument {i} of function system.{name} of type {wanted}"
+                "Type error: {given} cannot be passed as argument {i} of function {name} of type {wanted}"
             )));
         }
     }

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use cassette_cql::ast::BatchKind;
+use cassette_engine::may_wait;
 use cassette_rows::interrupt;
 use parking_lot::MutexGuard;
 
 use crate::api::prepared::Prepared;
-use crate::basics::error::{Result, WriteType, bail_invalid};
+use crate::basics::error::{DatabaseError, Result, WriteType, bail_invalid};
 use crate::basics::metrics::RequestKind;
 use crate::basics::request::{BoundValue, StatementOptions};
 use crate::basics::response::{Executed, RowSink};
@@ -198,10 +199,14 @@ impl Database {
         let mut authorized: Option<(&PlannedModification, Masks)> = None;
         for (statement, modification) in statements.iter().zip(modifications) {
             let planned = modification.planned();
+            // A function may run for long.
+            if !planned.functions.is_empty() && !may_wait() {
+                return Err(DatabaseError::WouldBlock);
+            }
             // Most batches repeat one statement.
             let masks = match authorized {
                 Some((other, masks)) if other.is_same(modification) => masks,
-                _ => authorize(self.store(), &planned.plan, catalog, options)?,
+                _ => authorize(self.store(), planned, catalog, options)?,
             };
             authorized = Some((modification, masks));
             let values = statement.values;

@@ -46,6 +46,8 @@ pub struct Options {
     /// `dynamic_data_masking_enabled`: whether columns can be masked, and masks apply. Default:
     /// false, as in Cassandra.
     pub dynamic_data_masking_enabled: bool,
+    /// User-defined functions, which are disabled by default, as in Cassandra.
+    pub functions: cassette_functions::Settings,
     /// `enforce_replica_counts`: whether consistency levels that need more than one replica of a
     /// keyspace fail, as on one node of Cassandra. Default: false.
     pub enforce_replica_counts: bool,
@@ -84,6 +86,7 @@ impl Options {
             prepared_statements_cache_size: 10 << 20,
             materialized_views_enabled: false,
             dynamic_data_masking_enabled: false,
+            functions: cassette_functions::Settings::default(),
             enforce_replica_counts: false,
             drop_compact_storage_enabled: false,
             vector_graph_memory: 1 << 30,
@@ -144,6 +147,7 @@ impl Database {
             .insert("materialized_views_enabled".to_owned(), options.materialized_views_enabled.to_string());
         let masking = options.dynamic_data_masking_enabled;
         settings.insert("dynamic_data_masking_enabled".to_owned(), masking.to_string());
+        settings.extend(function_settings(&options.functions));
         let dropping = options.drop_compact_storage_enabled;
         settings.insert("drop_compact_storage_enabled".to_owned(), dropping.to_string());
         settings.insert("cluster_name".to_owned(), options.node.cluster_name.clone());
@@ -169,6 +173,7 @@ impl Database {
                 background_threads,
                 materialized_views_enabled: options.materialized_views_enabled,
                 dynamic_data_masking_enabled: options.dynamic_data_masking_enabled,
+                functions: options.functions,
                 enforces_replica_counts: options.enforce_replica_counts,
                 drop_compact_storage_enabled: options.drop_compact_storage_enabled,
                 vector_graph_memory: options.vector_graph_memory,
@@ -209,4 +214,14 @@ fn load_graphs(store: &Arc<Store>) {
     for index in catalog.keyspaces().flat_map(|keyspace| keyspace.indexes.values()) {
         load_graph(store, index);
     }
+}
+
+/// Returns the settings of user-defined functions by cassandra.yaml's names.
+fn function_settings(settings: &cassette_functions::Settings) -> [(String, String); 3] {
+    let millis = |timeout: Duration| format!("{}ms", timeout.as_millis());
+    [
+        ("user_defined_functions_enabled".to_owned(), settings.enabled.to_string()),
+        ("user_defined_functions_warn_timeout".to_owned(), millis(settings.warn_timeout)),
+        ("user_defined_functions_fail_timeout".to_owned(), millis(settings.fail_timeout)),
+    ]
 }

@@ -131,7 +131,7 @@ impl Database {
         options: &StatementOptions,
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
-        let masks = authorize(self.store(), &planned.plan, &planned.catalog, options)?;
+        let masks = authorize(self.store(), planned, &planned.catalog, options)?;
         if planned.plan.writes() {
             self.check_writable()?;
         }

@@ -202,6 +202,13 @@ impl OpenOptions {
         self
     }
 
+    /// `user_defined_functions_enabled`: whether functions can be created and called, and
+    /// aggregates created. The languages are cargo features: `lua`. Default: false.
+    pub fn user_defined_functions_enabled(mut self, enabled: bool) -> Self {
+        self.0.functions.enabled = enabled;
+        self
+    }
+
     /// `drop_compact_storage_enabled`: whether ALTER TABLE … DROP COMPACT STORAGE is allowed.
     /// Default: false.
     pub fn drop_compact_storage_enabled(mut self, enabled: bool) -> Self {

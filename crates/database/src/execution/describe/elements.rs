@@ -1,14 +1,17 @@
 //! The elements of a schema, in the order of their description.
 
 use std::borrow::Cow;
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cassette_cql::quote_identifier;
+use cassette_cql::values::functions::{UserAggregate, UserFunction};
 use cassette_rows::types::UserType;
 use cassette_rows::{DataType, TableMetadata};
 
 use super::cql_text::{self, Form};
+use super::function_text::{self, signature_text};
 use crate::schema::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::schema::indexes::Index;
 use crate::schema::views::View;
@@ -18,6 +21,8 @@ use crate::schema::views::View;
 pub(crate) enum Element<'a> {
     Keyspace(&'a Keyspace),
     Type(&'a Arc<UserType>),
+    Function(&'a Arc<UserFunction>),
+    Aggregate(&'a Arc<UserAggregate>),
     Table(&'a Arc<TableMetadata>, KeyspaceKind),
     Index(&'a Arc<Index>),
     View(&'a Arc<View>),
@@ -29,6 +34,8 @@ impl<'a> Element<'a> {
         quote_identifier(match self {
             Self::Keyspace(keyspace) => &keyspace.name,
             Self::Type(user_type) => &user_type.keyspace,
+            Self::Function(function) => &function.keyspace,
+            Self::Aggregate(aggregate) => &aggregate.keyspace,
             Self::Table(table, _) => &table.keyspace,
             Self::Index(index) => &index.base.keyspace,
             Self::View(view) => &view.base.keyspace,
@@ -38,6 +45,12 @@ impl<'a> Element<'a> {
     /// Returns the name, quoted if necessary.
     pub fn name(&self) -> Cow<'a, str> {
         quote_identifier(match self {
+            Self::Function(function) => {
+                return signature_text(&function.name, &function.argument_types()).into();
+            }
+            Self::Aggregate(aggregate) => {
+                return signature_text(&aggregate.name, &aggregate.arguments).into();
+            }
             Self::Keyspace(keyspace) => &keyspace.name,
             Self::Type(user_type) => &user_type.name,
             Self::Table(table, _) => &table.name,
@@ -51,6 +64,8 @@ impl<'a> Element<'a> {
         match self {
             Self::Keyspace(_) => "keyspace",
             Self::Type(_) => "type",
+            Self::Function(_) => "function",
+            Self::Aggregate(_) => "aggregate",
             Self::Table(..) => "table",
             Self::Index(_) => "index",
             Self::View(_) => "materialized_view",
@@ -68,6 +83,8 @@ impl<'a> Element<'a> {
         match self {
             Self::Keyspace(keyspace) => cql_text::create_keyspace(keyspace),
             Self::Type(user_type) => cql_text::create_type(user_type),
+            Self::Function(function) => function_text::create_function(function),
+            Self::Aggregate(aggregate) => function_text::create_aggregate(aggregate),
             Self::Table(table, kind) => cql_text::create_table(table, *kind == KeyspaceKind::Virtual, form),
             Self::Index(index) => index.create_statement(),
             Self::View(view) => cql_text::create_view(view, form != Form::Described),
@@ -121,9 +138,33 @@ pub(crate) fn of_keyspace(keyspace: &Keyspace) -> Vec<Element<'_>> {
     for user_type in keyspace.types.values() {
         add_type(user_type, keyspace, &mut seen, &mut elements);
     }
+    elements.extend(functions_by_name(keyspace, None));
+    elements.extend(aggregates_by_name(keyspace, None));
     for table in by_name(tables(keyspace).collect(), |table| &table.name) {
         elements.extend(of_table(table, keyspace));
     }
+    elements
+}
+
+/// Returns the functions, or those with a name.
+pub(crate) fn functions_by_name<'a>(keyspace: &'a Keyspace, name: Option<&str>) -> Vec<Element<'a>> {
+    let named = keyspace.functions.values().filter(|function| name.is_none_or(|name| function.name == name));
+    sorted(named.map(Element::Function).collect())
+}
+
+/// Returns the aggregates, or those with a name.
+pub(crate) fn aggregates_by_name<'a>(keyspace: &'a Keyspace, name: Option<&str>) -> Vec<Element<'a>> {
+    let aggregates = keyspace.aggregates.values();
+    let named = aggregates.filter(|aggregate| name.is_none_or(|name| aggregate.name == name));
+    sorted(named.map(Element::Aggregate).collect())
+}
+
+fn sorted(mut elements: Vec<Element<'_>>) -> Vec<Element<'_>> {
+    // Of names that differ in case only, Cassandra has no order.
+    elements.sort_by_cached_key(|element| {
+        let name = element.name().replace('"', "");
+        (name.to_lowercase(), Reverse(name))
+    });
     elements
 }
 

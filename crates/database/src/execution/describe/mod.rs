@@ -2,6 +2,7 @@
 
 mod cql_text;
 mod elements;
+mod function_text;
 #[cfg(test)]
 mod tests;
 
@@ -108,7 +109,12 @@ impl DescribePlan {
             }
             DescribeTarget::Tables => (list(&elements::sorted_tables)?, false),
             DescribeTarget::Types => (list(&elements::types_by_name)?, false),
-            DescribeTarget::Functions | DescribeTarget::Aggregates => (list(&|_| Vec::new())?, false),
+            DescribeTarget::Functions => {
+                (list(&|keyspace| elements::functions_by_name(keyspace, None))?, false)
+            }
+            DescribeTarget::Aggregates => {
+                (list(&|keyspace| elements::aggregates_by_name(keyspace, None))?, false)
+            }
             DescribeTarget::Schema { full } => {
                 let keyspaces = elements::sorted_keyspaces(catalog).into_iter();
                 let shown = keyspaces.filter(|keyspace| *full || keyspace.kind == KeyspaceKind::User);
@@ -139,15 +145,24 @@ impl DescribePlan {
                 (vec![found.ok_or_else(|| not_found("Materialized view", name, keyspace))?], true)
             }
             DescribeTarget::Function(name) => {
-                return Err(not_found("User defined function", name, named(name)?));
+                let keyspace = named(name)?;
+                let found = elements::functions_by_name(keyspace, Some(name.name.as_str()));
+                (some(found, || not_found("User defined function", name, keyspace))?, true)
             }
             DescribeTarget::Aggregate(name) => {
-                return Err(not_found("User defined aggregate", name, named(name)?));
+                let keyspace = named(name)?;
+                let found = elements::aggregates_by_name(keyspace, Some(name.name.as_str()));
+                (some(found, || not_found("User defined aggregate", name, keyspace))?, true)
             }
             DescribeTarget::Any(name) => (describe_any(catalog, name, current)?, true),
             DescribeTarget::Cluster => (Vec::new(), false),
         })
     }
+}
+
+/// Returns the elements, or the error if there are none.
+fn some<'a>(elements: Vec<Element<'a>>, missing: impl FnOnce() -> DatabaseError) -> Result<Vec<Element<'a>>> {
+    if elements.is_empty() { Err(missing()) } else { Ok(elements) }
 }
 
 fn not_found(what: &str, name: &ast::QualifiedName, keyspace: &Keyspace) -> DatabaseError {

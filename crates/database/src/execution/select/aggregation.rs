@@ -44,9 +44,15 @@ impl<'a, 'e> Aggregation<'a, 'e> {
     pub fn add(&mut self, row: CurrentRow<'_>, keep: bool) -> Result<()> {
         let input = Input { row: Some(row), terms: self.terms, aggregates: &[], cx: self.cx };
         for (aggregate, accumulator) in self.outputs.aggregates.iter().zip(&mut self.accumulators) {
-            match &aggregate.argument {
-                Some(argument) => accumulator.add(argument.evaluate(input)?.as_deref())?,
-                None => accumulator.add(None)?,
+            match &aggregate.arguments[..] {
+                [] => accumulator.add(&[], self.cx)?,
+                [only] => accumulator.add(&[only.evaluate(input)?.as_deref()], self.cx)?,
+                arguments => {
+                    let values: Vec<_> =
+                        arguments.iter().map(|argument| argument.evaluate(input)).collect::<Result<_>>()?;
+                    let values: Vec<_> = values.iter().map(Option::as_deref).collect();
+                    accumulator.add(&values, self.cx)?;
+                }
             }
         }
         if !self.is_open && (keep || !self.outputs.are_aggregates_only()) {
@@ -61,7 +67,7 @@ impl<'a, 'e> Aggregation<'a, 'e> {
         let mut aggregates = Vec::with_capacity(self.accumulators.len());
         for (aggregate, accumulator) in self.outputs.aggregates.iter().zip(&mut self.accumulators) {
             let full = std::mem::replace(accumulator, aggregate.function.accumulator());
-            aggregates.push(full.finish()?);
+            aggregates.push(full.finish(self.cx)?);
         }
         self.is_open = false;
         Ok(Group { first: self.first.take(), aggregates })

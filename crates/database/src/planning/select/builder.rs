@@ -50,8 +50,8 @@ pub(crate) struct Required {
 #[derive(Debug)]
 pub(crate) struct Aggregate {
     pub function: AggregateFunction,
-    /// The argument; `None` for `count(*)`.
-    pub argument: Option<Expression>,
+    /// The arguments; none for `count(*)`.
+    pub arguments: Vec<Expression>,
 }
 
 /// An expression with its name and its type.
@@ -189,6 +189,7 @@ impl<'t> Builder<'t> {
         cx: &mut PlanContext<'_>,
     ) -> Result<Built> {
         let aggregates_before = self.aggregates.len();
+        cx.uses(function);
         let (expressions, names) = self.each(arguments, function.arguments(), cx)?;
         let expression = match function {
             Function::Scalar(scalar) => Expression::Call(Box::new(scalar.clone()), expressions),
@@ -196,8 +197,7 @@ impl<'t> Builder<'t> {
                 if self.aggregates.len() > aggregates_before {
                     bail_invalid!("aggregate functions cannot be used as arguments of aggregate functions");
                 }
-                let argument = expressions.into_iter().next();
-                self.aggregates.push(Aggregate { function: aggregate.clone(), argument });
+                self.aggregates.push(Aggregate { function: aggregate.clone(), arguments: expressions });
                 Expression::Aggregate(self.aggregates.len() - 1)
             }
         };

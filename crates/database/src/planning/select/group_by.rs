@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use cassette_cql::ast;
+use cassette_cql::values::functions::user::qualified_name;
 use cassette_cql::values::functions::{Function, ScalarFunction};
 use cassette_rows::{Clustering, ColumnKind, ColumnMetadata, DataType, DecoratedKey, TableMetadata};
 
@@ -119,7 +120,8 @@ fn group_function(
 ) -> Result<(std::sync::Arc<ColumnMetadata>, GroupFunction)> {
     if let Selectable::Call { function: Function::Aggregate(aggregate), .. } = selectable {
         bail_invalid!(
-            "Aggregate functions are not supported within the GROUP BY clause, got: system.{}",
+            "Aggregate functions are not supported within the GROUP BY clause, got: {}.{}",
+            aggregate.keyspace(),
             aggregate.name()
         );
     }
@@ -148,6 +150,7 @@ fn validate_monotonic(expression: &Expression) -> Result<()> {
         Expression::Column(_) => Ok(()),
         Expression::Call(function, arguments) => {
             let monotonic = match arguments.split_first() {
+                _ if function.user_defined().is_some() => false,
                 Some((first, rest)) if function.name == "floor" => {
                     !is_term(first) && rest.iter().all(is_term)
                 }
@@ -175,8 +178,8 @@ fn applied_text(function: &ScalarFunction, arguments: &[Expression]) -> String {
         _ => data_type.to_string(),
     };
     let types: Vec<String> = function.arguments.iter().zip(arguments).map(argument).collect();
-    let name = ast::quote_identifier(&function.name);
-    format!("system.{name} : ({}) -> {}", types.join(", "), function.returns)
+    let name = qualified_name(function.keyspace(), &function.name);
+    format!("{name} : ({}) -> {}", types.join(", "), function.returns)
 }
 
 /// Whether the function converts a time to another type.

@@ -12,6 +12,7 @@ use cassette_rows::{ColumnMetadata, DataType, TableMetadata};
 use super::cell_times::CellTime;
 use crate::basics::error::{Result, bail_invalid};
 use crate::planning::context::PlanContext;
+use crate::planning::functions::{name_of, user_defined};
 use crate::planning::restrictions::existing;
 use crate::planning::terms::test_assignment;
 use crate::schema::catalog::{TypeUse, resolve_type};
@@ -141,7 +142,7 @@ impl<'a> Selectable<'a> {
         let arguments =
             raw.iter().map(|selector| Self::resolve(selector, scope)).collect::<Result<Vec<_>>>()?;
         let function = name.name.as_str();
-        let is_native = name.keyspace.as_ref().is_none_or(|keyspace| *keyspace == "system");
+        let is_native = name_of(name).can_be_native();
         // Every row counts, whatever the constant.
         if is_native && function == "count" && matches!(raw, [Selector::Literal(_)]) {
             return Ok(Self::count_rows());
@@ -152,7 +153,8 @@ impl<'a> Selectable<'a> {
         }
         let scoped: Vec<_> = arguments.iter().map(|argument| argument.within(scope)).collect();
         let known: Vec<&dyn Argument> = scoped.iter().map(|argument| argument as &dyn Argument).collect();
-        let resolved = if is_native { functions::resolve(function, &known, None)? } else { None };
+        let user_defined = user_defined(name, &scope.table.keyspace, scope.cx.catalog);
+        let resolved = functions::resolve_among(name_of(name), user_defined, &known, None)?;
         match (resolved, &name.keyspace) {
             (Some(function), _) => Ok(Self::Call { function, arguments }),
             (None, Some(keyspace)) => bail_invalid!("Unknown function '{}.{function}'", keyspace.as_str()),
@@ -385,17 +387,18 @@ pub(crate) fn call_text(function: &Function, arguments: &[String]) -> String {
             _ => return None,
         })
     };
-    let name = function.name();
-    match (function, arguments, operator(name)) {
-        (Function::Aggregate(_), [], _) => "count".to_owned(),
-        (Function::Scalar(_), [only], _) if name == "_negate" => format!("-{only}"),
+    // A user-defined function can have the name of an operator.
+    let native = if function.keyspace() == "system" { function.name() } else { "" };
+    match (function, arguments, operator(native)) {
+        (Function::Aggregate(_), [], _) if native == "count_rows" => "count".to_owned(),
+        (Function::Scalar(_), [only], _) if native == "_negate" => format!("-{only}"),
         (Function::Scalar(_), [left, right], Some(operator)) => {
             format!("{left} {} {right}", operator.symbol())
         }
-        (Function::Scalar(scalar), [only], _) if is_cast(name) => {
+        (Function::Scalar(scalar), [only], _) if is_cast(native) => {
             format!("cast({only} as {})", scalar.returns)
         }
-        _ => format!("system.{name}({})", arguments.join(", ")),
+        _ => format!("{}({})", function.full_name(), arguments.join(", ")),
     }
 }
 

@@ -8,6 +8,7 @@ use cassette_cql::values::{Assignment, ValueError, preferred_type};
 use cassette_rows::DataType;
 
 use crate::planning::context::PlanContext;
+use crate::planning::functions::{name_of, user_defined};
 use crate::schema::catalog::{TypeUse, resolve_type};
 
 /// A term as an argument for the choice of a function.
@@ -155,27 +156,20 @@ fn call_type(
 
 /// Whether `call` is `token`, whose arguments are a table's partition key.
 pub(crate) fn is_token(call: &ast::FunctionCall) -> bool {
-    is_native(&call.name) && call.name.name == "token"
+    name_of(&call.name).can_be_native() && call.name.name == "token"
 }
 
-/// Whether `name` can be that of a native function: unqualified, or in their keyspace.
-fn is_native(name: &ast::QualifiedName) -> bool {
-    name.keyspace.as_ref().is_none_or(|keyspace| *keyspace == "system")
-}
-
-/// Returns the native function of a call; `None` if none has its name.
+/// Returns the function of a call; `None` if none has its name.
 pub(crate) fn resolve_call(
     call: &ast::FunctionCall,
     wanted: Option<&DataType>,
     keyspace: &str,
     cx: &PlanContext<'_>,
 ) -> Result<Option<Function>, ValueError> {
-    if !is_native(&call.name) {
-        return Ok(None);
-    }
+    let user_defined = user_defined(&call.name, keyspace, cx.catalog);
     let arguments: Vec<_> = call.arguments.iter().map(|raw| TermArgument { raw, keyspace, cx }).collect();
     let arguments: Vec<&dyn Argument> = arguments.iter().map(|argument| argument as &dyn Argument).collect();
-    functions::resolve(&call.name.name, &arguments, wanted)
+    functions::resolve_among(name_of(&call.name), user_defined, &arguments, wanted)
 }
 
 pub(crate) fn resolve_arithmetic(

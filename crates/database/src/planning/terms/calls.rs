@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use cassette_cql::ast;
 use cassette_cql::values::Assignment;
-use cassette_cql::values::functions::{self, Function, ScalarFunction, Surroundings};
+use cassette_cql::values::functions::{
+    self, Evaluated, Function, ScalarFunction, Surroundings, UserFunction,
+};
 use cassette_rows::{DataType, DecoratedKey, TableMetadata, key};
 
 use super::Bound;
@@ -25,11 +27,16 @@ impl Term {
             return prepare_token(call, receiver, cx);
         }
         let name = call.name.name.as_str();
-        match resolve_call(call, Some(&receiver.data_type), &receiver.keyspace, cx)? {
+        let resolved = resolve_call(call, Some(&receiver.data_type), &receiver.keyspace, cx)?;
+        if let Some(function) = &resolved {
+            cx.uses(function);
+        }
+        match resolved {
             Some(Function::Scalar(function)) => {
                 if !fits(&function, receiver) {
                     bail_invalid!(
-                        "Type error: cannot assign result of function system.{} (type {}) to {} (type {})",
+                        "Type error: cannot assign result of function {}.{} (type {}) to {} (type {})",
+                        function.keyspace(),
                         function.name,
                         function.returns,
                         receiver.name,
@@ -124,8 +131,9 @@ fn prepare_arguments<'a>(
     cx: &mut PlanContext<'_>,
 ) -> Result<Term> {
     let types = function.arguments.clone();
-    let arguments = prepare_each(&function.name, &types, arguments, receiver, cx)?;
-    Ok(Term::Function(Box::new(FunctionTerm { function: Callable::Native(function), arguments })))
+    let name = format!("{}.{}", function.keyspace(), function.name);
+    let arguments = prepare_each(&name, &types, arguments, receiver, cx)?;
+    Ok(Term::Function(Box::new(FunctionTerm { function: Callable::Function(function), arguments })))
 }
 
 fn prepare_each<'a>(
@@ -138,7 +146,7 @@ fn prepare_each<'a>(
     let mut terms = Vec::with_capacity(types.len());
     for (i, (raw, data_type)) in arguments.zip(types).enumerate() {
         let argument = Arc::new(ColumnSpec {
-            name: format!("arg{i}(system.{function})").into(),
+            name: format!("arg{i}({function})").into(),
             data_type: data_type.clone(),
             ..receiver.clone()
         });
@@ -170,7 +178,7 @@ fn prepare_token(
             call.arguments.len()
         );
     }
-    let arguments = prepare_each("token", &types, call.arguments.iter(), receiver, cx)?;
+    let arguments = prepare_each("system.token", &types, call.arguments.iter(), receiver, cx)?;
     Ok(Term::Function(Box::new(FunctionTerm { function: Callable::Token(table), arguments })))
 }
 
@@ -188,14 +196,14 @@ impl FunctionTerm {
         }
         let values: Vec<Option<&[u8]>> = values.iter().map(Bound::value).collect();
         match &self.function {
-            Callable::Native(function) => Ok(function.evaluate(&values, cx)?),
+            Callable::Function(function) => Ok(function.evaluate(&values, cx)?),
             Callable::Token(table) => token(table, &values),
         }
     }
 
     fn name(&self) -> &str {
         match &self.function {
-            Callable::Native(function) => &function.name,
+            Callable::Function(function) => &function.name,
             Callable::Token(_) => "token",
         }
     }
@@ -219,5 +227,9 @@ impl Surroundings for BindContext<'_> {
 
     fn random_uuid(&self) -> [u8; 16] {
         *uuid::Uuid::new_v4().as_bytes()
+    }
+
+    fn call(&self, function: &Arc<UserFunction>, values: &[Option<&[u8]>]) -> Evaluated {
+        crate::planning::functions::call(function, values, self)
     }
 }

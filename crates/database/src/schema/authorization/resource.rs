@@ -3,6 +3,7 @@
 use std::fmt;
 
 use cassette_cql::ast::Permission;
+use cassette_rows::types::parse_class_name;
 
 use super::PermissionSet;
 use crate::schema::system::is_system;
@@ -157,11 +158,25 @@ impl fmt::Display for Resource<'_> {
             Self::Role(role) => write!(f, "<role {role}>"),
             Self::AllFunctions => write!(f, "<all functions>"),
             Self::FunctionsIn(keyspace) => write!(f, "<all functions in {keyspace}>"),
-            Self::Function(keyspace, function) => write!(f, "<function {keyspace}.{function}>"),
+            Self::Function(keyspace, function) => {
+                write!(f, "<function {keyspace}.{}>", shown_function(function))
+            }
             Self::AllMBeans => write!(f, "<all mbeans>"),
             Self::MBean(name) => write!(f, "<mbean {name}>"),
         }
     }
+}
+
+/// Returns `f(int, text)` for `f[org.apache.cassandra.db.marshal.Int32Type^…]`.
+fn shown_function(function: &str) -> String {
+    let parts = function.split_once('[').and_then(|(name, rest)| Some((name, rest.strip_suffix(']')?)));
+    let Some((name, classes)) = parts else { return function.to_owned() };
+    let shown = |class: &str| match parse_class_name(class) {
+        Ok((data_type, _)) => data_type.to_string(),
+        Err(_) => class.to_owned(),
+    };
+    let types: Vec<String> = classes.split('^').filter(|class| !class.is_empty()).map(shown).collect();
+    format!("{name}({})", types.join(", "))
 }
 
 #[cfg(test)]

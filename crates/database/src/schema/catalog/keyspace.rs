@@ -1,12 +1,14 @@
-//! A keyspace: tables, types and parameters.
+//! A keyspace: tables, types, functions and parameters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use cassette_cql::values::functions::{UserAggregate, UserFunction};
 use cassette_rows::TableMetadata;
 use cassette_rows::types::UserType;
 
 use crate::basics::error::Result;
+use crate::schema::functions::Signature;
 use crate::schema::indexes::Index;
 use crate::schema::views::View;
 
@@ -40,6 +42,10 @@ pub struct Keyspace {
     pub tables: BTreeMap<String, Arc<TableMetadata>>,
     /// User-defined types by name.
     pub types: BTreeMap<String, Arc<UserType>>,
+    /// User-defined functions.
+    pub functions: BTreeMap<Signature, Arc<UserFunction>>,
+    /// User-defined aggregates.
+    pub aggregates: BTreeMap<Signature, Arc<UserAggregate>>,
     /// Secondary indexes by name.
     pub indexes: BTreeMap<String, Arc<Index>>,
     /// Materialized views by name.
@@ -77,6 +83,8 @@ impl Keyspace {
             is_stored: true,
             tables: BTreeMap::new(),
             types: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            aggregates: BTreeMap::new(),
             indexes: BTreeMap::new(),
             views: BTreeMap::new(),
             virtual_tables: BTreeSet::new(),

@@ -22,6 +22,12 @@ pub(crate) fn schema_version<'a>(keyspaces: impl Iterator<Item = &'a Arc<Keyspac
         for user_type in keyspace.types.values() {
             put(&format!("{user_type:?}"));
         }
+        for function in keyspace.functions.values() {
+            put(&format!("{function:?}"));
+        }
+        for aggregate in keyspace.aggregates.values() {
+            put(&format!("{aggregate:?}"));
+        }
         for index in keyspace.indexes.values() {
             put(&format!("{} {:?} {:?}", index.name, index.storage.id, index.options));
         }

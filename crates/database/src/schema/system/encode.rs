@@ -110,7 +110,17 @@ pub(crate) fn row(
     values: &[(&str, Value)],
     timestamp: i64,
 ) -> Row {
-    let mut builder = row_builder(clustering);
+    row_of(table, &text_clustering(clustering), values, timestamp)
+}
+
+/// [`row`] with clustering values of any type, as bytes.
+pub(crate) fn row_of(
+    table: &TableMetadata,
+    clustering: &[&[u8]],
+    values: &[(&str, Value)],
+    timestamp: i64,
+) -> Row {
+    let mut builder = RowBuilder::new(Clustering::of(clustering));
     builder.liveness(LivenessInfo::new(timestamp));
     builder.deletion(DeletionTime::new(timestamp - 1, seconds(timestamp)));
     put_values(&mut builder, table, values, timestamp);
@@ -142,17 +152,18 @@ pub(crate) fn row_update_of(
 
 /// Returns the deletion of a row.
 pub(crate) fn row_deletion(clustering: &[&str], timestamp: i64) -> Row {
-    let mut builder = row_builder(clustering);
+    row_deletion_of(&text_clustering(clustering), timestamp)
+}
+
+/// [`row_deletion`] with clustering values of any type, as bytes.
+pub(crate) fn row_deletion_of(clustering: &[&[u8]], timestamp: i64) -> Row {
+    let mut builder = RowBuilder::new(Clustering::of(clustering));
     builder.deletion(DeletionTime::new(timestamp, seconds(timestamp)));
     builder.finish()
 }
 
 fn text_clustering<'a>(clustering: &[&'a str]) -> Vec<&'a [u8]> {
     clustering.iter().map(|text| text.as_bytes()).collect()
-}
-
-fn row_builder(clustering: &[&str]) -> RowBuilder {
-    RowBuilder::new(Clustering::of(&text_clustering(clustering)))
 }
 
 fn put_values(builder: &mut RowBuilder, table: &TableMetadata, values: &[(&str, Value)], timestamp: i64) {
@@ -227,6 +238,12 @@ impl<'a> StoredRow<'a> {
     /// Returns the value of clustering column `index` as text.
     pub fn clustering_text(&self, index: usize) -> Option<&'a str> {
         std::str::from_utf8(self.row.clustering().value(index)?).ok()
+    }
+
+    /// Returns the value of clustering column `index`, a frozen list of texts.
+    pub fn clustering_list(&self, index: usize) -> Option<Vec<String>> {
+        let items = collection::read_list(self.row.clustering().value(index)?);
+        Some(items.flatten().map(|item| String::from_utf8_lossy(item).into_owned()).collect())
     }
 
     pub fn text(&self, name: &str) -> Option<&'a str> {

@@ -4,18 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cassette_cql::values::class_text::to_class_text;
-use cassette_cql::values::functions::resolve_mask;
+use cassette_cql::values::functions::{UserAggregate, UserFunction, resolve_mask};
+use cassette_cql::values::to_literal;
 use cassette_engine::Mutation;
 use cassette_rows::schema::{CachingParams, DroppedColumn, RowsPerPartition};
-use cassette_rows::types::UserType;
+use cassette_rows::types::{UserType, collection};
 use cassette_rows::{
     ColumnKind, ColumnMask, ColumnMetadata, DataType, DeletionTime, PartitionUpdate, Row, TableMetadata,
     TableParams,
 };
 
-use super::encode::{Value, mutation, row, row_deletion, row_update, seconds, text_key};
+use super::encode::{
+    Value, mutation, row, row_deletion, row_deletion_of, row_of, row_update, seconds, text_key,
+};
 use super::{SCHEMA, TextMap, is_system};
 use crate::schema::catalog::{Catalog, Keyspace, KeyspaceParams};
+use crate::schema::functions::Signature;
 use crate::schema::indexes::Index;
 use crate::schema::options::{compaction, compression};
 use crate::schema::views::View;
@@ -96,6 +100,7 @@ impl Changes<'_> {
                 self.user_type(user_type);
             }
         }
+        self.functions(before, after);
         let no_indexes = BTreeMap::new();
         let old_indexes = before.map_or(&no_indexes, |k| &k.indexes);
         for (name, old) in old_indexes {
@@ -133,6 +138,42 @@ impl Changes<'_> {
                 old => self.table(old.map(|old| &**old), table),
             }
         }
+    }
+
+    fn functions(&mut self, before: Option<&Keyspace>, after: &Keyspace) {
+        for signature in before.into_iter().flat_map(|before| before.functions.keys()) {
+            if !after.functions.contains_key(signature) {
+                self.delete_function("functions", signature);
+            }
+        }
+        for (signature, function) in &after.functions {
+            if before.and_then(|before| before.functions.get(signature)) != Some(function) {
+                self.put_function("functions", signature, &function_values(function));
+            }
+        }
+        for signature in before.into_iter().flat_map(|before| before.aggregates.keys()) {
+            if !after.aggregates.contains_key(signature) {
+                self.delete_function("aggregates", signature);
+            }
+        }
+        for (signature, aggregate) in &after.aggregates {
+            if before.and_then(|before| before.aggregates.get(signature)) != Some(aggregate) {
+                self.put_function("aggregates", signature, &aggregate_values(aggregate));
+            }
+        }
+    }
+
+    fn put_function(&mut self, table: &'static str, signature: &Signature, values: &[(&str, Value)]) {
+        let types = list_bytes(&signature.types);
+        let clustering = [signature.name.as_bytes(), &types];
+        let row = row_of(self.tables.get(table), &clustering, values, self.timestamp);
+        self.rows.entry(table).or_default().push(row);
+    }
+
+    fn delete_function(&mut self, table: &'static str, signature: &Signature) {
+        let types = list_bytes(&signature.types);
+        let row = row_deletion_of(&[signature.name.as_bytes(), &types], self.timestamp);
+        self.rows.entry(table).or_default().push(row);
     }
 
     fn user_type(&mut self, user_type: &UserType) {
@@ -221,6 +262,42 @@ impl Changes<'_> {
             self.delete("dropped_columns", &[&table.name, column]);
         }
     }
+}
+
+/// Returns the bytes of a frozen list of texts.
+fn list_bytes(texts: &[String]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    collection::write_list(&mut bytes, texts.iter().map(String::as_bytes));
+    bytes
+}
+
+/// Returns the values of a row of `functions`.
+fn function_values(function: &UserFunction) -> Vec<(&'static str, Value)> {
+    let names: Vec<String> = function.arguments.iter().map(|(name, _)| name.clone()).collect();
+    vec![
+        ("argument_names", Value::from(&names[..])),
+        ("body", function.body.as_str().into()),
+        ("called_on_null_input", function.called_on_null_input.into()),
+        ("language", function.language.as_str().into()),
+        ("return_type", function.returns.to_string().as_str().into()),
+    ]
+}
+
+/// Returns the values of a row of `aggregates`.
+fn aggregate_values(aggregate: &UserAggregate) -> Vec<(&'static str, Value)> {
+    let state_type = aggregate.state_type();
+    let mut values: Vec<(&'static str, Value)> = vec![
+        ("return_type", aggregate.returns().to_string().as_str().into()),
+        ("state_func", aggregate.state_function.name.as_str().into()),
+        ("state_type", state_type.to_string().as_str().into()),
+    ];
+    if let Some(function) = &aggregate.final_function {
+        values.push(("final_func", function.name.as_str().into()));
+    }
+    if let Some(value) = &aggregate.initial_value {
+        values.push(("initcond", to_literal(state_type, Some(value)).as_str().into()));
+    }
+    values
 }
 
 /// Whether two views have the same stored form.

@@ -12,6 +12,8 @@ mod permissions;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use cassette_cql::ast::{self, Statement};
 use cassette_engine::may_wait;
 
@@ -21,6 +23,8 @@ use crate::basics::response::{Outcome, RowSink};
 use crate::execution::Execution;
 use crate::planning::context::PlanContext;
 use crate::schema::authorization::Resource;
+use crate::schema::catalog::{TypeUse, resolve_type};
+use crate::schema::functions;
 use crate::statements::schema::absent;
 
 pub(crate) use performer::Performer;
@@ -112,9 +116,13 @@ fn resource_name(resource: &ast::Resource, cx: &mut PlanContext<'_>) -> Result<S
         ast::Resource::AllFunctions => Resource::AllFunctions,
         ast::Resource::AllFunctionsIn(keyspace) => Resource::FunctionsIn(keyspace),
         ast::Resource::Function(function, arguments) => {
-            let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-            let function_name = format!("{}({})", function.name.as_str(), arguments.join(", "));
-            return Ok(Resource::Function(cx.keyspace_of(function)?, &function_name).name());
+            let keyspace = cx.keyspace_of(function)?;
+            // Without the keyspace, native types are known, and others cannot exist.
+            let (no_types, own) = (BTreeMap::new(), cx.catalog.keyspace(keyspace));
+            let scope = TypeUse { keyspace, types: own.map_or(&no_types, |own| &own.types) };
+            let types: Result<Vec<_>> = arguments.iter().map(|raw| resolve_type(raw, scope)).collect();
+            let function_name = functions::resource_name(&function.name, &types?);
+            return Ok(Resource::Function(keyspace, &function_name).name());
         }
         ast::Resource::AllMBeans => Resource::AllMBeans,
         ast::Resource::MBean(name) | ast::Resource::MBeans(name) => Resource::MBean(name),

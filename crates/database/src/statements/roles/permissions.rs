@@ -11,6 +11,7 @@ use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::basics::response::{Outcome, ResultMetadata, RowSink};
 use crate::execution::Execution;
 use crate::schema::authorization::{PermissionSet, Resource};
+use crate::schema::functions::resource_name;
 use crate::schema::system::{SYSTEM, is_system};
 use crate::store::authorization::StoredPermission;
 
@@ -189,7 +190,7 @@ fn of(permissions: &Permissions) -> PermissionSet {
     }
 }
 
-/// Returns whether a resource exists. There are no user-defined functions and no MBeans.
+/// Returns whether a resource exists. There are no MBeans.
 fn exists(resource: Resource<'_>, execution: &Execution<'_>) -> Result<bool> {
     let catalog = execution.store.catalog();
     Ok(match resource {
@@ -199,6 +200,11 @@ fn exists(resource: Resource<'_>, execution: &Execution<'_>) -> Result<bool> {
         }
         Resource::Table(keyspace, table) => catalog.table(keyspace, table).is_some(),
         Resource::Role(role) => execution.store.role(role)?.is_some(),
-        Resource::Function(..) | Resource::MBean(_) => false,
+        Resource::Function(keyspace, function) => catalog.keyspace(keyspace).is_some_and(|own| {
+            let mut functions = own.functions.values().map(|f| resource_name(&f.name, &f.argument_types()));
+            let mut aggregates = own.aggregates.values().map(|a| resource_name(&a.name, &a.arguments));
+            functions.any(|name| name == function) || aggregates.any(|name| name == function)
+        }),
+        Resource::MBean(_) => false,
     })
 }

@@ -1,8 +1,7 @@
-//! Statements on unsupported objects: functions, aggregates and triggers, and for clients that have
-//! not logged in also roles and permissions. The responses are those of a Cassandra in which none
-//! exist.
+//! Statements on unsupported objects: triggers, and for clients that have not logged in also roles
+//! and permissions. The responses are those of a Cassandra in which none exist.
 
-use cassette_cql::ast::{CqlType, DropFunction, DropTrigger, RoleOptions, Statement};
+use cassette_cql::ast::{DropTrigger, RoleOptions, Statement};
 
 use super::Change;
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
@@ -40,18 +39,6 @@ fn unsupported_option(options: &RoleOptions) -> Option<&'static str> {
         (options.custom.is_some(), "OPTIONS"),
     ];
     given.into_iter().find_map(|(given, name)| given.then_some(name))
-}
-
-/// Executes DROP FUNCTION or DROP AGGREGATE, according to `what`.
-pub(crate) fn drop_function(statement: &DropFunction, keyspace: &str, what: &str) -> Result<Option<Change>> {
-    if statement.if_exists {
-        return Ok(None);
-    }
-    let types = |types: &Vec<CqlType>| {
-        format!("({})", types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
-    };
-    let arguments = statement.arguments.as_ref().map(types).unwrap_or_default();
-    bail_invalid!("{what} '{keyspace}.{}{arguments}' doesn't exist", statement.name.name.as_str())
 }
 
 pub(crate) fn drop_trigger(statement: &DropTrigger, keyspace: &str) -> Result<Option<Change>> {

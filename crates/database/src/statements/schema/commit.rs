@@ -57,6 +57,7 @@ pub(crate) fn change_schema(
         materialized_views_enabled: store.materialized_views_enabled(),
         dynamic_data_masking_enabled: store.dynamic_data_masking_enabled(),
         drop_compact_storage_enabled: store.drop_compact_storage_enabled(),
+        functions: store.functions(),
         bound: &execution.bound,
         default_params: store.default_params(),
         guard: execution.guard(),

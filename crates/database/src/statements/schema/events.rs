@@ -8,9 +8,10 @@ use std::sync::Arc;
 use cassette_rows::TableMetadata;
 use cassette_rows::types::UserType;
 
-use super::table_event;
+use super::{functions, table_event};
 use crate::basics::response::{SchemaChange, SchemaChangeKind, SchemaChangeTarget};
 use crate::schema::catalog::{Catalog, Keyspace};
+use crate::schema::functions::Signature;
 
 /// Returns the events of the change of `keyspace` between two catalogs, in Cassandra's order.
 pub(crate) fn events(keyspace: &str, before: &Catalog, after: &Catalog) -> Vec<SchemaChange> {
@@ -19,6 +20,7 @@ pub(crate) fn events(keyspace: &str, before: &Catalog, after: &Catalog) -> Vec<S
         target: SchemaChangeTarget::Keyspace,
         keyspace: keyspace.to_owned(),
         name: String::new(),
+        arguments: Vec::new(),
     };
     match (before.keyspace(keyspace), after.keyspace(keyspace)) {
         (Some(before), Some(after)) => {
@@ -45,6 +47,7 @@ fn gone(before: &Keyspace, after: &Keyspace) -> Vec<SchemaChange> {
     let [tables, views] = tables_and_views(before);
     let mut events = tables_missing(views.into_iter().chain(tables), after, SchemaChangeKind::Dropped);
     events.extend(types_missing(before, after, SchemaChangeKind::Dropped));
+    events.extend(functions_missing(before, after, SchemaChangeKind::Dropped).into_iter().rev());
     events
 }
 
@@ -53,6 +56,7 @@ fn come(before: &Keyspace, after: &Keyspace) -> Vec<SchemaChange> {
     let mut events = types_missing(after, before, SchemaChangeKind::Created);
     let tables = tables_and_views(after).into_iter().flatten();
     events.extend(tables_missing(tables, before, SchemaChangeKind::Created));
+    events.extend(functions_missing(after, before, SchemaChangeKind::Created));
     events
 }
 
@@ -83,7 +87,25 @@ fn altered(before: &Keyspace, after: &Keyspace) -> Vec<SchemaChange> {
     let tables =
         tables_and_views(after).into_iter().flatten().filter(|table| is_altered(before, after, table));
     events.extend(tables.map(|table| table_event(SchemaChangeKind::Updated, &after.name, &table.name)));
+    let updated = |target, signature: &Signature| {
+        functions::event(SchemaChangeKind::Updated, target, &after.name, signature)
+    };
+    let functions = after.functions.iter();
+    let changed = functions.filter(|(key, new)| before.functions.get(*key).is_some_and(|old| old != *new));
+    events.extend(changed.map(|(key, _)| updated(SchemaChangeTarget::Function, key)));
+    let aggregates = after.aggregates.iter();
+    let changed = aggregates.filter(|(key, new)| before.aggregates.get(*key).is_some_and(|old| old != *new));
+    events.extend(changed.map(|(key, _)| updated(SchemaChangeTarget::Aggregate, key)));
     events
+}
+
+/// Returns functions, then aggregates of `here` that `there` lacks.
+fn functions_missing(here: &Keyspace, there: &Keyspace, kind: SchemaChangeKind) -> Vec<SchemaChange> {
+    let event = |target, signature| functions::event(kind, target, &here.name, signature);
+    let scalars = here.functions.keys().filter(|signature| !there.functions.contains_key(*signature));
+    let aggregates = here.aggregates.keys().filter(|signature| !there.aggregates.contains_key(*signature));
+    let scalars = scalars.map(|signature| event(SchemaChangeTarget::Function, signature));
+    scalars.chain(aggregates.map(|signature| event(SchemaChangeTarget::Aggregate, signature))).collect()
 }
 
 /// Whether the table itself, its indexes, or the rows that it shows as a view differ.
@@ -110,5 +132,6 @@ fn type_event(kind: SchemaChangeKind, keyspace: &str, name: &str) -> SchemaChang
         target: SchemaChangeTarget::Type,
         keyspace: keyspace.to_owned(),
         name: name.to_owned(),
+        arguments: Vec::new(),
     }
 }

@@ -136,5 +136,6 @@ fn event(kind: SchemaChangeKind, keyspace: &str) -> SchemaChange {
         target: SchemaChangeTarget::Keyspace,
         keyspace: keyspace.to_owned(),
         name: String::new(),
+        arguments: Vec::new(),
     }
 }

@@ -94,6 +94,7 @@ pub(crate) fn prepare(
         digest: [0; 16],
         markers: Markers::new(Vec::new()),
         warnings: Vec::new(),
+        functions: Vec::new(),
     };
     let function = resolve(raw, target, &planning)?;
     let mut arguments = Vec::with_capacity(raw.arguments.len());

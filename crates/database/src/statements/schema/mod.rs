@@ -5,10 +5,12 @@
 //! tables, the new catalog, the event.
 
 pub(crate) mod absent;
+pub(crate) mod aggregates;
 mod alter_table;
 pub(crate) mod commit;
 mod create_table;
 mod events;
+mod functions;
 mod indexes;
 mod keyspaces;
 mod masks;
@@ -24,6 +26,7 @@ mod wide_tests;
 use std::sync::Arc;
 
 use cassette_cql::ast::Statement;
+use cassette_functions::Functions;
 use cassette_rows::TableParams;
 use uuid::Uuid;
 
@@ -62,7 +65,9 @@ pub(crate) struct SchemaContext<'a> {
     pub dynamic_data_masking_enabled: bool,
     /// `drop_compact_storage_enabled`.
     pub drop_compact_storage_enabled: bool,
-    /// The execution, for the values of arguments of masks.
+    /// The user-defined functions of the database, compiled.
+    pub functions: &'a Functions,
+    /// The execution, for the values of arguments of masks and INITCOND.
     pub bound: &'a BindContext<'a>,
     /// The options of a new table that the statement omits.
     pub default_params: &'a TableParams,
@@ -83,6 +88,7 @@ pub(crate) struct Change {
 
 /// A changed keyspace.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "one exists for each schema change")]
 pub(crate) enum KeyspaceChange {
     /// The keyspace is created or replaced.
     Put(Keyspace),
@@ -108,6 +114,8 @@ impl SchemaStatement {
             Statement::CreateType(create) => cx.keyspace_of(&create.name)?,
             Statement::AlterType(alter) => cx.keyspace_of(&alter.name)?,
             Statement::DropType(drop) => cx.keyspace_of(&drop.name)?,
+            Statement::CreateFunction(create) => cx.keyspace_of(&create.name)?,
+            Statement::CreateAggregate(create) => cx.keyspace_of(&create.name)?,
             Statement::DropFunction(drop) | Statement::DropAggregate(drop) => cx.keyspace_of(&drop.name)?,
             Statement::DropTrigger(drop) => cx.keyspace_of(&drop.table)?,
             other => return Err(DatabaseError::not_supported(unsupported(other))),
@@ -134,8 +142,10 @@ impl SchemaStatement {
             Statement::CreateType(create) => user_types::create(create, keyspace, cx),
             Statement::AlterType(alter) => user_types::alter(alter, keyspace, cx),
             Statement::DropType(drop) => user_types::drop(drop, keyspace, cx),
-            Statement::DropFunction(drop) => absent::drop_function(drop, keyspace, "Function"),
-            Statement::DropAggregate(drop) => absent::drop_function(drop, keyspace, "Aggregate"),
+            Statement::CreateFunction(create) => functions::create(create, keyspace, cx),
+            Statement::DropFunction(drop) => functions::drop(drop, keyspace, cx),
+            Statement::CreateAggregate(create) => aggregates::create(create, keyspace, cx),
+            Statement::DropAggregate(drop) => aggregates::drop(drop, keyspace, cx),
             Statement::DropTrigger(drop) => absent::drop_trigger(drop, keyspace),
             other => Err(DatabaseError::not_supported(unsupported(other))),
         }
@@ -176,9 +186,13 @@ fn refuse_own_keyspace(statement: &SchemaStatement, catalog: &Catalog) -> Result
         // later. The same applies to indexes and functions, which these keyspaces lack.
         (
             Some(KeyspaceKind::Local | KeyspaceKind::Virtual),
-            Statement::CreateKeyspace(_)
-            | Statement::DropIndex(_)
+            Statement::CreateKeyspace(_) | Statement::DropIndex(_),
+        )
+        | (
+            Some(KeyspaceKind::Local | KeyspaceKind::Virtual | KeyspaceKind::Replicated),
+            Statement::CreateFunction(_)
             | Statement::DropFunction(_)
+            | Statement::CreateAggregate(_)
             | Statement::DropAggregate(_),
         ) => {
             bail_invalid!("System keyspace '{name}' is not user-modifiable")
@@ -257,14 +271,13 @@ fn table_event(kind: SchemaChangeKind, keyspace: &str, name: &str) -> SchemaChan
         target: SchemaChangeTarget::Table,
         keyspace: keyspace.to_owned(),
         name: name.to_owned(),
+        arguments: Vec::new(),
     }
 }
 
 /// Returns the unsupported feature of a statement, as the beginning of a sentence.
 fn unsupported(statement: &Statement) -> &'static str {
     match statement {
-        Statement::CreateFunction(_) => "User-defined functions are",
-        Statement::CreateAggregate(_) => "User-defined aggregates are",
         Statement::CreateTrigger(_) => "Triggers are",
         _ => "This statement is",
     }

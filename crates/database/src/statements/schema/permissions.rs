@@ -1,7 +1,7 @@
 //! The permissions that schema statements need, and what becomes of permissions when what they were
 //! granted on is created or dropped.
 
-use cassette_cql::ast::{Permission, Statement};
+use cassette_cql::ast::{CqlType, Permission, Statement};
 use cassette_engine::Mutation;
 
 use super::{SchemaStatement, refuse_own_keyspace};
@@ -10,7 +10,8 @@ use crate::basics::request::Caller;
 use crate::basics::response::{SchemaChange, SchemaChangeKind, SchemaChangeTarget};
 use crate::execution::Execution;
 use crate::schema::authorization::Resource;
-use crate::schema::catalog::Catalog;
+use crate::schema::catalog::{Catalog, TypeUse, resolve_type};
+use crate::schema::functions::{Signature, resource_name};
 use crate::statements::required::{Required, RequiredList};
 
 impl SchemaStatement {
@@ -63,10 +64,91 @@ impl SchemaStatement {
                 required.push(Required::Superuser(message));
                 None
             }
-            _ => None,
+            _ => {
+                self.required_of_functions(catalog, required);
+                None
+            }
         };
         required.extend(needed.map(|(permission, resource)| Required::Permission(permission, resource)));
         Ok(())
+    }
+
+    /// Adds what a statement on functions and aggregates needs.
+    fn required_of_functions<'a>(&'a self, catalog: &'a Catalog, required: &mut RequiredList<'a>) {
+        let keyspace = self.keyspace.as_str();
+        match &self.statement {
+            Statement::CreateFunction(create) => {
+                let types = create.arguments.iter().map(|(_, raw)| raw);
+                self.required_to_create(&create.name.name, types, create.or_replace, catalog, required);
+            }
+            Statement::CreateAggregate(create) => {
+                let types = create.arguments.iter();
+                self.required_to_create(
+                    &create.name.name,
+                    types.clone(),
+                    create.or_replace,
+                    catalog,
+                    required,
+                );
+                let state = std::iter::once(&create.state_type);
+                required.extend(self.execute(&create.state_function, state.clone().chain(types), catalog));
+                if let Some(function) = &create.final_function {
+                    required.extend(self.execute(function, state, catalog));
+                }
+            }
+            Statement::DropFunction(drop) | Statement::DropAggregate(drop) => {
+                let types =
+                    drop.arguments.as_ref().map(|types| self.resource(&drop.name.name, types, catalog));
+                for name in resources_named(keyspace, &drop.name.name, catalog) {
+                    if types.as_ref().is_none_or(|wanted| wanted.as_ref() == Some(&name)) {
+                        required.push(Required::Function(Permission::Drop, keyspace, name));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds what CREATE of a function or aggregate needs.
+    fn required_to_create<'a>(
+        &'a self,
+        name: &str,
+        types: impl IntoIterator<Item = &'a CqlType>,
+        or_replace: bool,
+        catalog: &Catalog,
+        required: &mut RequiredList<'a>,
+    ) {
+        let keyspace = self.keyspace.as_str();
+        let resource = self.resource(name, types, catalog);
+        let existing = resource
+            .filter(|name_of| or_replace && resources_named(keyspace, name, catalog).contains(name_of));
+        required.push(match existing {
+            Some(existing) => Required::Function(Permission::Alter, keyspace, existing),
+            None => Required::Permission(Permission::Create, Resource::FunctionsIn(keyspace)),
+        });
+    }
+
+    fn execute<'a>(
+        &'a self,
+        name: &str,
+        types: impl IntoIterator<Item = &'a CqlType>,
+        catalog: &Catalog,
+    ) -> Option<Required<'a>> {
+        let resource = self.resource(name, types, catalog)?;
+        Some(Required::Function(Permission::Execute, &self.keyspace, resource))
+    }
+
+    /// Returns the resource name of a function of the keyspace; `None` if a type does not exist.
+    fn resource<'a>(
+        &self,
+        name: &str,
+        types: impl IntoIterator<Item = &'a CqlType>,
+        catalog: &Catalog,
+    ) -> Option<String> {
+        let keyspace = catalog.keyspace(&self.keyspace)?;
+        let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
+        let types: Option<Vec<_>> = types.into_iter().map(|raw| resolve_type(raw, scope).ok()).collect();
+        Some(resource_name(name, &types?))
     }
 
     /// Returns the changes of permissions that belong to a change of the schema: grants to the
@@ -89,13 +171,32 @@ impl SchemaStatement {
                     store.revoke_all_on(|resource| resource == dropped, timestamp)
                 }
                 SchemaChangeTarget::Type => Ok(Vec::new()),
+                SchemaChangeTarget::Function | SchemaChangeTarget::Aggregate => {
+                    // The catalog still contains it.
+                    let dropped = signature_resource(event, &store.catalog());
+                    let dropped = dropped.map(|name| Resource::Function(keyspace, &name).name());
+                    store.revoke_all_on(|resource| Some(resource) == dropped.as_deref(), timestamp)
+                }
             };
         }
         let Caller::Role(creator) = &execution.options.caller else { return Ok(Vec::new()) };
+        let catalog = store.catalog();
+        let function = match &self.statement {
+            Statement::CreateFunction(create) => {
+                self.resource(&event.name, create.arguments.iter().map(|(_, raw)| raw), &catalog)
+            }
+            Statement::CreateAggregate(create) => self.resource(&event.name, &create.arguments, &catalog),
+            _ => None,
+        };
+        let function = function.filter(|_| event.kind == SchemaChangeKind::Created);
+        let function = function.as_ref().map(|name| [Resource::Function(keyspace, name)]);
         let created: &[Resource<'_>] = match &self.statement {
             _ if !store.authorization().settings().permissions => &[],
             Statement::CreateKeyspace(_) => &[Resource::Keyspace(keyspace), Resource::FunctionsIn(keyspace)],
             Statement::CreateTable(_) => &[Resource::Table(keyspace, &event.name)],
+            Statement::CreateFunction(_) | Statement::CreateAggregate(_) => {
+                function.as_ref().map_or(&[], |function| function.as_slice())
+            }
             _ => &[],
         };
         let mut mutations = Vec::new();
@@ -103,6 +204,30 @@ impl SchemaStatement {
             mutations.extend(store.grant(creator, *resource, resource.applicable(), timestamp)?);
         }
         Ok(mutations)
+    }
+}
+
+/// Returns the resource names of all functions and aggregates with a name.
+fn resources_named(keyspace: &str, name: &str, catalog: &Catalog) -> Vec<String> {
+    let Some(keyspace) = catalog.keyspace(keyspace) else { return Vec::new() };
+    let functions = keyspace.functions_named(name).map(|f| resource_name(&f.name, &f.argument_types()));
+    let aggregates = keyspace.aggregates_named(name).map(|a| resource_name(&a.name, &a.arguments));
+    functions.chain(aggregates).collect()
+}
+
+/// Returns the resource name of an existing function or aggregate, which an event is about.
+fn signature_resource(event: &SchemaChange, catalog: &Catalog) -> Option<String> {
+    let signature = Signature { name: event.name.clone(), types: event.arguments.clone() };
+    let keyspace = catalog.keyspace(&event.keyspace)?;
+    match event.target {
+        SchemaChangeTarget::Function => {
+            let function = keyspace.functions.get(&signature)?;
+            Some(resource_name(&function.name, &function.argument_types()))
+        }
+        _ => {
+            let aggregate = keyspace.aggregates.get(&signature)?;
+            Some(resource_name(&aggregate.name, &aggregate.arguments))
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use cassette_cql::ast::{
     AlterType, AlterTypeChange, CqlType, CreateType, DropElement, NativeType, QualifiedName,
 };
 use cassette_cql::quote_identifier;
+use cassette_cql::values::functions::UserAggregate;
 use cassette_rows::types::UserType;
 use cassette_rows::{ColumnMetadata, DataType, TableMetadata};
 
@@ -83,6 +84,14 @@ pub(crate) fn alter(statement: &AlterType, keyspace: &str, cx: &SchemaContext<'_
                         qualified_name(user_type)
                     ),
                 }
+            }
+            let in_initial_value = aggregates_with_value(keyspace, name);
+            if !in_initial_value.is_empty() {
+                bail_invalid!(
+                    "Cannot alter user type {} as it is still used in INITCOND by aggregates {}",
+                    qualified_name(user_type),
+                    in_initial_value.join(", ")
+                );
             }
             if let Some(field) = duplicate(renamed.iter().map(|(field, _)| field.as_str())) {
                 bail_invalid!("Duplicate field name {field} in type {}", keyspace.name);
@@ -168,6 +177,14 @@ pub(crate) fn drop(
         }
     };
     let references = |data_type: &DataType| data_type.references_udt(&keyspace.name, name);
+    let functions = functions_using(keyspace, name);
+    if !functions.is_empty() {
+        bail_invalid!(
+            "Cannot drop user type '{}.{name}' as it is still used by functions {}",
+            keyspace.name,
+            functions.join(", ")
+        );
+    }
     let types = join(
         keyspace
             .types
@@ -195,6 +212,28 @@ pub(crate) fn drop(
     let mut after = (**keyspace).clone();
     after.types.remove(name);
     Ok(Some(change(after, SchemaChangeKind::Dropped, name)))
+}
+
+/// Returns the names of the aggregates whose INITCOND contains values of a type.
+fn aggregates_with_value(keyspace: &Keyspace, name: &str) -> Vec<String> {
+    let contains = |aggregate: &&Arc<UserAggregate>| {
+        aggregate.initial_value.is_some() && aggregate.state_type().references_udt(&keyspace.name, name)
+    };
+    let aggregates = keyspace.aggregates.values().filter(contains);
+    aggregates.map(|aggregate| format!("{}.{}", keyspace.name, aggregate.name)).collect()
+}
+
+/// Returns the names of the functions and aggregates with a type in their signature or state.
+fn functions_using(keyspace: &Keyspace, name: &str) -> Vec<String> {
+    let functions = keyspace.functions.values().filter(|function| function.uses_type(name));
+    let uses = |aggregate: &&Arc<UserAggregate>| {
+        let arguments = aggregate.arguments.iter();
+        let types = arguments.chain([aggregate.state_type(), aggregate.returns()]);
+        types.into_iter().any(|data_type| data_type.references_udt(&keyspace.name, name))
+    };
+    let aggregates = keyspace.aggregates.values().filter(uses).map(|aggregate| &aggregate.name);
+    let names = functions.map(|function| &function.name).chain(aggregates);
+    names.map(|name| format!("{}.{name}", keyspace.name)).collect()
 }
 
 /// Returns `keyspace.name`, quoted if necessary.
@@ -249,6 +288,7 @@ fn with_type_changed(keyspace: &Keyspace, altered: &Arc<UserType>) -> Keyspace {
         (name.clone(), Arc::new(user_type.with_fields(fields)))
     };
     after.types = keyspace.types.iter().map(change_type).collect::<BTreeMap<_, _>>();
+    after.change_type_in_functions(altered);
     for table in after.tables.values_mut() {
         if table.all_columns().any(|column| refers(&column.data_type)) {
             *table = Arc::new(table.with_types_mapped(|data_type| data_type.with_udt(altered)));
@@ -263,6 +303,7 @@ fn change(after: Keyspace, kind: SchemaChangeKind, name: &str) -> Change {
         target: SchemaChangeTarget::Type,
         keyspace: after.name.clone(),
         name: name.to_owned(),
+        arguments: Vec::new(),
     };
     Change { keyspace: KeyspaceChange::Put(after), event, warnings: Vec::new() }
 }

@@ -4,6 +4,7 @@
 //! their data stays on disk, like that of an unknown table. A row that exists and cannot be parsed
 //! is an error.
 
+mod functions;
 mod masks;
 mod tables;
 
@@ -83,6 +84,7 @@ impl Loader<'_> {
         add_missing_keyspaces(self, &mut keyspaces)?;
         load_types(self, &mut keyspaces)?;
         tables::load(self, &mut keyspaces)?;
+        functions::load(self, &mut keyspaces)?;
         let problems = self.problems.len();
         load_indexes(self, &mut keyspaces)?;
         let omitted = self.problems.split_off(problems);
@@ -107,11 +109,11 @@ fn load_keyspaces(loader: &mut Loader<'_>) -> Result<BTreeMap<String, Keyspace>>
     Ok(keyspaces)
 }
 
-/// Adds keyspaces whose row is missing although tables, views or types have theirs, so these remain
-/// usable.
+/// Adds keyspaces whose row is missing although tables, views, types or functions have theirs, so
+/// these remain usable.
 fn add_missing_keyspaces(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspace>) -> Result<()> {
     let mut missing = BTreeSet::new();
-    for table in ["tables", "views", "types"] {
+    for table in ["tables", "views", "types", "functions"] {
         loader.rows(table, |name, _| {
             if !keyspaces.contains_key(name) {
                 missing.insert(name.to_owned());
