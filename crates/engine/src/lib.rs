@@ -25,7 +25,7 @@ pub use access::write_admission::WriteDemand;
 pub use admin::archived::ArchivedLog;
 pub use admin::import::{ImportOptions, ImportStep, ImportedSSTable, Transfer, import_summary};
 pub use admin::recovery::ReplaySummary;
-pub use admin::snapshots::{Snapshot, SnapshotFilter, SnapshotOptions};
+pub use admin::snapshots::{Snapshot, SnapshotFilter, SnapshotOptions, SnapshotPosition, snapshot_position};
 pub use admin::stats::{BytesInUse, EngineStats, LevelStats, PartitionStats, SSTableInfo, TableStats};
 pub use admin::unknown_tables::UnknownTable;
 pub use admin::verify::VerifiedSSTable;

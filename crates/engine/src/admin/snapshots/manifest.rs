@@ -8,9 +8,15 @@
 //!   "ephemeral" : false
 //! }
 //! ```
+//! While changes are captured, it also has `"log_position" : "<segment>:<offset>"` and
+//! `"log_chain"`, which Cassandra ignores.
 
 use jiff::Timestamp;
 use serde_json::Value;
+use uuid::Uuid;
+
+use super::SnapshotPosition;
+use crate::log::commitlog::Position;
 
 /// The contents of a manifest. Times are milliseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -21,6 +27,8 @@ pub(super) struct Manifest {
     pub expires_at: Option<i64>,
     /// Cassandra's repairs create such snapshots; this engine does not.
     pub ephemeral: bool,
+    /// The changes that the SSTables contain.
+    pub log: Option<SnapshotPosition>,
 }
 
 impl Manifest {
@@ -32,11 +40,16 @@ impl Manifest {
             Some(at) => format!("\"{}\"", at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ")),
             None => "null".to_owned(),
         };
+        let log = self.log.map(|log| {
+            let chain = Uuid::from_u128(log.chain);
+            format!(",\n  \"log_position\" : \"{}\",\n  \"log_chain\" : \"{chain}\"", log.position)
+        });
         format!(
-            "{{\n  \"files\" : {files},\n  \"created_at\" : {},\n  \"expires_at\" : {},\n  \"ephemeral\" : {}\n}}",
+            "{{\n  \"files\" : {files},\n  \"created_at\" : {},\n  \"expires_at\" : {},\n  \"ephemeral\" : {}{}\n}}",
             time(self.created_at),
             time(self.expires_at),
-            self.ephemeral
+            self.ephemeral,
+            log.unwrap_or_default()
         )
     }
 
@@ -51,14 +64,27 @@ impl Manifest {
             },
             _ => Ok(None),
         };
+        let text = |name: &str| fields.get(name).and_then(Value::as_str);
         let files = fields.get("files").and_then(Value::as_array).into_iter().flatten();
         Ok(Self {
             files: files.filter_map(|file| file.as_str().map(str::to_owned)).collect(),
             created_at: time("created_at")?,
             expires_at: time("expires_at")?,
             ephemeral: fields.get("ephemeral").and_then(Value::as_bool).unwrap_or(false),
+            log: match (text("log_position"), text("log_chain")) {
+                (Some(position), Some(chain)) => Some(SnapshotPosition {
+                    position: position_of(position).ok_or("log_position: expected SEGMENT:OFFSET")?,
+                    chain: Uuid::try_parse(chain).map_err(|error| format!("log_chain: {error}"))?.as_u128(),
+                }),
+                _ => None,
+            },
         })
     }
+}
+
+fn position_of(text: &str) -> Option<Position> {
+    let (segment, offset) = text.split_once(':')?;
+    Some(Position { segment: segment.parse().ok()?, offset: offset.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -72,12 +98,16 @@ mod tests {
             created_at: Some(1_795_249_800_120),
             expires_at: None,
             ephemeral: false,
+            log: None,
         };
         let text = manifest.encode();
         let expected = "{\n  \"files\" : [ \"nb-1-big-Data.db\", \"nb-2-big-Data.db\" ],\n  \"created_at\" : \
             \"2026-11-21T08:30:00.120Z\",\n  \"expires_at\" : null,\n  \"ephemeral\" : false\n}";
         assert_eq!(text, expected);
         assert_eq!(Manifest::decode(text.as_bytes()).unwrap(), manifest);
+        let position = Position { segment: 1_795_249_800_120, offset: 77 };
+        let captured = Manifest { log: Some(SnapshotPosition { position, chain: 5 << 100 }), ..manifest };
+        assert_eq!(Manifest::decode(captured.encode().as_bytes()).unwrap(), captured);
     }
 
     #[test]
@@ -87,5 +117,6 @@ mod tests {
         assert!(Manifest::decode(b"{").is_err());
         assert!(Manifest::decode(b"[]").is_err());
         assert!(Manifest::decode(br#"{"created_at":"yesterday"}"#).is_err());
+        assert!(Manifest::decode(br#"{"log_position":"5","log_chain":"x"}"#).is_err());
     }
 }

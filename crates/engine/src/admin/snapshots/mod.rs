@@ -25,6 +25,8 @@ use uuid::Uuid;
 use self::manifest::Manifest;
 use crate::basics::error::{EngineError, Result};
 use crate::basics::options::LEAST_TTL_SECONDS;
+use crate::log::change_stream::{ChangeStreamError, captured_chain};
+use crate::log::commitlog::Position;
 use crate::store::core::Core;
 use crate::store::table::{Table, View};
 
@@ -83,6 +85,30 @@ pub struct Snapshot {
     pub true_size: u64,
     /// Whether a repair of Cassandra created it.
     pub ephemeral: bool,
+}
+
+/// The changes in the stream of a captured table that a snapshot contains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotPosition {
+    /// It contains those up to here, and no later ones.
+    pub position: Position,
+    /// The number of the chain of captured segments.
+    pub chain: u128,
+}
+
+/// Returns the position of the snapshot in a directory; `None` if it was taken while no changes
+/// were captured, or by another program.
+///
+/// # Errors
+/// If the manifest cannot be read.
+pub fn snapshot_position(
+    fs: &dyn FileSystem,
+    directory: &Path,
+) -> cassette_rows::Result<Option<SnapshotPosition>> {
+    let path = directory.join(MANIFEST);
+    let content = fs.read(&path).map_err(|error| StorageError::io(&path, "read", error))?;
+    let manifest = Manifest::decode(&content).map_err(|detail| StorageError::corrupt(&path, detail))?;
+    Ok(manifest.log)
 }
 
 /// Selects the snapshots that satisfy all conditions.
@@ -219,14 +245,21 @@ impl Core {
         created: i64,
     ) -> Result<()> {
         let directory = snapshot_directory(table, options.name);
-        let manifest = Manifest {
-            created_at: Some(created),
-            expires_at: options.ttl_seconds.map(|ttl| created + i64::from(ttl) * 1000),
-            ..Manifest::default()
-        };
+        let chain = if self.options.cdc.enabled { self.change_stream_chain()? } else { None };
         loop {
             self.make_directory(table, &directory)?;
+            // Before the view: a flush replaces the view first, and then advances the position.
+            let recorded = self.positions.get(table.id);
             let view = Arc::clone(&table.view());
+            let memtable = view.flushing.first().map_or(&view.memtable, |frozen| &frozen.memtable);
+            // A memtable that began before the last restart has no position.
+            let position = memtable.begins.max(recorded);
+            let manifest = Manifest {
+                created_at: Some(created),
+                expires_at: options.ttl_seconds.map(|ttl| created + i64::from(ttl) * 1000),
+                log: chain.map(|chain| SnapshotPosition { position, chain }),
+                ..Manifest::default()
+            };
             let descriptors = descriptors(&view);
             match self.link(&table.directory, &descriptors, &directory) {
                 Ok(()) => return Ok(self.complete(&descriptors, &directory, schema, manifest)?),
@@ -237,6 +270,14 @@ impl Core {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    /// Returns the number of the chain of captured segments.
+    fn change_stream_chain(&self) -> Result<Option<u128>> {
+        captured_chain(self.fs.as_ref(), &self.cdc_directory()).map_err(|error| match error {
+            ChangeStreamError::Storage(error) => error.into(),
+            error => EngineError::InvalidSnapshot { detail: error.to_string() },
+        })
     }
 
     fn make_directory(&self, table: &Table, directory: &Path) -> cassette_rows::Result<()> {
