@@ -5,7 +5,7 @@ use cassette_engine::cdc::Change;
 use cassette_engine::commitlog::Position;
 use cassette_rows::merge::counter;
 use cassette_rows::{
-    Bound, Cell, Clustering, ColumnMetadata, DataType, DeletionTime, RangeTombstone, Row, Side,
+    Bound, Cell, Clustering, ColumnMetadata, DataType, DeletionTime, RangeTombstone, Row, Side, Slice,
     TableMetadata, key,
 };
 
@@ -46,8 +46,44 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
+/// What an operation changes in its partition.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Target {
+    /// All of it.
+    Partition,
+    /// The rows of a range.
+    Range(Slice),
+    /// The static row.
+    Static,
+    /// One row.
+    Row(Clustering),
+}
+
+/// An operation of a change: a JSON object to which fields can be added.
+pub struct Line {
+    object: Object,
+    /// What it changes.
+    pub target: Target,
+}
+
+impl Line {
+    fn new(object: Object, target: Target) -> Self {
+        Self { object, target }
+    }
+
+    /// Appends a field whose value is JSON.
+    pub fn with(self, name: &str, value: &str) -> Self {
+        Self { object: self.object.json(name, value), ..self }
+    }
+
+    /// Returns the text of the object.
+    pub fn finish(self) -> String {
+        self.object.finish()
+    }
+}
+
 /// Returns the operations of a change, each a JSON object: deletions first.
-pub fn lines(position: Position, change: &Change) -> Vec<String> {
+pub fn lines(position: Position, change: &Change) -> Vec<Line> {
     let Change { table, update } = change;
     let key = partition_key(table, update.key.key());
     let begin = |operation: &str| {
@@ -59,34 +95,49 @@ pub fn lines(position: Position, change: &Change) -> Vec<String> {
     };
     let mut lines = Vec::new();
     if !update.deletion.is_live() {
-        let line = begin("delete_partition").json("key", &object(&key));
-        lines.push(deletion(line, update.deletion).finish());
+        let object = begin("delete_partition").json("key", &object(&key));
+        lines.push(Line::new(deletion(object, update.deletion), Target::Partition));
     }
     for tombstone in update.range_tombstones.as_slice() {
-        let line = begin("delete_range").json("key", &object(&key));
-        lines.push(range(line, table, tombstone).finish());
+        let object = begin("delete_range").json("key", &object(&key));
+        let slice = Slice { start: tombstone.start.clone(), end: tombstone.end.clone() };
+        lines.push(Line::new(range(object, table, tombstone), Target::Range(slice)));
     }
     if let Some(row) = &update.static_row {
-        let line = begin("update").json("key", &object(&key)).json("static", "true");
-        lines.push(row_content(line, table, row).finish());
+        let object = begin("update").json("key", &object(&key)).json("static", "true");
+        lines.push(Line::new(row_content(object, table, row), Target::Static));
     }
     for row in &update.rows {
-        let mut whole = key.clone();
-        whole.extend(clustering(table, row.clustering()));
+        let whole = object(&row_key(table, &key, row.clustering()));
+        let target = || Target::Row(row.clustering().clone());
         if !row.deletion().is_live() {
-            let line = begin("delete_row").json("key", &object(&whole));
-            lines.push(deletion(line, row.deletion()).finish());
+            let object = begin("delete_row").json("key", &whole);
+            lines.push(Line::new(deletion(object, row.deletion()), target()));
         }
         let has_liveness = !row.liveness().is_empty();
         if has_liveness || row.cell_count() > 0 || !row.complex_deletions().is_empty() {
-            let line = begin(if has_liveness { "insert" } else { "update" }).json("key", &object(&whole));
-            lines.push(row_content(line, table, row).finish());
+            let object = begin(if has_liveness { "insert" } else { "update" }).json("key", &whole);
+            lines.push(Line::new(row_content(object, table, row), target()));
         }
     }
     lines
 }
 
-fn object(fields: &[(String, String)]) -> String {
+/// Returns the columns of a row's key and their values as JSON.
+fn row_key(table: &TableMetadata, key: &[(String, String)], of_row: &Clustering) -> Vec<(String, String)> {
+    let mut whole = key.to_vec();
+    whole.extend(clustering(table, of_row));
+    whole
+}
+
+/// Returns the key of a partition, with that of a row in it, as a JSON object.
+pub fn key_object(table: &TableMetadata, key: &[u8], of_row: Option<&Clustering>) -> String {
+    let key = partition_key(table, key);
+    object(&of_row.map_or_else(|| key.clone(), |of_row| row_key(table, &key, of_row)))
+}
+
+/// Returns an object of fields whose values are JSON.
+pub fn object(fields: &[(String, String)]) -> String {
     fields.iter().fold(Object::new(), |object, (name, value)| object.json(name, value)).finish()
 }
 

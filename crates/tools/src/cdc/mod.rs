@@ -1,7 +1,10 @@
 //! `cassette cdc …`: the segments of change data capture, without a server.
 
+mod images;
 mod json;
+mod tail_images;
 
+use std::collections::BTreeSet;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +16,10 @@ use cassette_engine::commitlog::Position;
 use cassette_vfs::encryption::Encryption;
 use cassette_vfs::{FileSystem, RealFileSystem};
 use clap::{Args, Subcommand};
+
+use self::images::ImageOptions;
+use self::tail_images::ImagesTail;
+use crate::units;
 
 /// How often `--follow` looks for new changes. They become visible when the commit log is synced.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
@@ -26,6 +33,8 @@ pub enum CdcCommand {
     List(ListArguments),
     /// Remove the segments whose changes have all been processed
     Remove(RemoveArguments),
+    /// Remove the processed lines that a copy for images keeps (tail --images)
+    Acknowledge(AcknowledgeArguments),
 }
 
 /// Arguments of `cassette cdc tail`.
@@ -40,7 +49,10 @@ Examples:
     cassette cdc tail data/cdc_raw
 
   Continue after the last position that was processed, and wait for more:
-    cassette cdc tail data/cdc_raw --from 1795457677158:4076672 --follow")]
+    cassette cdc tail data/cdc_raw --from 1795457677158:4076672 --follow
+
+  With the rows before and after each change, from a copy that begins with a snapshot:
+    cassette cdc tail data/cdc_raw --images copy --images-from data/data/ks/t-…/snapshots/first")]
 pub struct TailArguments {
     /// The directory of the segments
     directory: PathBuf,
@@ -56,6 +68,53 @@ pub struct TailArguments {
     /// The configuration of the server, whose keys decrypt segments
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Add the rows before and after each change, from the copy of the tables in this directory,
+    /// which is created if it does not exist
+    #[arg(long, value_name = "DIR")]
+    images: Option<PathBuf>,
+    /// Begin the copy with the rows of this snapshot of a captured table; can be repeated
+    #[arg(long, value_name = "SNAPSHOT", requires = "images")]
+    images_from: Vec<PathBuf>,
+    /// Begin the copy with other tables empty: before the first change that is read, they had no
+    /// rows
+    #[arg(long, requires = "images")]
+    images_empty: bool,
+    /// The maximum number of rows in an image of the deletion of a range or a partition
+    #[arg(long, value_name = "ROWS", default_value_t = 1000, requires = "images")]
+    images_rows: usize,
+    /// The maximum size of the lines that the copy keeps because they were not acknowledged
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = units::bytes, requires = "images")]
+    images_outbox: u64,
+}
+
+impl TailArguments {
+    fn image_options(&self) -> ImageOptions {
+        ImageOptions {
+            from: self.images_from.clone(),
+            empty: self.images_empty,
+            rows: self.images_rows,
+            outbox: self.images_outbox,
+            tables: self.tables.iter().cloned().collect::<BTreeSet<_>>(),
+            background_threads: true,
+        }
+    }
+
+    fn check_tables(&self) -> anyhow::Result<()> {
+        match self.tables.iter().find(|name| !name.contains('.')) {
+            Some(name) => bail!("--table: expected KEYSPACE.TABLE, found {name}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Arguments of `cassette cdc acknowledge`.
+#[derive(Debug, Args)]
+pub struct AcknowledgeArguments {
+    /// The directory of the copy (--images)
+    directory: PathBuf,
+    /// The position of the last line that has been processed
+    #[arg(long, value_name = "POSITION", value_parser = position)]
+    through: Position,
 }
 
 /// Arguments of `cassette cdc list`.
@@ -94,7 +153,13 @@ impl CdcCommand {
         match self {
             Self::Tail(arguments) => {
                 check(&arguments.directory)?;
+                arguments.check_tables()?;
                 let encryption = arguments.config.as_deref().map(encryption).transpose()?.flatten();
+                if let Some(images) = &arguments.images {
+                    let (captured, options) = (arguments.directory.as_path(), arguments.image_options());
+                    let (from, follow) = (arguments.from, arguments.follow);
+                    return ImagesTail { fs, captured, images, options, encryption, from, follow }.run(out);
+                }
                 let from = arguments.from.unwrap_or(Position::ZERO);
                 let stream = ChangeStream::open(fs, &arguments.directory, encryption, from);
                 tail(stream, arguments, out)
@@ -107,6 +172,10 @@ impl CdcCommand {
                 check(&arguments.directory)?;
                 let removed = remove_captured(fs.as_ref(), &arguments.directory, arguments.through)?;
                 println!("{removed} segments removed");
+                Ok(true)
+            }
+            Self::Acknowledge(arguments) => {
+                images::acknowledge(fs.as_ref(), &arguments.directory, arguments.through)?;
                 Ok(true)
             }
         }
@@ -126,9 +195,7 @@ fn tail(mut stream: ChangeStream, arguments: &TailArguments, mut out: impl Write
         let names = arguments.tables.iter().filter_map(|name| name.split_once('.'));
         arguments.tables.is_empty() || names.into_iter().any(|selected| selected == (keyspace, table))
     };
-    if let Some(name) = arguments.tables.iter().find(|name| !name.contains('.')) {
-        bail!("--table: expected KEYSPACE.TABLE, found {name}");
-    }
+    arguments.check_tables()?;
     loop {
         let record = match stream.next_record() {
             Err(error @ ChangeStreamError::Missing { .. }) => {
@@ -145,7 +212,8 @@ fn tail(mut stream: ChangeStream, arguments: &TailArguments, mut out: impl Write
                     if !is_selected(&change.table.keyspace, &change.table.name) {
                         return Ok(());
                     }
-                    json::lines(record.position, change).iter().try_for_each(|line| writeln!(out, "{line}"))
+                    let mut lines = json::lines(record.position, change).into_iter();
+                    lines.try_for_each(|line| writeln!(out, "{}", line.finish()))
                 })
             }
             None if arguments.follow => out.flush().map(|()| std::thread::sleep(FOLLOW_INTERVAL)),

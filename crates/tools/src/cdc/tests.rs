@@ -35,12 +35,16 @@ const SCHEMA: [&str; 4] = [
     "CREATE TABLE ks.n (k text PRIMARY KEY, n counter) WITH cdc = true",
 ];
 
+fn texts(position: Position, change: &cassette_engine::cdc::Change) -> Vec<String> {
+    json::lines(position, change).into_iter().map(json::Line::finish).collect()
+}
+
 /// The lines of the changes after `position`, without what all have in common, and their end.
 fn lines_after(database: &Database, position: Position) -> (Vec<String>, Position) {
     let mut stream = database.change_stream(position);
     let mut lines = Vec::new();
     while let Some(record) = stream.next_record().unwrap() {
-        for line in record.changes.iter().flat_map(|change| json::lines(record.position, change)) {
+        for line in record.changes.iter().flat_map(|change| texts(record.position, change)) {
             serde_json::from_str::<serde_json::Value>(&line)
                 .unwrap_or_else(|error| panic!("{line}: {error}"));
             let begin = format!("{{\"position\":\"{}\",\"keyspace\":\"ks\",\"table\":", record.position);
@@ -152,7 +156,7 @@ fn a_batch_has_one_position_and_alterations_apply_to_later_changes() {
     let mut stream = database.change_stream(Position::ZERO);
     let mut seen = Vec::new();
     while let Some(record) = stream.next_record().unwrap() {
-        let lines = record.changes.iter().flat_map(|change| json::lines(record.position, change));
+        let lines = record.changes.iter().flat_map(|change| texts(record.position, change));
         seen.push(lines.map(|line| line[line.find("\"key\"").unwrap()..].to_owned()).collect::<Vec<_>>());
     }
     assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), [2, 1, 1, 1]);
@@ -199,6 +203,21 @@ fn without_space_writes_fail_as_in_cassandra_while_reads_and_other_tables_work()
     write(failed).unwrap();
 }
 
+fn tail_arguments(directory: &Path) -> TailArguments {
+    TailArguments {
+        directory: directory.to_owned(),
+        from: None,
+        follow: false,
+        tables: Vec::new(),
+        config: None,
+        images: None,
+        images_from: Vec::new(),
+        images_empty: false,
+        images_rows: 1000,
+        images_outbox: 1 << 30,
+    }
+}
+
 #[test]
 fn tail_selects_tables_and_list_and_remove_work_on_files() {
     let directory = tempfile::TempDir::new().unwrap();
@@ -217,7 +236,7 @@ fn tail_selects_tables_and_list_and_remove_work_on_files() {
     let fs: Arc<dyn FileSystem> = Arc::new(RealFileSystem);
     let lines = |from: Option<Position>, tables: &[&str]| {
         let tables = tables.iter().map(|name| (*name).to_owned()).collect();
-        let arguments = TailArguments { directory: raw.clone(), from, follow: false, tables, config: None };
+        let arguments = TailArguments { from, tables, ..tail_arguments(&raw) };
         let stream = ChangeStream::open(fs.clone(), &raw, None, from.unwrap_or(Position::ZERO));
         let mut out = Vec::new();
         tail(stream, &arguments, &mut out).map(|_| String::from_utf8(out).unwrap().lines().count())
