@@ -4,12 +4,15 @@ import json
 import os
 import socket
 import subprocess
+import threading
 import time
 
 import boto3
 import moto.server
 import pytest
+import werkzeug.serving
 from conftest import connect
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from server import BINARY, Server, free_port
 
 SECRET = "a-secret-that-no-file-contains"
@@ -123,3 +126,40 @@ def test_an_unreachable_store_and_a_missing_bucket_are_one_sentence(store, tmp_p
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{unused.getsockname()[1]}")
         error = run("backup", "list", "s3://bucket/prefix", ok=False)
         assert "s3://bucket/prefix" in error and "AWS_ENDPOINT_URL" in error, error
+
+
+def https_store(certificates, monkeypatch):
+    """Starts a store behind TLS, and points the environment to it."""
+    # The certificate and its key.
+    files = (str(certificates / "server.pem"), str(certificates / "server.pem"))
+    application = DomainDispatcherApplication(create_backend_app)
+    server = werkzeug.serving.make_server("127.0.0.1", 0, application, threaded=True, ssl_context=files)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    endpoint = f"https://127.0.0.1:{server.port}"
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
+    return server, endpoint
+
+
+def test_a_store_behind_tls_needs_the_authority_that_signed_its_certificate(store, tmp_path, monkeypatch):
+    run("certificates", tmp_path / "certificates")
+    authority = tmp_path / "certificates" / "ca.pem"
+    secure, endpoint = https_store(tmp_path / "certificates", monkeypatch)
+    boto3.client("s3", endpoint_url=endpoint, verify=str(authority)).create_bucket(Bucket="secure")
+    server = Server(tmp_path / "data").start()
+    server.stop()
+    url = "s3://secure/prefix"
+    monkeypatch.delenv("AWS_CA_BUNDLE", raising=False)
+    error = run("backup", "create", url, "--data", tmp_path / "data", ok=False)
+    assert "signed by an unknown authority: specify its certificate, in PEM, in AWS_CA_BUNDLE" in error, error
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(authority))
+    run("backup", "create", url, "--data", tmp_path / "data")
+    run("backup", "verify", url)
+    run("backup", "restore", url, "--data", tmp_path / "restored")
+    secure.shutdown()
+    run("certificates", tmp_path / "other", "--name", "other.example")
+    monkeypatch.setenv("AWS_CA_BUNDLE", str(tmp_path / "other" / "ca.pem"))
+    secure, _ = https_store(tmp_path / "other", monkeypatch)
+    error = run("backup", "list", url, ok=False)
+    assert "the server's certificate is not for this name" in error, error
+    secure.shutdown()

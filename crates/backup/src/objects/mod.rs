@@ -7,6 +7,10 @@ mod lease;
 #[cfg(feature = "s3")]
 mod remote;
 mod sealed;
+#[cfg(feature = "s3")]
+mod tls;
+#[cfg(all(test, feature = "s3"))]
+mod tls_tests;
 
 use std::fmt;
 use std::path::PathBuf;

@@ -14,6 +14,7 @@ use object_store::{
 };
 use tokio::runtime::{Handle, Runtime};
 
+use super::tls::{self, CA_BUNDLE, TlsConnector};
 use super::{Entry, Objects, SharedObjects, Version, WHOLE_LENGTH_MAX};
 use crate::error::{Error, Result};
 
@@ -47,11 +48,23 @@ impl fmt::Debug for RemoteObjects {
 impl RemoteObjects {
     /// Opens `s3://bucket/prefix`, with the credentials, the region and the endpoint of the
     /// environment (`AWS_ACCESS_KEY_ID`, `AWS_REGION`, `AWS_ENDPOINT_URL` and others) or of the
-    /// instance. No request is made.
+    /// instance. The certificates of servers are verified with the authorities of the system, or
+    /// those in the file `AWS_CA_BUNDLE`. No request is made.
     ///
     /// # Errors
     /// Invalid, if the address or the environment is.
     pub fn open(url: &str) -> Result<Self> {
+        let authorities = std::env::var(CA_BUNDLE).ok().filter(|path| !path.is_empty());
+        Self::open_with(url, AmazonS3Builder::from_env(), authorities.as_deref(), allows_http())
+    }
+
+    /// [`open`](Self::open) with settings that are not those of the environment.
+    pub(super) fn open_with(
+        url: &str,
+        builder: AmazonS3Builder,
+        authorities: Option<&str>,
+        allows_http: bool,
+    ) -> Result<Self> {
         let invalid = |detail: String| Error::invalid(format!("{url}: {detail}"));
         let (bucket, prefix) = parse(url).ok_or_else(|| {
             invalid(
@@ -61,11 +74,13 @@ impl RemoteObjects {
         // Without an effect if the process has a default already.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = ClientOptions::new().with_timeout(REQUEST_MAX).with_connect_timeout(CONNECT_MAX);
+        let client = tls::with_authorities(client, authorities).map_err(invalid)?;
         let retry =
             RetryConfig { max_retries: RETRIES_MAX, retry_timeout: RETRY_MAX, ..RetryConfig::default() };
-        let store = AmazonS3Builder::from_env()
+        let store = builder
             .with_bucket_name(bucket)
-            .with_client_options(client.with_allow_http(allows_http()))
+            .with_client_options(client.with_allow_http(allows_http))
+            .with_http_connector(TlsConnector)
             .with_retry(retry)
             .build()
             .map_err(|error| invalid(error.to_string()))?;
@@ -120,6 +135,9 @@ impl Drop for RemoteObjects {
 /// Returns the text of an error, without what a server adds to it: the response to a request with
 /// an invalid signature repeats the signed headers, which contain the token of a session.
 fn explain(error: &object_store::Error) -> String {
+    if let Some(failure) = tls::failure_in(error) {
+        return failure.to_string();
+    }
     let text = short(&error.to_string());
     match error {
         object_store::Error::Unauthenticated { .. } | object_store::Error::PermissionDenied { .. } => {
