@@ -194,7 +194,7 @@ fn nodes_with_older_sstables_answer_as_cassandra_did() {
 
 #[test]
 fn nodes_that_were_killed_answer_with_the_writes_of_their_commit_logs() {
-    for name in ["killed", "killed_lz4"] {
+    for name in ["killed", "killed_lz4", "killed_311", "killed_40", "killed_41"] {
         let golden = Golden::open(name);
         let before = files(&golden.fs, "/node");
         let fs: Arc<dyn FileSystem> = Arc::new(golden.fs.clone());

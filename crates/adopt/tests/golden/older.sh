@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# older.sh VERSION ARCHIVE: fills a node of Cassandra VERSION (3.0.6 to 4.0) with RandomNode.java, and packs
-# ARCHIVE.tar.gz. Needs Maven and JDK 17, which is newer than these versions support, and works for this.
+# older.sh VERSION ARCHIVE [SYNC COMPRESSION]: fills a node of Cassandra VERSION (3.0.6 to 4.1) with RandomNode.java,
+# and packs ARCHIVE.tar.gz. With SYNC and COMPRESSION, as RandomNode has them, the node is stopped without a flush.
+# Needs Maven and JDK 17, which is newer than these versions support, and works for this.
 set -euo pipefail
 version=$1 archive=$2
+shift 2
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -50,12 +52,19 @@ for module in java.management.rmi/sun.management.jmxremote java.rmi/sun.rmi.{reg
   jdk.management/com.sun.management.internal jdk.unsupported/sun.misc; do
   opens+=(--add-exports "$module=ALL-UNNAMED" --add-opens "$module=ALL-UNNAMED")
 done
-java "${opens[@]}" -Djava.security.manager=allow -Xmx1G -Dcassandra.start_rpc=false \
+# Without an agent, jamm cannot measure the classes of JDK 17.
+java "${opens[@]}" "-javaagent:$(echo "$work"/lib/jamm-*.jar)" -Djava.security.manager=allow -Xmx1G -Dcassandra.start_rpc=false \
   -Dlogback.configurationFile=logback.xml -Dcassandra.config="file://$home/cassandra.yaml" \
-  -Dcassandra.storagedir="$home" -cp "$home:$work/lib/*" RandomNode "$work/expected.json" 5 4
+  -Dcassandra.storagedir="$home" -cp "$home:$work/lib/*" RandomNode "$work/expected.json" 5 4 "$@"
 
 # The tables that adoption reads.
 mkdir -p "$work/node/data/system" "$work/node/commitlog"
+if [[ $# != 0 ]]; then
+  cp "$home"/commitlog/*.log "$work/node/commitlog/"
+  # The log has writes of the other system tables: their directories have the ids.
+  (cd "$home/data" && find system system_auth system_distributed system_traces -mindepth 1 -maxdepth 1 -type d) |
+    (cd "$work/node/data" && xargs mkdir -p)
+fi
 cp -r "$home/data/random" "$home/data/system_schema" "$work/node/data/"
 for table in local peers peers_v2 batches built_views; do
   cp -r "$home/data/system/$table"-* "$work/node/data/system/" 2>/dev/null || true

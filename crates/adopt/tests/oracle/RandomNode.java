@@ -408,9 +408,9 @@ public class RandomNode
         if (stops)
         {
             // Many segments.
-            yaml += "commitlog_segment_size: 1MiB\n";
+            yaml += version() > 400 ? "commitlog_segment_size: 1MiB\n" : "commitlog_segment_size_in_mb: 1\n";
             if (arguments[3].equals("batch"))
-                yaml = yaml.replaceAll("commitlog_sync: .*\ncommitlog_sync_period: .*\n", "commitlog_sync: batch\n");
+                yaml = yaml.replaceAll("commitlog_sync: .*\ncommitlog_sync_period.*: .*\n", "commitlog_sync: batch\n");
             if (!arguments[4].equals("none"))
                 yaml += "commitlog_compression:\n  - class_name: " + arguments[4] + "\n";
         }
@@ -439,14 +439,16 @@ public class RandomNode
         List<String> more = writeMore();
         for (int i = 0; i < Integer.parseInt(arguments[2]); i++)
             tables.add(create(i));
-        for (String type : NATIVE.keySet())
+        // The small archives of stopped nodes do not have these.
+        boolean hasEachType = !stops || tables.size() > 4;
+        for (String type : hasEachType ? NATIVE.keySet() : Set.<String>of())
             tables.add(create(type, nativeType(type), nativeType(type), true));
-        for (Type type : UDTS)
+        for (Type type : hasEachType ? UDTS : List.<Type>of())
         {
             Type frozen = frozen(true, type.cql, type.value);
             tables.add(create(type.cql, frozen, hasUnfrozenTypes() ? type : frozen, true));
         }
-        if (hasDurations())
+        if (hasDurations() && hasEachType)
             tables.add(create("duration", DURATION, DURATION, false));
         for (Table t : tables)
         {
