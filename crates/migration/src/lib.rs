@@ -42,6 +42,7 @@ mod settings;
 mod statements;
 mod stored;
 mod streaming;
+mod table_options;
 mod throttle;
 mod token_range;
 mod verify;

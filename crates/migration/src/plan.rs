@@ -1,5 +1,6 @@
 //! What a move does: the tables, and the schema that the target lacks.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use cassette_rows::types::quote_identifier;
@@ -9,6 +10,7 @@ use crate::endpoint::Session;
 use crate::error::{MoveError, Result, unsuitable};
 use crate::event::{Event, Observer};
 use crate::schema::{self, Keyspace, Kind, Table};
+use crate::table_options::without_unknown;
 
 /// Maximum time until all nodes have the same schema.
 const AGREEMENT_MAX: Duration = Duration::from_secs(60);
@@ -49,6 +51,7 @@ impl Plan {
         if names.is_empty() {
             return unsuitable("the source has no keyspace to move");
         }
+        let known = known_options(target)?;
         let mut plan =
             Self { keyspaces: Vec::new(), before: Vec::new(), after: Vec::new(), warnings: Vec::new() };
         for name in names {
@@ -70,7 +73,29 @@ impl Plan {
             }
             plan.keyspaces.push(keyspace);
         }
+        if !known.is_empty() {
+            plan.remove_options(&known);
+        }
         Ok(plan)
+    }
+
+    /// Removes the options of tables that the target does not have.
+    fn remove_options(&mut self, known: &BTreeSet<String>) {
+        for statement in self.before.iter_mut().chain(&mut self.after) {
+            if !statement.starts_with("CREATE TABLE") && !statement.starts_with("CREATE MATERIALIZED VIEW") {
+                continue;
+            }
+            let (kept, removed) = without_unknown(statement, known);
+            if !removed.is_empty() {
+                let name =
+                    kept.split(['(', '\n']).next().unwrap_or_default().trim_start_matches("CREATE ").trim();
+                self.warnings.push(format!(
+                    "the target does not have these options, which are left out for {name}: {}",
+                    removed.join(", ")
+                ));
+            }
+            *statement = kept;
+        }
     }
 
     fn add(
@@ -129,6 +154,14 @@ impl Plan {
     pub fn tables(&self) -> impl Iterator<Item = &Table> {
         self.keyspaces.iter().flat_map(|keyspace| &keyspace.tables)
     }
+}
+
+/// Returns the names of the options of tables that a server has: they are columns of its schema.
+fn known_options(target: &mut Session<'_>) -> Result<BTreeSet<String>> {
+    let page = target.query(
+        "SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'system_schema' AND table_name = 'tables'",
+    )?;
+    Ok((0..page.rows.len()).filter_map(|row| page.text(row, 0)).collect())
 }
 
 fn check_source(keyspace: &Keyspace) -> Result<()> {

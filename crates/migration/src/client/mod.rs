@@ -380,6 +380,7 @@ impl<'c> Repeats<'c> {
         let address = self.cluster.settings.address();
         let reason = match failure {
             Failure::Refused(reason) => {
+                let reason = with_advice(reason);
                 return Err(MoveError::Refused { address, statement: shortened(statement), reason });
             }
             Failure::Unprepared => "statements are evicted again and again".to_owned(),
@@ -394,6 +395,17 @@ impl<'c> Repeats<'c> {
         self.count += 1;
         Ok(())
     }
+}
+
+/// Adds what to do to the reason of a refusal, if an older version is that.
+fn with_advice(reason: String) -> String {
+    if reason.starts_with("Cannot use selection function") && reason.contains("on non-frozen") {
+        return format!(
+            "{reason}: Cassandra has that since 5.0; compare with the files of the nodes (--target-files), and move \
+             the table by files (--by files) or adopt the directories of the nodes"
+        );
+    }
+    reason
 }
 
 /// Returns the beginning of a long statement.
