@@ -26,7 +26,8 @@ use crate::log::mutation_codec::{self, Decoder};
 #[derive(Debug, Clone)]
 pub struct Change {
     /// The table, as it was at the time of the change. Only what the commit log has: its names,
-    /// columns and types.
+    /// columns and types, and a version that grows with each ALTER within a segment. While a table
+    /// is being altered, changes of the earlier version can follow those of the later one.
     pub table: Arc<TableMetadata>,
     /// The rows and tombstones that were written.
     pub update: PartitionUpdate,

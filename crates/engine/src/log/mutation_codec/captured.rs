@@ -100,7 +100,9 @@ pub(crate) fn captured_table(version: TableVersion, mut dictionary: &[u8]) -> Op
     }
     let id = TableId(Uuid::from_u128(version.table));
     let params = TableParams { cdc: true, ..TableParams::default() };
-    Some(Some(TableMetadata::new(id, keyspace, name, all, params)))
+    let mut table = TableMetadata::new(id, keyspace, name, all, params);
+    table.version = version.schema;
+    Some(Some(table))
 }
 
 fn text<'a>(input: &mut &'a [u8]) -> Option<&'a str> {
