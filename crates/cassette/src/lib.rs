@@ -54,6 +54,7 @@
 //! | `chrono`, `jiff`, `time` | their timestamps, dates and times as values of `timestamp`, `date` and `time` |
 //! | `bigdecimal` | `BigDecimal` as a value of `decimal` |
 //! | `serde_json` | `Value` as a value of any type, in the JSON of CQL |
+//! | `lua` | user-defined functions, whose bodies are in Lua |
 //! | `transactions` | `transactions`: snapshot isolation over any number of partitions, embedded |
 //! | `cluster` | transactions whose data is on a CQL cluster, and the driver for it |
 //! | `timelock` | the server that issues timestamps and locks to transactions of several processes, and its client |
