@@ -93,6 +93,16 @@ impl Pending {
         }
     }
 
+    /// Returns the offset of the end of its body, which begins at offset `body`; `None` at the end.
+    pub fn end_of_body(&self, body: u64) -> Option<u64> {
+        match self.head {
+            Head::EndOfPartition => None,
+            Head::Row { body_length, .. } | Head::Marker { body_length, .. } => {
+                body.checked_add(body_length as u64)
+            }
+        }
+    }
+
     /// Returns whether it is a marker.
     pub fn is_marker(&self) -> bool {
         matches!(self.head, Head::Marker { .. })
@@ -334,6 +344,15 @@ impl Cursor {
                 Ok(Some(self.marker(bound, kind, body_length)?.into()))
             }
         }
+    }
+
+    /// Returns the length of the row or marker before the one whose body begins at the position;
+    /// after the first of a partition, the distance from the partition's start. Does not move.
+    pub fn length_of_previous(&mut self) -> Result<u64> {
+        let body = self.offset();
+        let length = self.parse(|_, input| input.vint())?;
+        self.seek(body);
+        Ok(length)
     }
 
     /// Skips rows before `bound` without decoding them, as far as they are completely in the

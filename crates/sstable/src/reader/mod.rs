@@ -8,6 +8,7 @@ mod index_cursor;
 mod open;
 mod partition;
 mod probe;
+mod reverse;
 mod rows;
 mod salvage;
 mod scan;

@@ -8,7 +8,8 @@ use cassette_rows::{
 };
 
 use super::index_cursor::{IndexCursor, read_promoted_index};
-use super::rows::{Forward, Landed, Place, Reverse, RowIndex};
+use super::reverse::Reverse;
+use super::rows::{Forward, Landed, Place, RowIndex};
 use super::slicing::Sliced;
 use super::{RememberedKeys, SSTableReader};
 use crate::chunked_file::Caching;
@@ -45,7 +46,8 @@ impl Rows {
         }
         let (table, selection) = (table.clone(), selection.clone());
         if selection.reversed {
-            Self::Reverse(Sliced::new(Reverse::new(cursor, place), table, selection))
+            let is_single = selection.slices.as_slice().len() == 1;
+            Self::Reverse(Sliced::new(Reverse::new(cursor, place, marks, is_single), table, selection))
         } else {
             Self::Forward(Sliced::new(Forward::new(cursor, place, marks, landed), table, selection))
         }

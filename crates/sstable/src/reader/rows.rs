@@ -1,4 +1,4 @@
-//! The rows of a partition of Data.db as [`Source`]s: forward and reversed.
+//! The rows of a partition of Data.db as a [`Source`], in the table's order.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub enum RowIndex {
 }
 
 impl RowIndex {
-    fn get(&self) -> Option<&PromotedIndex> {
+    pub(super) fn get(&self) -> Option<&PromotedIndex> {
         match self {
             Self::None => None,
             Self::Read(index) => Some(index),
@@ -51,12 +51,12 @@ impl RowIndex {
 }
 
 impl Place {
-    fn error(&self, malformed: Malformed) -> cassette_rows::StorageError {
+    pub(super) fn error(&self, malformed: Malformed) -> cassette_rows::StorageError {
         malformed.at(self.index_file.path())
     }
 
     /// Returns the first position of a block of the index.
-    fn first_of_block(&self, number: usize, cursor: &Cursor) -> Result<Option<Prefix>> {
+    pub(super) fn first_of_block(&self, number: usize, cursor: &Cursor) -> Result<Option<Prefix>> {
         let Some(index) = self.index.get() else { return Ok(None) };
         let first = index.first(number, &cursor.format().clustering).map_err(|e| self.error(e))?;
         Ok(Some(first))
@@ -175,7 +175,7 @@ impl Forward {
 }
 
 /// Fails if Index.db and Data.db disagree about the first position of a block.
-fn check_place(cursor: &Cursor, pending: &Pending, expected: &Prefix) -> Result<()> {
+pub(super) fn check_place(cursor: &Cursor, pending: &Pending, expected: &Prefix) -> Result<()> {
     let expected = expected.position();
     match pending.position() {
         Some(found) if found.prefix == expected.prefix && found.side == expected.side => Ok(()),
@@ -298,160 +298,5 @@ impl Source for Forward {
                 trail.leave_filter(filter);
             }
         }
-    }
-}
-
-/// Returns rows from the last to the first: block by block. Each block is traversed forward once,
-/// which finds where its rows and markers begin; they are decoded as they are returned. A partition
-/// without a row index is one block.
-#[derive(Debug)]
-pub struct Reverse {
-    cursor: Cursor,
-    place: Place,
-    /// The blocks below this number are not yet read.
-    unread: usize,
-    /// Offsets of the rows and markers that are left of the block read last, ascending.
-    starts: Vec<u64>,
-    /// The indexes in `starts` of the markers, ascending.
-    markers: Vec<usize>,
-    /// The row or marker at the last of `starts`, if its head was read.
-    pending: Option<Pending>,
-}
-
-impl Reverse {
-    /// The position of `cursor` is arbitrary.
-    pub fn new(cursor: Cursor, place: Place) -> Self {
-        let unread = place.index.get().map_or(1, PromotedIndex::len);
-        Self { cursor, place, unread, starts: Vec::new(), markers: Vec::new(), pending: None }
-    }
-
-    fn load(&mut self) -> Result<()> {
-        if self.pending.is_some() {
-            return Ok(());
-        }
-        while self.starts.is_empty() && self.unread > 0 {
-            self.unread -= 1;
-            self.load_block()?;
-        }
-        if let Some(start) = self.starts.last() {
-            self.cursor.seek(*start);
-            self.pending = Some(self.cursor.next_head()?);
-        }
-        Ok(())
-    }
-
-    /// Finds the rows and markers of block `unread`.
-    fn load_block(&mut self) -> Result<()> {
-        let mut end = u64::MAX;
-        let mut expected = None;
-        match self.place.index.get() {
-            Some(index) => {
-                let block = index
-                    .block(self.unread, &self.cursor.format().clustering)
-                    .map_err(|e| self.place.error(e))?;
-                let start = self.place.start.saturating_add(block.offset);
-                end = start.saturating_add(block.width);
-                self.cursor.seek(start);
-                expected = Some(block.first);
-            }
-            None => self.cursor.seek(self.place.rows_start),
-        }
-        while self.cursor.offset() < end {
-            let pending = self.cursor.next_head()?;
-            if pending.is_end() {
-                break;
-            }
-            if let Some(expected) = expected.take() {
-                check_place(&self.cursor, &pending, &expected)?;
-            }
-            if pending.is_marker() {
-                self.markers.push(self.starts.len());
-            }
-            self.starts.push(pending.start());
-            self.cursor.skip_body(&pending);
-            self.cursor.pass_rows(end, &mut self.starts)?;
-        }
-        Ok(())
-    }
-
-    /// Takes the row or marker that [`load`](Self::load) found.
-    fn pop(&mut self) -> Option<Pending> {
-        self.starts.pop();
-        self.markers.pop_if(|marker| *marker >= self.starts.len());
-        self.pending.take()
-    }
-
-    fn clear(&mut self) {
-        self.starts.clear();
-        self.markers.clear();
-        self.pending = None;
-    }
-}
-
-/// Mirrors a marker for the opposite direction.
-fn reversed(mut marker: RangeTombstoneMarker) -> RangeTombstoneMarker {
-    std::mem::swap(&mut marker.close, &mut marker.open);
-    marker
-}
-
-impl Source for Reverse {
-    fn seek(&mut self, slice: &Slice, table: &TableMetadata) -> Result<Sought> {
-        let Some(index) = self.place.index.get() else { return Ok(Sought::Near) };
-        let codec = self.cursor.format().clustering.clone();
-        let found = index
-            .last_beginning(slice.end.position(), &codec, &table.comparator)
-            .and_then(|number| Ok((number, index.block(number, &codec)?)));
-        let (number, block) = found.map_err(|e| self.place.error(e))?;
-        // The block is the next one, or has been read already.
-        if number + 1 >= self.unread {
-            return Ok(Sought::Near);
-        }
-        self.clear();
-        self.unread = number + 1;
-        Ok(Sought::Beyond(Some(block.open).filter(|open| !open.is_live())))
-    }
-
-    fn peek(&mut self) -> Result<Option<Position<'_>>> {
-        self.load()?;
-        Ok(self.pending.as_ref().and_then(Pending::position))
-    }
-
-    fn take(&mut self) -> Result<Option<Unfiltered>> {
-        self.load()?;
-        let Some(pending) = self.pop() else { return Ok(None) };
-        Ok(match self.cursor.body(pending)? {
-            Some(Unfiltered::Marker(marker)) => Some(reversed(*marker).into()),
-            other => other,
-        })
-    }
-
-    fn skip(&mut self) -> Result<Option<RangeTombstoneMarker>> {
-        self.load()?;
-        match self.pop() {
-            Some(pending) if pending.is_marker() => match self.cursor.body(pending)? {
-                Some(Unfiltered::Marker(marker)) => Ok(Some(reversed(*marker))),
-                _ => Ok(None),
-            },
-            _ => Ok(None),
-        }
-    }
-
-    /// Skips the rows from the end to the last marker that are not before `bound`.
-    fn pass_rows_before(&mut self, bound: &Bound, table: &TableMetadata) -> Result<()> {
-        if self.pending.is_some() {
-            return Ok(());
-        }
-        let (mut low, mut high) = (self.markers.last().map_or(0, |marker| marker + 1), self.starts.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            self.cursor.seek(self.starts[middle]);
-            let is_before = match self.cursor.next_head()?.position() {
-                Some(position) => table.comparator.compare(position, bound.position()).is_lt(),
-                None => false,
-            };
-            if is_before { low = middle + 1 } else { high = middle }
-        }
-        self.starts.truncate(low);
-        Ok(())
     }
 }

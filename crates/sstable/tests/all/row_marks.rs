@@ -13,8 +13,10 @@ use cassette_rows::{
     TableParams, Unfiltered,
 };
 use cassette_sstable::compression::{ChunkFormat, Compressor};
+use cassette_sstable::crc::{BLOCK_SIZE, Checksums};
 use cassette_sstable::{
-    Caching, ChunkCache, Descriptor, KeyCache, OpenOptions, SSTableId, SSTableReader, WriterOptions,
+    Caching, ChunkCache, Component, Descriptor, KeyCache, OpenOptions, SSTableId, SSTableReader,
+    WriterOptions,
 };
 use cassette_vfs::{FakeFileSystem, FileSystem};
 use proptest::prelude::*;
@@ -231,6 +233,23 @@ impl Small {
         self.chunks.stats().requests() - before
     }
 
+    /// Reads the last `rows` rows before a number in descending order, and counts the chunks read.
+    fn chunks_of_descending(&self, before: u32, rows: u32) -> u64 {
+        let slice = Slice { start: Bound::before(place(before - rows)), end: Bound::before(place(before)) };
+        let slices = Slices::new(vec![slice], &self.table.comparator);
+        let requests = self.chunks.stats().requests();
+        let found = read(&self.reader, &self.key, &Arc::new(Selection { slices, reversed: true }));
+        let found: Vec<_> = { found.rows.iter() }
+            .map(|unfiltered| match unfiltered {
+                Unfiltered::Row(row) => row.clustering().clone(),
+                Unfiltered::Marker(marker) => panic!("{marker:?}"),
+            })
+            .collect();
+        let expected: Vec<_> = (before - rows..before).rev().map(place).collect();
+        assert_eq!(found, expected);
+        self.chunks.stats().requests() - requests
+    }
+
     /// Reads an absent row, and counts the chunks read.
     fn chunks_of_missing(&self, number: u32) -> u64 {
         let slices = Slices::new(vec![Slice::prefix(place(number))], &self.table.comparator);
@@ -272,6 +291,91 @@ fn a_second_read_of_a_block_begins_near_its_row() {
         keys.clear();
         assert_eq!(keys.stats().bytes, 0);
         assert!(small.chunks_of(&[far]) > 40);
+    }
+}
+
+#[test]
+fn a_descending_read_begins_near_its_last_row_and_reads_no_others() {
+    for (rows, far) in [(2000, 1900), (12_500, 7000)] {
+        let (small, _) = Small::of(rows, TableParams::default(), None).with_keys(1 << 20);
+        // Up to the last row, which leaves marks for both directions.
+        assert!(small.chunks_of_descending(far, 10) > 40);
+        assert!(small.chunks_of_descending(far, 10) <= 2 * FEW);
+        assert!(small.chunks_of_descending(far - 50, 10) <= 2 * FEW);
+        assert!(small.chunks_of(&[far - 40]) <= FEW);
+        // The last rows of the partition, and across blocks.
+        assert!(small.chunks_of_descending(rows, 5) > 0);
+        assert!(small.chunks_of_descending(rows, 5) <= 2 * FEW);
+        small.chunks_of_descending(rows, rows);
+    }
+}
+
+#[test]
+fn a_descending_read_continues_across_range_tombstones() {
+    let (small, _) = Small::of(2000, TableParams::default(), Some(1000)).with_keys(1 << 20);
+    for reads in 0..2 {
+        for (before, rows) in [(1500, 100), (990, 100)] {
+            small.chunks_of_descending(before, rows);
+        }
+        let all = Arc::new(Selection { reversed: true, ..Selection::all() });
+        let mut descending = read(&small.reader, &small.key, &all).rows;
+        descending.reverse();
+        let ascending = read(&small.reader, &small.key, &Arc::new(Selection::all())).rows;
+        assert_eq!(descending.len(), ascending.len(), "read {reads}");
+    }
+}
+
+/// Cassandra writes these lengths, and reads none of them.
+#[test]
+fn wrong_lengths_of_previous_rows_do_not_change_descending_reads() {
+    let small = Small::of(9000, TableParams::default(), None);
+    let ascending = read(&small.reader, &small.key, &Arc::new(Selection::all()));
+    let mut update = PartitionUpdate::new(small.key.clone());
+    update.rows = { ascending.rows.iter() }
+        .filter_map(|unfiltered| match unfiltered {
+            Unfiltered::Row(row) => Some(row.clone()),
+            Unfiltered::Marker(_) => None,
+        })
+        .collect();
+    let descriptor = Descriptor::new("/data", SSTableId::Sequence(1));
+    for (wrong, every) in [(0u8, 1), (1, 1), (0x7f, 1), (1, 700), (40, 2500)] {
+        let files: Arc<dyn FileSystem> = Arc::new(FakeFileSystem::new());
+        files.create_dir_all(&descriptor.directory).unwrap();
+        write(files.clone(), &descriptor, &small.table, std::slice::from_ref(&update), |options| {
+            WriterOptions { compression: None, ..options }
+        })
+        .unwrap();
+        let path = descriptor.path(Component::Data);
+        let mut data = files.read(&path).unwrap();
+        let mut at = 0;
+        for number in 0..9000u32 {
+            // Flags, the header of the clustering values, and one value; the length of the row, and
+            // that of the one before it.
+            let wanted = [&[0x24, 0][..], &number.to_be_bytes()].concat();
+            at += data[at..].windows(6).position(|bytes| bytes == wanted).unwrap() + 7;
+            if number % every == 0 {
+                data[at] = wrong;
+            }
+        }
+        files.create(&path).unwrap().write_all(&data).unwrap();
+        let crcs = data.chunks(BLOCK_SIZE as usize).map(crc32fast::hash).collect();
+        let checksums = Checksums { block_size: BLOCK_SIZE, crcs }.encode();
+        files.create(&descriptor.path(Component::Crc)).unwrap().write_all(&checksums).unwrap();
+        let cache = Arc::new(ChunkCache::new(16 << 20));
+        let options = OpenOptions::default();
+        let reader =
+            SSTableReader::open(files, descriptor.clone(), small.table.clone(), cache, options).unwrap();
+        for reader in [reader.clone(), reader.with_key_cache(Arc::new(KeyCache::new(1 << 20)))] {
+            let reread = Small {
+                reader,
+                table: small.table.clone(),
+                key: small.key.clone(),
+                chunks: small.chunks.clone(),
+            };
+            for (before, rows) in [(9000, 9000), (7001, 7001), (5000, 3000), (2501, 2), (1, 1)] {
+                reread.chunks_of_descending(before, rows);
+            }
+        }
     }
 }
 
