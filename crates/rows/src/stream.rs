@@ -71,6 +71,22 @@ pub trait PartitionStream: Send {
     /// partition and after the last.
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>>;
 
+    /// Skips rows of the current partition that every reader sees at any time: their primary key is
+    /// live, and nothing in them is deleted or expires. Returns their number, up to `limit`. 0 is
+    /// always correct, and does not mean that no such row follows.
+    fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
+        let _ = limit;
+        Ok(0)
+    }
+
+    /// Skips the partitions that follow the current one, which has ended, as long as they consist
+    /// of rows that [`pass_live_rows`](Self::pass_live_rows) skips. Returns the number of rows;
+    /// stops after `limit` of them. As there, 0 is always correct.
+    fn pass_live_partitions(&mut self, limit: u64) -> Result<u64> {
+        let _ = limit;
+        Ok(0)
+    }
+
     /// Returns whether nothing in the output is deleted by anything else in it, so that a partition
     /// in no other stream can be passed on unchanged. `false` is always correct.
     fn is_reconciled(&self) -> bool {
@@ -91,6 +107,14 @@ impl<S: PartitionStream + ?Sized> PartitionStream for Box<S> {
 
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
         (**self).next_unfiltered()
+    }
+
+    fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
+        (**self).pass_live_rows(limit)
+    }
+
+    fn pass_live_partitions(&mut self, limit: u64) -> Result<u64> {
+        (**self).pass_live_partitions(limit)
     }
 
     fn is_reconciled(&self) -> bool {

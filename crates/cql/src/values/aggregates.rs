@@ -88,6 +88,11 @@ impl AggregateFunction {
         }
     }
 
+    /// Whether it counts all rows, whatever they contain.
+    pub fn counts_rows(&self) -> bool {
+        self.kind == Kind::CountRows
+    }
+
     /// The types of the arguments; none for `count_rows`.
     pub fn arguments(&self) -> &[DataType] {
         &self.arguments
@@ -196,6 +201,13 @@ enum State {
 }
 
 impl Accumulator {
+    /// Adds rows whose values were not read. No-op unless it counts all rows.
+    pub fn add_rows(&mut self, rows: u64) {
+        if let State::CountRows(count) = &mut self.state {
+            *count = count.saturating_add_unsigned(rows);
+        }
+    }
+
     /// Adds a row's values of the arguments. Only `count_rows` counts nulls and empty numbers.
     pub fn add(
         &mut self,

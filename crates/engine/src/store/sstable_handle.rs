@@ -231,6 +231,14 @@ impl<S: PartitionStream> PartitionStream for Watched<S> {
         self.stream.next_unfiltered().map_err(|error| self.sstable.failed(error))
     }
 
+    fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
+        self.stream.pass_live_rows(limit).map_err(|error| self.sstable.failed(error))
+    }
+
+    fn pass_live_partitions(&mut self, limit: u64) -> Result<u64> {
+        self.stream.pass_live_partitions(limit).map_err(|error| self.sstable.failed(error))
+    }
+
     fn is_reconciled(&self) -> bool {
         self.stream.is_reconciled()
     }

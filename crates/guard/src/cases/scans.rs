@@ -13,6 +13,7 @@ pub const CASES: &[Case] = &[
     case("scan_4_sstables_row", 2_000, scan_4_sstables),
     case("scan_memtable_and_sstable_row", 2_000, scan_memtable_and_sstable),
     case("count_row", 4_000, count),
+    case("count_wide_row", 20_000, count_wide),
     case("filter_row", 4_000, filter),
     case("page_of_100_rows", 200, page),
     case("page_of_100_rows_reversed", 200, page_reversed),
@@ -63,6 +64,15 @@ fn count(meter: Meter) -> Counted {
     meter.together(|| assert_eq!(node.execute_all(&select, &[]), 1))
 }
 
+/// Rows of one partition.
+fn count_wide(meter: Meter) -> Counted {
+    let node = Node::new();
+    wide_partition(&node, meter.operations());
+    let select = node.prepare("SELECT count(*) FROM ks.wide WHERE k = ?");
+    assert_eq!(node.execute_all(&select, &[set("wide")]), 1);
+    meter.together(|| assert_eq!(node.execute_all(&select, &[set("wide")]), 1))
+}
+
 /// No row matches.
 fn filter(meter: Meter) -> Counted {
     let node = loaded(meter.operations());
@@ -84,13 +94,7 @@ fn page_reversed(meter: Meter) -> Counted {
 fn page_of_wide_partition(meter: Meter, restriction: &str) -> Counted {
     const ROWS: u64 = 5_000;
     let node = Node::new();
-    node.run("CREATE TABLE ks.wide (k text, c bigint, v text, PRIMARY KEY (k, c))");
-    let insert = node.prepare("INSERT INTO ks.wide (k, c, v) VALUES (?, ?, ?)");
-    for c in 0..ROWS {
-        let value = text_of(c, 100);
-        node.execute(&insert, &[set("wide"), BoundValue::Set(&c.to_be_bytes()), set(&value)]);
-    }
-    node.flush("wide");
+    wide_partition(&node, ROWS);
     let select = node.prepare(&format!("SELECT * FROM ks.wide WHERE k = ? AND {restriction}")).page_size(100);
     let read = |i: u64| {
         let from = 100 + super::data::scattered(i, ROWS - 200);
@@ -98,4 +102,15 @@ fn page_of_wide_partition(meter: Meter, restriction: &str) -> Counted {
     };
     (0..meter.operations()).for_each(read);
     meter.each(read)
+}
+
+/// Writes a partition of rows of 100 bytes to an SSTable.
+fn wide_partition(node: &Node, rows: u64) {
+    node.run("CREATE TABLE ks.wide (k text, c bigint, v text, PRIMARY KEY (k, c))");
+    let insert = node.prepare("INSERT INTO ks.wide (k, c, v) VALUES (?, ?, ?)");
+    for c in 0..rows {
+        let value = text_of(c, 100);
+        node.execute(&insert, &[set("wide"), BoundValue::Set(&c.to_be_bytes()), set(&value)]);
+    }
+    node.flush("wide");
 }

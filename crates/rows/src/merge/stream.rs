@@ -266,6 +266,14 @@ impl PartitionStream for MergedStream {
         Ok(None)
     }
 
+    fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
+        // Other sources may have deletions of the rows, and other versions, which count once.
+        match self.alone {
+            Some(only) => self.sources[only].stream.pass_live_rows(limit),
+            None => Ok(0),
+        }
+    }
+
     fn is_reconciled(&self) -> bool {
         true
     }

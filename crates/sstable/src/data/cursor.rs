@@ -9,8 +9,8 @@ use cassette_rows::{
     RangeTombstoneMarker, Result, Row, StorageError, Unfiltered,
 };
 
+use super::RowFormat;
 use super::decode::Head;
-use super::{RowFormat, deletion_codec};
 use crate::chunked_file::{Caching, ChunkedFile};
 use crate::clustering_codec::{self, ClusteringCodec, MarkerKind};
 use crate::error::Parsed;
@@ -71,6 +71,11 @@ impl Pending {
     /// Returns whether it is a row without a deletion of the row.
     pub fn is_live_row(&self) -> bool {
         matches!(self.head, Head::Row { flags, .. } if flags.0 & super::flags::HAS_DELETION == 0)
+    }
+
+    /// Returns whether it is a row whose primary key is live at any time, and that is not deleted.
+    pub fn is_lasting_row(&self) -> bool {
+        matches!(self.head, Head::Row { flags, .. } if RowFormat::is_lasting(flags.0) && flags.1 == 0)
     }
 
     /// Appends its prefix in the encoding of the row index; nothing at the end.
@@ -242,12 +247,7 @@ impl Cursor {
         self.parse(|format, input| {
             let key = input.bytes16()?;
             let range = input.position() - key.len()..input.position();
-            let deletion = if format.has_short_deletions {
-                deletion_codec::decode_short(input)?
-            } else {
-                deletion_codec::decode_plain(input)?
-            };
-            Ok((range, deletion))
+            Ok((range, format.partition_deletion(input)?))
         })
     }
 
@@ -376,6 +376,83 @@ impl Cursor {
             }
         }
         Ok(())
+    }
+
+    /// Skips rows whose primary key is live and that are not deleted, up to `limit`, and returns
+    /// their number. Stops early at other rows, at a marker and at the end of the partition.
+    pub fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
+        let mut passed = 0;
+        while passed < limit {
+            self.fill(1)?;
+            let mut input = Input::over(&self.window, self.position, self.window_start);
+            let mut is_live = Ok(true);
+            while passed < limit && matches!(is_live, Ok(true)) {
+                is_live = self.format.pass_live_row(&mut input);
+                if matches!(is_live, Ok(true)) {
+                    self.position = input.position();
+                    passed += 1;
+                }
+            }
+            if passed == limit || is_live.is_ok() || !self.pass_live_row_beyond_window()? {
+                break;
+            }
+            passed += 1;
+        }
+        Ok(passed)
+    }
+
+    /// Skips a live row that is not completely in the window.
+    fn pass_live_row_beyond_window(&mut self) -> Result<bool> {
+        let start = self.offset();
+        let pending = self.next_head()?;
+        let end = pending.end_of_body(self.offset());
+        match end.filter(|end| pending.is_lasting_row() && *end <= self.file.data_length()) {
+            Some(end) => self.seek(end),
+            None => self.seek(start),
+        }
+        Ok(self.offset() != start)
+    }
+
+    /// [`pass_live_rows`](Self::pass_live_rows) for rows before `bound` that are completely in the
+    /// window.
+    pub fn pass_live_rows_before(
+        &mut self,
+        bound: &Bound,
+        comparator: &ClusteringComparator,
+        limit: u64,
+    ) -> Result<u64> {
+        if *bound == Bound::top() {
+            return self.pass_live_rows(limit);
+        }
+        self.fill(1)?;
+        let mut input = Input::over(&self.window, self.position, self.window_start);
+        let mut passed = 0;
+        while passed < limit
+            && self.window.get(self.position).is_some_and(|flags| RowFormat::is_lasting(*flags))
+            && matches!(self.format.pass_row_before(&mut input, bound, comparator), Ok(Some(_)))
+        {
+            self.position = input.position();
+            passed += 1;
+        }
+        Ok(passed)
+    }
+
+    /// At the beginning of a partition: skips partitions that begin before `end` and consist of
+    /// rows that [`pass_live_rows`](Self::pass_live_rows) skips, as far as they are completely in
+    /// the window. Returns the number of rows; stops after `limit` of them.
+    pub fn pass_live_partitions(&mut self, end: u64, limit: u64) -> Result<u64> {
+        if self.offset() >= end || !self.format.statics.is_empty() {
+            return Ok(0);
+        }
+        self.fill(1)?;
+        let mut input = Input::over(&self.window, self.position, self.window_start);
+        let mut passed = 0;
+        while passed < limit && self.offset() < end {
+            let Ok(Some(rows)) = self.format.pass_live_partition(&mut input) else { break };
+            self.position = input.position();
+            passed += rows;
+        }
+        Ok(passed)
     }
 
     /// Skips the body of a row or marker. A read forward must read markers, because they determine

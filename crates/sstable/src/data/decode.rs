@@ -20,6 +20,7 @@ use cassette_rows::{
     RangeTombstoneMarker, Row, RowBuilder,
 };
 
+use super::deletion_codec;
 use super::flags::*;
 use super::row_format::{RowFormat, StoredColumn, StoredColumns, Subset};
 use crate::clustering_codec::{FEW, MarkerKind};
@@ -135,10 +136,62 @@ impl RowFormat {
         if flags & (END_OF_PARTITION | IS_MARKER | EXTENSION) != 0 {
             return Ok(false);
         }
+        self.pass_rest_of_row(input).map(|()| true)
+    }
+
+    /// Returns whether these are the flags of a row whose primary key is live at any time, without
+    /// extended flags or any deletion but those of cells.
+    #[inline]
+    pub fn is_lasting(flags: u8) -> bool {
+        const NONE: u8 =
+            END_OF_PARTITION | IS_MARKER | EXTENSION | HAS_TTL | HAS_DELETION | HAS_COMPLEX_DELETION;
+        flags & (NONE | HAS_TIMESTAMP) == HAS_TIMESTAMP
+    }
+
+    /// [`pass_row`](Self::pass_row) for a row that [lasts](Self::is_lasting).
+    #[inline]
+    pub fn pass_live_row(&self, input: &mut Input<'_>) -> Parsed<bool> {
+        if !Self::is_lasting(input.u8()?) {
+            return Ok(false);
+        }
+        self.pass_rest_of_row(input).map(|()| true)
+    }
+
+    /// Skips a row after its flags.
+    #[inline]
+    fn pass_rest_of_row(&self, input: &mut Input<'_>) -> Parsed<()> {
         self.clustering.skip_values(input, self.clustering.columns())?;
         let body_length = body_length(input)?;
         input.bytes(body_length)?;
-        Ok(true)
+        Ok(())
+    }
+
+    /// Skips a partition without a deletion, all of whose rows [last](Self::is_lasting), and
+    /// returns the number of rows. Returns `None`, with `input` at an undefined position, for other
+    /// partitions. There must be no static columns.
+    pub fn pass_live_partition(&self, input: &mut Input<'_>) -> Parsed<Option<u64>> {
+        input.bytes16()?;
+        if !self.partition_deletion(input)?.is_live() {
+            return Ok(None);
+        }
+        let mut rows = 0;
+        loop {
+            let flags = input.u8()?;
+            if !Self::is_lasting(flags) {
+                return Ok((flags == END_OF_PARTITION).then_some(rows));
+            }
+            self.pass_rest_of_row(input)?;
+            rows += 1;
+        }
+    }
+
+    /// Reads the deletion at the start of a partition.
+    pub(super) fn partition_deletion(&self, input: &mut Input<'_>) -> Parsed<DeletionTime> {
+        if self.has_short_deletions {
+            deletion_codec::decode_short(input)
+        } else {
+            deletion_codec::decode_plain(input)
+        }
     }
 
     /// Decodes a marker's body, which is all of `input`.

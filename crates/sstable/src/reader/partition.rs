@@ -61,6 +61,14 @@ impl Rows {
             Self::None => Ok(None),
         }
     }
+
+    /// See [`PartitionStream::pass_live_rows`]; for an SSTable without deletions.
+    pub(super) fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
+        match self {
+            Self::Forward(rows) => rows.pass_live_rows(limit),
+            Self::Reverse(_) | Self::None => Ok(0),
+        }
+    }
 }
 
 /// Reads the header of the partition at `place`, and checks that Index and Data agree about it.
@@ -259,6 +267,10 @@ impl PartitionStream for PartitionRead {
 
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
         if self.started { self.rows.next() } else { Ok(None) }
+    }
+
+    fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
+        if self.started && self.is_reconciled { self.rows.pass_live_rows(limit) } else { Ok(0) }
     }
 
     fn is_reconciled(&self) -> bool {

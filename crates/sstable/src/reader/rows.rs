@@ -280,6 +280,13 @@ impl Source for Forward {
         Ok(())
     }
 
+    fn pass_live_rows_before(&mut self, bound: &Bound, table: &TableMetadata, limit: u64) -> Result<u64> {
+        if self.pending.is_some() || self.expected.is_some() {
+            return Ok(0);
+        }
+        self.cursor.pass_live_rows_before(bound, &table.comparator, limit)
+    }
+
     fn arrived(&mut self) {
         if let Some(trail) = &mut self.trail {
             trail.leave_marks();

@@ -222,6 +222,24 @@ impl PartitionStream for Scan {
         }
     }
 
+    fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
+        match &mut self.way {
+            _ if !self.is_reconciled => Ok(0),
+            Way::Whole(scan) if scan.in_partition => scan.cursor.pass_live_rows(limit),
+            Way::Whole(_) => Ok(0),
+            Way::Selected(scan) => scan.rows.pass_live_rows(limit),
+        }
+    }
+
+    fn pass_live_partitions(&mut self, limit: u64) -> Result<u64> {
+        match &mut self.way {
+            Way::Whole(scan) if self.is_reconciled && !scan.in_partition => {
+                scan.cursor.pass_live_partitions(scan.end, limit)
+            }
+            _ => Ok(0),
+        }
+    }
+
     fn is_reconciled(&self) -> bool {
         self.is_reconciled
     }

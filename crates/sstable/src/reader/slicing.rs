@@ -30,6 +30,11 @@ pub trait Source {
         Ok(())
     }
 
+    /// Skips live rows before `bound`, up to `limit`. Returns their number; 0 is always correct.
+    fn pass_live_rows_before(&mut self, _bound: &Bound, _table: &TableMetadata, _limit: u64) -> Result<u64> {
+        Ok(0)
+    }
+
     /// All rows before the slice were skipped.
     fn arrived(&mut self) {}
 
@@ -109,6 +114,18 @@ impl<S: Source> Sliced<S> {
                 return Ok(Some(marker.into()));
             }
         }
+    }
+
+    /// Skips live rows of the current slice; see
+    /// [`PartitionStream::pass_live_rows`](cassette_rows::PartitionStream::pass_live_rows).
+    pub fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
+        if !self.within || self.open.is_some() || self.selection.reversed {
+            return Ok(0);
+        }
+        let Some(slice) = slice(&self.selection, self.entered - 1) else { return Ok(0) };
+        let passed = self.source.pass_live_rows_before(&slice.end, &self.table, limit)?;
+        self.found |= passed > 0;
+        Ok(passed)
     }
 
     /// Moves to the next slice: returns `None` if there is none, else the marker for a deletion

@@ -62,6 +62,13 @@ impl<'a, 'e> Aggregation<'a, 'e> {
         Ok(())
     }
 
+    /// Adds rows that were counted without being read, if only
+    /// [rows are counted](Outputs::count_rows_only).
+    pub fn add_rows(&mut self, rows: u64) {
+        self.accumulators.iter_mut().for_each(|accumulator| accumulator.add_rows(rows));
+        self.is_open |= rows > 0;
+    }
+
     /// Ends the group, and starts the next.
     pub fn finish(&mut self) -> Result<Group> {
         let mut aggregates = Vec::with_capacity(self.accumulators.len());

@@ -189,10 +189,15 @@ impl SelectPlan {
     /// Aggregates all rows into one. LIMIT applies to the rows of the result.
     fn push_aggregates(&self, run: Run<'_, '_>, sink: &mut dyn RowSink) -> Result<Option<PagingState>> {
         let mut aggregation = Aggregation::new(&self.outputs, run.terms, run.execution);
-        Reader::new(self, run.execution, None)?.for_each(&mut Limits::NONE.clone(), &mut |row, _| {
+        let mut reader = Reader::new(self, run.execution, None)?;
+        if self.outputs.count_rows_only() {
+            reader.count_without_visits();
+        }
+        reader.for_each(&mut Limits::NONE.clone(), &mut |row, _| {
             aggregation.add(row, false)?;
             Ok(Flow::Continue)
         })?;
+        aggregation.add_rows(reader.counted());
         let group = aggregation.finish()?;
         aggregation.push(&group, sink)?;
         Ok(None)

@@ -8,6 +8,8 @@ mod aggregation;
 mod ann;
 #[cfg(test)]
 mod ann_tests;
+#[cfg(test)]
+mod count_tests;
 mod execute;
 mod index_reader;
 mod query_text;

@@ -46,6 +46,11 @@ impl Outputs {
         self.expressions.iter().all(|expression| matches!(expression, Expression::Aggregate(_)))
     }
 
+    /// Whether rows are counted, and nothing in them is selected.
+    pub fn count_rows_only(&self) -> bool {
+        self.are_aggregates_only() && self.aggregates.iter().all(|a| a.function.counts_rows())
+    }
+
     /// Binds the terms for one execution.
     ///
     /// # Errors
