@@ -295,11 +295,40 @@ impl Encoder {
         self.scratch.clear();
         self.scratch.shrink_to(capacity_max);
     }
+
+    /// Returns the bytes of memory for messages, which are kept for further ones.
+    pub fn capacity(&self) -> usize {
+        self.buffer.capacity() + self.scratch.capacity() + self.part.capacity()
+    }
+
+    /// Releases memory that holds nothing.
+    pub fn release_memory(&mut self) {
+        for buffer in [&mut self.buffer, &mut self.scratch, &mut self.part] {
+            buffer.shrink_to_fit();
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_released_once_nothing_is_to_be_sent() {
+        let mut encoder = Encoder::new(Version::V4);
+        encoder.fix_version(Version::V4, Some(Compression::Lz4));
+        let begun = encoder.begin();
+        encoder.body().resize(100_000, 7);
+        encoder.finish(begun, 1, Opcode::Result, Flags::default());
+        encoder.seal();
+        let sent = encoder.bytes().to_vec();
+        encoder.release_memory();
+        assert_eq!(encoder.bytes(), sent, "it is kept until it is cleared");
+        encoder.clear(usize::MAX);
+        assert!(encoder.capacity() > 0);
+        encoder.release_memory();
+        assert_eq!(encoder.capacity(), 0);
+    }
 
     #[test]
     fn a_response_longer_than_its_header_can_announce_is_refused() {

@@ -7,6 +7,9 @@
 //! 3. When the input is exhausted, or the output has grown long, the output is sent. Until the
 //!    client has received it, no more is read, so a slow reader stalls only itself.
 //!
+//! A connection that waits for input has no buffer for it, and one that has been idle since a long
+//! answer none for output: most of thousands of connections are idle.
+//!
 //! The uncharged memory of a connection is limited: 64 KiB of input (in v5 also a frame), a
 //! decompressed message of 64 KiB, and the output. Longer messages reserve all their memory before
 //! they are received or decompressed, and release it after the answer; see
@@ -16,6 +19,7 @@ mod authenticating;
 mod execution;
 mod forwarding;
 mod handshake;
+mod reading;
 mod sending;
 mod waiting;
 
@@ -63,6 +67,9 @@ const INPUT_ROOM_MIN: usize = 4 * 1024;
 
 /// Output is sent at this length at the latest, and the buffer's capacity is reduced to it.
 const OUTPUT_LENGTH: usize = 256 * 1024;
+
+/// More than this is released by a connection that is idle.
+const IDLE_OUTPUT_LENGTH: usize = 16 * 1024;
 
 /// The longest message before authentication: an authentication token is far shorter.
 const MESSAGE_LENGTH_MAX_BEFORE_READY: usize = 128 * 1024;
@@ -133,6 +140,8 @@ enum Woken {
     /// The server forwards requests from now on.
     Forwarding,
     Stopped,
+    /// Nothing has happened since a long answer.
+    Idle,
     /// A timeout, with its description.
     TimedOut(&'static str),
 }
@@ -202,7 +211,7 @@ impl<B: Backend> Connection<B> {
             startup: None,
             throw_on_overload: false,
             stream,
-            input: BytesMut::with_capacity(INPUT_LENGTH),
+            input: BytesMut::new(),
             input_max: INPUT_LENGTH,
             message_charge: None,
             decoder: Decoder::new(Direction::Request, length_max),
@@ -262,6 +271,7 @@ impl<B: Backend> Connection<B> {
         let is_stalling = self.message_charge.is_some() && self.waiting.is_none();
         let room = self.input_max.saturating_sub(self.input.len());
         let is_busy = self.jobs.in_flight() > 0 || self.waiting.is_some();
+        let releases_output = self.encoder.capacity() > IDLE_OUTPUT_LENGTH;
         let Self { stream, input, jobs, waiting, watchdog, events, stopped, permit, .. } = self;
         if may_read && (!input.is_empty() || is_stalling) {
             waiting::acknowledge(stream.tcp());
@@ -274,10 +284,7 @@ impl<B: Backend> Connection<B> {
             if must_wait {
                 permit.requests().relieved().await;
             }
-            if input.capacity() - input.len() < INPUT_ROOM_MIN.min(room) {
-                input.reserve(room.min(INPUT_LENGTH));
-            }
-            stream.read_buf(&mut input.limit(room)).await
+            reading::read(stream, input, room).await
         };
         let read = async {
             if is_stalling {
@@ -300,6 +307,7 @@ impl<B: Backend> Connection<B> {
             _ = async { stopped.wait_for(|stopped| *stopped).await.map(drop) }, if !self.closing => {
                 Woken::Stopped
             }
+            () = waiting::idle(releases_output) => Woken::Idle,
         };
         self.handle(woken).await
     }
@@ -335,6 +343,7 @@ impl<B: Backend> Connection<B> {
                 self.closing = true;
             }
             Woken::Stopped => self.closing = true,
+            Woken::Idle => self.encoder.release_memory(),
             Woken::TimedOut(what) => {
                 debug!("{} exceeded the time {what}; closing", self.peer);
                 self.give_up();
@@ -412,9 +421,8 @@ impl<B: Backend> Connection<B> {
     fn message_received(&mut self) -> Option<Charge> {
         let charge = self.message_charge.take()?;
         self.input_max = self.usual_input_length();
-        let mut input = BytesMut::with_capacity(INPUT_LENGTH.max(self.input.len()));
-        input.put_slice(&self.input);
-        self.input = input;
+        // Also where nothing is left of it: its memory was reserved for the message.
+        self.input = BytesMut::from(&self.input[..]);
         Some(charge)
     }
 
@@ -511,6 +519,7 @@ impl<B: Backend> Connection<B> {
     /// connection, and the client might never receive the error.
     async fn drain(&mut self) {
         let drained = async {
+            self.input.reserve(INPUT_LENGTH);
             while self.stream.read_buf(&mut self.input).await.is_ok_and(|length| length > 0) {
                 self.input.clear();
             }

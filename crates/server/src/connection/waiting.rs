@@ -115,6 +115,19 @@ pub(super) async fn closed_by_peer(stream: &TcpStream) {
     }
 }
 
+/// How long a connection keeps the memory of a long answer for the next one.
+const KEPT_FOR: Duration = Duration::from_secs(1);
+
+/// Waits until a connection that `holds` memory for output has been idle for a while; forever if
+/// it does not.
+pub(super) async fn idle(holds: bool) {
+    if !holds {
+        return std::future::pending().await;
+    }
+    // Boxed: few connections need the room of a timer.
+    Box::pin(tokio::time::sleep(KEPT_FOR)).await;
+}
+
 /// The timeouts of idle clients: during the handshake, and then `native_transport_idle_timeout`.
 pub(super) struct Watchdog {
     sleep: Option<Pin<Box<Sleep>>>,
