@@ -4,6 +4,7 @@
 //! and Index, of blocks whose checksums are in another file.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -221,8 +222,37 @@ impl ChunkedFile {
             && let Some(chunks) = ahead.request(self.chunk_length, window)
         {
             let (start, end) = (self.offset_of(chunks.start), self.offset_of(chunks.end));
-            self.file.will_need(start, end.saturating_sub(start));
+            let length = end.saturating_sub(start);
+            if caching == Caching::LeaveAlone && self.mapped.is_none() {
+                self.leave_page_cache(ahead, chunks, (start, length));
+            }
+            self.file.will_need(start, length);
         }
+    }
+
+    /// Lets the operating system drop what was loaded for a reader of whole files, once that has
+    /// left it behind: otherwise a compaction of cold data evicts what other readers need. What was
+    /// in memory before stays there. `chunks`, at `start` of the file, will be loaded next.
+    fn leave_page_cache(&self, ahead: &mut ReadAhead, chunks: Range<u64>, (start, length): (u64, u64)) {
+        while let Some(behind) = ahead.left_behind() {
+            let (start, end) = (self.offset_of(behind.start), self.offset_of(behind.end));
+            self.file.will_not_need(start, end.saturating_sub(start));
+        }
+        // The first page may be shared with the chunks before.
+        if self.file.cached_bytes(start, length).is_some_and(|cached| cached <= length / 8) {
+            ahead.loads(chunks);
+        }
+    }
+
+    /// Lets the operating system drop the file from memory.
+    pub(crate) fn will_not_need(&self) {
+        self.file.will_not_need(0, self.file_length);
+    }
+
+    /// Returns how many bytes of the file the operating system has in memory; `None` if it does
+    /// not report that.
+    pub(crate) fn cached_bytes(&self) -> Option<u64> {
+        self.file.cached_bytes(0, self.file_length)
     }
 
     /// Requests the chunks after `index` at intervals, for readers that copy a file from chunk to

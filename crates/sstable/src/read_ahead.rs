@@ -24,11 +24,13 @@ pub(crate) struct ReadAhead {
     run: u64,
     /// The end of the chunks that were read or requested.
     requested: u64,
+    /// Requested chunks that were not in memory before, ascending.
+    loaded: Vec<Range<u64>>,
 }
 
 impl ReadAhead {
     pub fn new() -> Self {
-        Self { next: u64::MAX, run: 0, requested: 0 }
+        Self { next: u64::MAX, run: 0, requested: 0, loaded: Vec::new() }
     }
 
     /// Records that chunk `index` is read next.
@@ -43,6 +45,7 @@ impl ReadAhead {
         } else {
             self.run = 1;
             self.requested = 0;
+            self.loaded.clear();
         }
         self.next = index.saturating_add(1);
         self.requested = self.requested.max(self.next);
@@ -63,6 +66,18 @@ impl ReadAhead {
         let start = self.requested;
         self.requested = self.next.saturating_add(window);
         Some(start..self.requested)
+    }
+
+    /// Records that requested chunks were not in memory.
+    pub fn loads(&mut self, chunks: Range<u64>) {
+        self.loaded.push(chunks);
+    }
+
+    /// Returns chunks that were loaded for this reader and that it has left behind.
+    pub fn left_behind(&mut self) -> Option<Range<u64>> {
+        let first = self.loaded.first()?;
+        // The reader is at the chunk before the next one.
+        (first.end < self.next).then(|| self.loaded.remove(0))
     }
 }
 
@@ -95,6 +110,25 @@ mod tests {
             let requested = requests(7..end, SCAN_WINDOW).into_iter().flatten().map(|range| range.end).max();
             assert!(requested.is_none_or(|requested| requested - end <= length), "{length}: {requested:?}");
         }
+    }
+
+    #[test]
+    fn chunks_are_left_behind_once_a_later_one_is_read() {
+        let mut ahead = ReadAhead::new();
+        let mut left = Vec::new();
+        for index in 0..200 {
+            ahead.reads(index);
+            left.extend(std::iter::from_fn(|| ahead.left_behind()));
+            assert!(left.last().is_none_or(|range: &Range<u64>| range.end <= index));
+            if let Some(chunks) = ahead.request(CHUNK, FILE_WINDOW)
+                && !(50..100).contains(&chunks.start)
+            {
+                ahead.loads(chunks);
+            }
+        }
+        assert!(left.is_sorted_by(|a, b| a.end <= b.start));
+        assert!(left.iter().all(|range| !(50..100).contains(&range.start)), "{left:?}");
+        assert!(left.iter().map(|range| range.end - range.start).sum::<u64>() > 60, "{left:?}");
     }
 
     #[test]

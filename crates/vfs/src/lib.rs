@@ -34,6 +34,8 @@ mod fake;
 mod lock_held;
 mod memory;
 mod overlay;
+#[cfg(target_os = "linux")]
+mod page_cache;
 mod permissions;
 mod real;
 mod staging;
@@ -222,6 +224,10 @@ pub trait WritableFile: Send + Sync {
         Ok(())
     }
 
+    /// Announces that what is written will hardly be read: the operating system then drops it from
+    /// memory once it is on the disk. A hint, which may be without effect.
+    fn expect_no_reads(&mut self) {}
+
     /// Truncates the file to `length` bytes, and releases the space reserved beyond; `length` must
     /// not exceed [`len`](Self::len) (`ErrorKind::InvalidInput`).
     fn truncate(&mut self, length: u64) -> io::Result<()>;
@@ -278,6 +284,19 @@ pub trait RandomAccessFile: Send + Sync {
     /// Lets the operating system load bytes from the disk, and returns without waiting for them. A
     /// hint, which may be without effect.
     fn will_need(&self, offset: u64, length: u64) {
+        let _ = (offset, length);
+    }
+
+    /// Returns how many of these bytes the operating system has in memory, in whole pages; `None`
+    /// if it does not report that. The answer may be outdated when it arrives.
+    fn cached_bytes(&self, offset: u64, length: u64) -> Option<u64> {
+        let _ = (offset, length);
+        None
+    }
+
+    /// Lets the operating system drop bytes from memory: others are needed more. A hint, which may
+    /// be without effect; later reads load the bytes again.
+    fn will_not_need(&self, offset: u64, length: u64) {
         let _ = (offset, length);
     }
 

@@ -229,6 +229,14 @@ impl RandomAccessFile for Truncated {
         self.file.will_need(offset, length);
     }
 
+    fn cached_bytes(&self, offset: u64, length: u64) -> Option<u64> {
+        self.file.cached_bytes(offset, length)
+    }
+
+    fn will_not_need(&self, offset: u64, length: u64) {
+        self.file.will_not_need(offset, length);
+    }
+
     fn map(&self) -> io::Result<Option<Bytes>> {
         let mapped = self.file.map()?;
         Ok(mapped.map(|bytes| bytes.slice(..bytes.len().min(self.length as usize))))

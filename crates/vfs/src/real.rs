@@ -10,6 +10,8 @@ use std::time::UNIX_EPOCH;
 use bytes::Bytes;
 use fs4::FileExt as _;
 
+#[cfg(target_os = "linux")]
+use crate::page_cache;
 use crate::{
     DirEntry, FileAccess, FileId, FileLock, FileSystem, LockHeld, Metadata, RandomAccessFile, SyncHandle,
     WritableFile,
@@ -290,6 +292,18 @@ impl RandomAccessFile for RealRandomAccessFile {
         }
     }
 
+    #[cfg(target_os = "linux")]
+    fn cached_bytes(&self, offset: u64, length: u64) -> Option<u64> {
+        page_cache::cached_bytes(&self.file, offset, length)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn will_not_need(&self, offset: u64, length: u64) {
+        if length > 0 {
+            self.advise(offset, length, rustix::fs::Advice::DontNeed);
+        }
+    }
+
     fn map(&self) -> io::Result<Option<Bytes>> {
         // SAFETY: the mapped file must not change or shrink while the mapping exists. Callers map
         // files that are never written again and are unlinked when they are removed, which
@@ -325,6 +339,8 @@ struct RealWritableFile {
     length: u64,
     /// Write-back was started up to this offset; `None` for a file that leaves that to its syncs.
     begun: Option<u64>,
+    /// Whether what is on the disk is dropped from memory.
+    is_dropped: bool,
 }
 
 /// The number of bytes after which write-back starts: enough for long sequential writes, and little
@@ -334,8 +350,19 @@ const WRITE_BEHIND: u64 = 8 << 20;
 
 impl RealWritableFile {
     fn new(synced: RealSyncHandle, length: u64) -> Self {
-        Self { synced, length, begun: Some(length) }
+        Self { synced, length, begun: Some(length), is_dropped: false }
     }
+
+    /// Drops what is on the disk before offset `end` from memory; what is not stays.
+    #[cfg(target_os = "linux")]
+    fn drop_before(&self, end: u64) {
+        if let Some(length) = std::num::NonZeroU64::new(end).filter(|_| self.is_dropped) {
+            let _ = rustix::fs::fadvise(&*self.synced.file, 0, Some(length), rustix::fs::Advice::DontNeed);
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn drop_before(&self, _end: u64) {}
 
     /// Starts write-back of the written bytes, once there are enough, while more are produced. It
     /// guarantees nothing: a sync is still needed, and reports the errors. It can block until the
@@ -354,6 +381,8 @@ impl RealWritableFile {
             }
         }
         self.begun = Some(self.length);
+        // What was begun before is mostly on the disk by now.
+        self.drop_before(begun);
     }
 
     /// Writes zeros from the end of the file to `length`, where the file system cannot reserve
@@ -383,11 +412,17 @@ impl WritableFile for RealWritableFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.synced.sync()
+        self.synced.sync()?;
+        self.drop_before(self.length);
+        Ok(())
     }
 
     fn len(&self) -> u64 {
         self.length
+    }
+
+    fn expect_no_reads(&mut self) {
+        self.is_dropped = true;
     }
 
     fn allocate(&mut self, length: u64) -> io::Result<()> {
@@ -486,6 +521,11 @@ mod tests {
         for (offset, length) in [(0, 0), (0, 100_000), (99_000, u64::MAX), (u64::MAX, 5)] {
             file.will_need(offset, length);
         }
+        for (offset, length) in [(0, 100_000), (5, 20), (99_000, u64::MAX), (u64::MAX, 5)] {
+            // Systems and file systems differ in what they report and drop.
+            assert!(file.cached_bytes(offset, length).is_none_or(|cached| cached <= 100_000 + 4096));
+            file.will_not_need(offset, length);
+        }
         for offset in [0u64, 1, 4096, 99_990] {
             let (mut first, mut second) = ([0; 6], [0; 4]);
             assert!(file.read_pair_at((&mut first, &mut second), offset, true).unwrap());
@@ -496,6 +536,25 @@ mod tests {
         assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof);
         assert!(!file.read_pair_at((&mut [0; 6], &mut [0; 5]), 99_990, false).unwrap());
         assert_eq!(file.map().unwrap().unwrap(), content);
+    }
+
+    #[test]
+    fn what_is_not_expected_to_be_read_is_written_and_read_all_the_same() {
+        let directory = directory();
+        let path = directory.path().join("f");
+        let mut file = RealFileSystem.create(&path).unwrap();
+        file.expect_no_reads();
+        let piece: Vec<u8> = (0..3u32 << 20).map(|at| (at / 11) as u8).collect();
+        for _ in 0..9 {
+            file.write_all(&piece).unwrap();
+        }
+        file.sync().unwrap();
+        let reader = RealFileSystem.open(&path).unwrap();
+        let mut read = vec![0; piece.len()];
+        for number in 0..9 {
+            reader.read_exact_at(&mut read, number * piece.len() as u64).unwrap();
+            assert!(read == piece, "piece {number}");
+        }
     }
 
     #[test]

@@ -112,7 +112,11 @@ impl Core {
             Outcome::Relabeled { level } => {
                 self.relabel(table, &work.inputs, level).map(|()| HashSet::default())
             }
-            Outcome::Merged { level, ref cut } => self.merge(table, work, Cutter::new(level, cut.clone())),
+            Outcome::Merged { level, ref cut } => {
+                let outputs = self.merge(table, work, Cutter::new(level, cut.clone()))?;
+                work.inputs.sstables.iter().for_each(|sstable| sstable.reader.drop_from_page_cache());
+                Ok(outputs)
+            }
         }
     }
 
@@ -178,7 +182,7 @@ impl Core {
             Contents::of_sstables(&read, &metadata),
             cutter,
         )?;
-        let mut outputs = outputs.migrate_keys_of(&current);
+        let mut outputs = outputs.match_page_cache_of(&read).migrate_keys_of(&current);
         let is_low = work.if_shadowed.is_some() && self.options.concurrent_compactors > 1;
         let priority = Priority { yields: work.yields, is_low };
         let mut pace = Pace::new(self, table, &registered.running, priority);

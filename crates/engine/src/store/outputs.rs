@@ -105,6 +105,16 @@ impl<'a> OutputSet<'a> {
         self
     }
 
+    /// Leaves the outputs in the operating system's memory only if most of the `inputs` are there:
+    /// then they are read often, and the outputs will be. Otherwise outputs of a large compaction
+    /// would evict what is read.
+    pub fn match_page_cache_of(mut self, inputs: &[Arc<SSTable>]) -> Self {
+        let cached: Option<u64> = inputs.iter().map(|input| input.reader.data_bytes_cached()).sum();
+        let all: u64 = inputs.iter().map(|input| input.reader.data_bytes_on_disk()).sum();
+        self.options.is_cold = cached.is_some_and(|cached| cached < all / 2);
+        self
+    }
+
     /// Moves the keys that the key cache has for `inputs` to the outputs, if that is enabled.
     pub fn migrate_keys_of(mut self, inputs: &'a [Arc<SSTable>]) -> Self {
         let migrates = self.core.options.key_cache_migrate_during_compaction

@@ -230,6 +230,18 @@ impl SSTableReader {
         self.shared.data.file_length()
     }
 
+    /// Lets the operating system drop its Data file from memory: it has been replaced. Its bytes
+    /// would otherwise stay as long as a snapshot or a backup links the file.
+    pub fn drop_from_page_cache(&self) {
+        self.shared.data.will_not_need();
+    }
+
+    /// Returns how many bytes of its Data file the operating system has in memory; `None` if that
+    /// is unknown.
+    pub fn data_bytes_cached(&self) -> Option<u64> {
+        self.shared.data.cached_bytes()
+    }
+
     /// Bytes of its rows before compression.
     pub fn uncompressed_bytes(&self) -> u64 {
         self.shared.data.data_length()

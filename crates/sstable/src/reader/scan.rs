@@ -25,7 +25,7 @@ pub struct Scan {
 
 #[derive(Debug)]
 enum Way {
-    Whole(WholeScan),
+    Whole(Box<WholeScan>),
     Selected(Box<SelectedScan>),
 }
 
@@ -67,7 +67,11 @@ impl Scan {
         if selection.slices.is_all() && !selection.reversed {
             let end = if empty { first.data_position } else { last.data_position };
             let whole = WholeScan::new(reader, first.data_position, end, caching);
-            return Ok(Self { way: Way::Whole(whole), is_reconciled, first: first.token.filter(|_| !empty) });
+            return Ok(Self {
+                way: Way::Whole(Box::new(whole)),
+                is_reconciled,
+                first: first.token.filter(|_| !empty),
+            });
         }
         let scan = SelectedScan {
             reader: reader.clone(),

@@ -142,7 +142,10 @@ impl SSTableWriter {
                 file_system.create(&path).map_err(|e| StorageError::io(&path, "create the file", e))?;
             Ok::<_, StorageError>((path, file))
         };
-        let (path, file) = create(Component::Data)?;
+        let (path, mut file) = create(Component::Data)?;
+        if options.is_cold {
+            file.expect_no_reads();
+        }
         let data = DataFile::new(path, file, options.compression, options.pipelined);
         let (path, file) = create(Component::Index)?;
         let stats = Stats {

@@ -26,6 +26,8 @@ pub struct WriterOptions {
     /// writes to the files of one SSTable, and so the operation that fails first, is not
     /// deterministic then.
     pub pipelined: bool,
+    /// Whether Data will hardly be read, so that the operating system need not keep it in memory.
+    pub is_cold: bool,
     /// Bytes of a partition per block of its row index.
     pub column_index_size: u32,
     /// The present time, in seconds: data expired by then counts as a tombstone.
@@ -52,6 +54,7 @@ impl WriterOptions {
             columns: table.columns.iter().flatten().map(|column| column.id).collect(),
             compression: ChunkFormat::from_params(&table.params.compression)?,
             pipelined: false,
+            is_cold: false,
             column_index_size: DEFAULT_COLUMN_INDEX_SIZE,
             now_seconds: 0,
             level: 0,
