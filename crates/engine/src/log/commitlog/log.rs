@@ -139,6 +139,12 @@ impl CommitLog {
         self.shared.populated.load(std::sync::atomic::Ordering::Relaxed)
     }
 
+    /// Returns how often an appender was woken that waited for a sync.
+    #[cfg(test)]
+    pub(super) fn woken(&self) -> u64 {
+        self.shared.state.lock().sync_waiters.woken
+    }
+
     /// Whether a large record of about `bytes` can be appended now.
     #[cfg(test)]
     pub(super) fn has_room(&self, bytes: usize) -> bool {

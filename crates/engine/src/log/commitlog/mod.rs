@@ -27,8 +27,10 @@
 //!    the whole buffer, releases the lock, and writes it with one system call. Concurrent appenders
 //!    fill the next buffer; they observe the write without the lock, and sleep only if it takes
 //!    long.
-//! 3. An appender that needs its record synced and finds no thread syncing syncs everything written
-//!    so far, in the same manner.
+//! 3. An appender that needs its record synced and finds no thread syncing writes everything
+//!    pending and syncs it, in the same manner. Those that find one wait for it, and write nothing.
+//!    When it is done, it wakes those whose records are durable, and one of the others, which syncs
+//!    next.
 //!
 //! Why not map the segment, as Cassandra does? Measured here (ext4, 1 KiB records): 0.6 us per
 //! record for writes into reserved space, each shared by all waiting appenders; 0.5 us through a
@@ -84,6 +86,7 @@ mod reserve;
 mod segment;
 mod shared;
 mod state;
+mod sync_waiters;
 pub(crate) mod unclaimed;
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use super::cdc::{Captured, CdcDirectory, CdcIndex, Linking};
 use super::format::{DetachedEntry, Event};
 use super::progress::{Progress, Seen};
 use super::state::{Chunk, Place, SegmentFile, State};
+use super::sync_waiters;
 use super::{AppendError, CommitLogOptions, Position, Record, SyncMode};
 use crate::metrics::Histogram;
 
@@ -29,7 +30,8 @@ pub(super) struct Shared {
     pub(super) archive: Option<Archive>,
     /// The append lock.
     pub(super) state: Mutex<State>,
-    /// Signaled when something has been written, synced, reserved, refused, or has failed.
+    /// Signaled when something has been written, synced, reserved, refused, or has failed. Appenders
+    /// that wait for a sync are woken one by one instead.
     pub(super) advanced: Condvar,
     /// The part of the progress that appenders poll without the append lock.
     pub(super) progress: Progress,
@@ -178,13 +180,27 @@ impl Shared {
             if let Some(source) = &state.failure {
                 return Err(AppendError::Failed { source: source.clone() });
             }
-            state = if !written {
-                self.write_or_wait(state)
-            } else if self.options.threads && !matches!(self.options.sync, SyncMode::Batch) {
-                self.waited(state)
-            } else {
-                self.sync_or_wait(state)
+            state = match self.options.sync {
+                // The background thread writes what it syncs.
+                SyncMode::Group { .. } if self.options.threads => sync_waiters::wait(state, position),
+                SyncMode::Group { .. } | SyncMode::Batch if state.syncing => {
+                    sync_waiters::wait(state, position)
+                }
+                _ if !written => self.write_or_wait(state),
+                SyncMode::Periodic { .. } if self.options.threads => self.waited(state),
+                _ => self.sync_or_wait(state),
             };
+        }
+    }
+
+    /// Announces progress of syncs to all threads that wait for it.
+    fn announce_sync(&self, state: &mut State) {
+        self.advanced.notify_all();
+        let synced = state.synced;
+        state.sync_waiters.wake_upto(synced);
+        let background_syncs = self.options.threads && self.sync_interval().is_some();
+        if !state.syncing && !background_syncs {
+            state.sync_waiters.wake_one();
         }
     }
 
@@ -246,7 +262,7 @@ impl Shared {
             state.syncing = true;
             let is_published = self.publish_captured(&mut state);
             state.syncing = false;
-            self.advanced.notify_all();
+            self.announce_sync(&mut state);
             if !is_published {
                 let source = io::Error::other("an index of change data capture could not be written");
                 return Err(AppendError::Refused { source: Arc::new(source) });
@@ -379,7 +395,7 @@ impl Shared {
             self.publish_captured(&mut state);
         }
         state.syncing = false;
-        self.advanced.notify_all();
+        self.announce_sync(&mut state);
         state
     }
 
@@ -407,7 +423,7 @@ impl Shared {
         if due.is_empty() {
             return true;
         }
-        self.advanced.notify_all();
+        self.announce_sync(state);
         let not_syncing = |state: &mut State| state.syncing = false;
         let published = self.unlocked(state, "writing an index of change data capture", not_syncing, || {
             due.iter().try_for_each(|(_, path, index)| cdc.publish(path, *index, false))

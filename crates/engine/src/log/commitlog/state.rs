@@ -17,6 +17,7 @@ use super::format::{
     self, DetachedEntry, ENCRYPTION_LEN_MAX, END_LEN, EVENT_LEN, Encoder, Event, HEADER_LEN, SYNC_MARK_LEN,
     TIME_LEN,
 };
+use super::sync_waiters::SyncWaiters;
 use super::{AppendError, CommitLogOptions, Position, Record, TableVersion};
 
 /// The file of a segment that can still be written.
@@ -204,6 +205,9 @@ pub(super) struct State {
     /// Whether a thread is writing, or syncing.
     pub(super) writing: bool,
     pub(super) syncing: bool,
+    /// Appenders that wait for a sync. While there are any, a thread is syncing, the background
+    /// thread will, or one of them was woken for it.
+    pub(super) sync_waiters: SyncWaiters,
     /// Whether a sync is requested before it is due.
     pub(super) sync_wanted: bool,
     /// The monotonic time since which data has been unsynced.
@@ -250,6 +254,7 @@ impl State {
             marked: Position::ZERO,
             writing: false,
             syncing: false,
+            sync_waiters: SyncWaiters::default(),
             sync_wanted: false,
             unsynced_since: None,
             refusals: Vec::new(),
@@ -523,6 +528,7 @@ impl State {
             self.refusals.remove(0);
         }
         self.refusals.push(Refusal { after, upto: self.end, source });
+        self.sync_waiters.wake_all();
     }
 
     /// Returns the reason why the record that ends at `position` was refused, if it was.
@@ -536,6 +542,7 @@ impl State {
     pub(super) fn fail(&mut self, error: io::Error) {
         tracing::error!(%error, "the commit log has failed and accepts no more writes");
         self.failure.get_or_insert(Arc::new(error));
+        self.sync_waiters.wake_all();
     }
 
     /// Returns the segments to sync so that everything written is durable, in their order; they

@@ -55,6 +55,18 @@ fn what_many_threads_append_replays_once_each_where_it_was_acknowledged() {
 }
 
 #[test]
+fn a_sync_wakes_only_those_whose_records_are_durable_and_the_one_that_syncs_next() {
+    for sync in [SyncMode::Batch, SyncMode::Group { window: Duration::from_millis(1) }] {
+        let fs = FakeFileSystem::new();
+        let log = try_open(&fs, with_threads(sync)).unwrap().log;
+        let records = write(&log, 300).len() as u64;
+        let syncs = log.sync_latency().count();
+        let woken = log.woken();
+        assert!(woken <= records + syncs, "{sync:?}: {woken} for {records} records and {syncs} syncs");
+    }
+}
+
+#[test]
 fn a_crash_under_concurrent_appends_loses_nothing_that_a_sync_acknowledged() {
     for sync in [SyncMode::Batch, SyncMode::Group { window: Duration::from_millis(1) }] {
         for seed in 0..20 {
