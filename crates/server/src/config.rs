@@ -107,11 +107,11 @@ impl ServerConfig {
 
 /// Half of the processors, so that requests keep the others while many clients log in.
 fn default_max_auth_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| (n.get() / 2).clamp(1, 4))
+    (threads::processors() / 2).clamp(1, 4)
 }
 
 /// Four for each processor: enough to keep a disk busy, and few enough that their stacks and caches
 /// are small compared with the data. Cassandra's 128 wait for replicas; these only wait for a disk.
 fn default_max_threads() -> usize {
-    std::thread::available_parallelism().map_or(8, |n| (4 * n.get()).clamp(8, 128))
+    (4 * threads::processors()).clamp(8, 128)
 }

@@ -2,10 +2,17 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
+
+/// Returns the number of processors that this process may use. It is determined once: the system
+/// answers in some twenty calls.
+pub(crate) fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| std::thread::available_parallelism().map_or(2, usize::from))
+}
 
 /// Grants threads to requests.
 ///

@@ -19,6 +19,7 @@ use crate::log::drop_records::{DropRecord, DropState};
 use crate::log::replay_positions::Discard;
 use crate::memory::memtable::Memtable;
 use crate::store::core::{Core, Phase};
+use crate::store::data_directory::TableDirectory;
 use crate::store::sstable_handle::SSTable;
 use crate::store::table::{Table, Unreadable};
 use crate::store::transaction::{self, OperationType, Transaction};
@@ -37,8 +38,8 @@ impl Core {
                 let name = old.metadata().qualified_name();
                 return Err(EngineError::TableExists { id: metadata.id, name });
             }
-            if metadata.index_of.is_some() && self.phase() == Phase::Open {
-                self.empty_directory(directory)?;
+            if metadata.index_of.is_some() && self.phase() == Phase::Open && !directory.is_new {
+                self.empty_directory(&directory.path)?;
             }
             let table = Arc::new(self.open_table(metadata.clone(), directory)?);
             if self.phase() == Phase::Open {
@@ -83,10 +84,13 @@ impl Core {
         Ok(())
     }
 
-    fn open_table(self: &Arc<Self>, metadata: Arc<TableMetadata>, directory: &Path) -> Result<Table> {
-        transaction::recover(self.fs.as_ref(), directory)?;
-        let entries =
-            self.fs.read_dir(directory).map_err(|error| StorageError::io(directory, "list", error))?;
+    fn open_table(
+        self: &Arc<Self>,
+        metadata: Arc<TableMetadata>,
+        directory: &TableDirectory,
+    ) -> Result<Table> {
+        let TableDirectory { path: directory, is_new } = directory;
+        let entries = if *is_new { Vec::new() } else { transaction::recover(self.fs.as_ref(), directory)? };
         let found = found_sstables(&entries, directory)?;
         let open = |sstable: &FoundSSTable| {
             Ok::<_, EngineError>(if sstable.has_data {

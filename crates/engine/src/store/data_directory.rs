@@ -51,23 +51,37 @@ impl DataDirectory {
             _ => StorageError::io(&lock_path, "lock", error).into(),
         })?;
         let directory = Self { fs, root: root.to_owned(), lock: Mutex::new(Some(lock)) };
-        directory.check_version()?;
-        create_durably(directory.fs.as_ref(), &[directory.commitlog(), directory.tables()], root)?;
+        let is_new = !directory.check_version()?;
+        let below = [directory.commitlog(), directory.tables()];
+        if is_new {
+            // The sync of the version covers these names, too.
+            create_below(directory.fs.as_ref(), &below)?;
+            directory.write_version()?;
+        } else {
+            create_durably(directory.fs.as_ref(), &below, root)?;
+        }
         Ok(directory)
     }
 
-    fn check_version(&self) -> Result<()> {
+    /// Returns whether the directory has a version, which must be this one.
+    fn check_version(&self) -> Result<bool> {
         let path = self.root.join("cassette.version");
         let io = |action: &str, error| StorageError::io(&path, action, error);
         if self.fs.exists(&path).map_err(|e| io("look for", e))? {
             let found = self.fs.read(&path).map_err(|e| io("read", e))?;
             let found = String::from_utf8_lossy(&found).trim().to_owned();
             if found == VERSION {
-                return Ok(());
+                return Ok(true);
             }
             let directory = self.root.clone();
             return Err(EngineError::AnotherVersion { directory, found, expected: VERSION });
         }
+        Ok(false)
+    }
+
+    fn write_version(&self) -> Result<()> {
+        let path = self.root.join("cassette.version");
+        let io = |action: &str, error| StorageError::io(&path, action, error);
         let content = format!("{VERSION}\n");
         self.fs.write_atomically(&path, content.as_bytes()).map_err(|e| io("write", e).into())
     }
@@ -119,13 +133,26 @@ impl DataDirectory {
     }
 
     /// Returns the directories of tables, which are created if they do not exist.
-    pub fn create_tables(&self, tables: &[Arc<TableMetadata>]) -> Result<Vec<PathBuf>> {
+    pub fn create_tables(&self, tables: &[Arc<TableMetadata>]) -> Result<Vec<TableDirectory>> {
         let root = self.tables();
         let path = |table: &Arc<TableMetadata>| root.join(&table.keyspace).join(table.directory_name());
         let paths: Vec<PathBuf> = tables.iter().map(path).collect();
+        let is_new = |path: &PathBuf| {
+            let exists = self.fs.exists(path).map_err(|e| StorageError::io(path, "look for", e))?;
+            Ok::<_, StorageError>(!exists)
+        };
+        let are_new = paths.iter().map(is_new).collect::<Result<Vec<_>, _>>()?;
         create_durably(self.fs.as_ref(), &paths, &root)?;
-        Ok(paths)
+        let directory = |(path, is_new)| TableDirectory { path, is_new };
+        Ok(paths.into_iter().zip(are_new).map(directory).collect())
     }
+}
+
+/// The directory of a table.
+pub(crate) struct TableDirectory {
+    pub path: PathBuf,
+    /// Whether it was created, and so is empty.
+    pub is_new: bool,
 }
 
 /// Checks that a directory without `cassette.version` contains nothing of another program. Nothing
@@ -211,12 +238,19 @@ fn create_root(fs: &dyn FileSystem, root: &Path) -> Result<()> {
 /// added.
 fn create_durably(fs: &dyn FileSystem, paths: &[PathBuf], above: &Path) -> Result<()> {
     let mut parents = BTreeSet::new();
+    create_below(fs, paths)?;
     for path in paths {
-        fs.create_dir_all(path).map_err(|e| StorageError::io(path, "create the directory", e))?;
         parents.extend(path.ancestors().skip(1).take_while(|parent| parent.starts_with(above)));
     }
     // In lexical order: each comes after its parent.
     parents.into_iter().try_for_each(|parent| sync_dir(fs, parent))
+}
+
+/// Creates directories. The caller makes their names durable.
+fn create_below(fs: &dyn FileSystem, paths: &[PathBuf]) -> Result<()> {
+    paths.iter().try_for_each(|path| {
+        fs.create_dir_all(path).map_err(|e| StorageError::io(path, "create the directory", e).into())
+    })
 }
 
 fn sync_dir(fs: &dyn FileSystem, path: &Path) -> Result<()> {
@@ -239,9 +273,11 @@ mod tests {
         for seed in 0..20 {
             let fs = FakeFileSystem::new();
             let table = open(&fs).unwrap().create_tables(&[testing::table()]).unwrap().remove(0);
+            assert!(table.is_new);
             let fs = fs.crash(seed);
-            assert!((&fs as &dyn FileSystem).exists(&table).unwrap());
-            open(&fs).unwrap();
+            assert!((&fs as &dyn FileSystem).exists(&table.path).unwrap());
+            let tables = open(&fs).unwrap().create_tables(&[testing::table()]).unwrap();
+            assert!(!tables[0].is_new);
         }
     }
 

@@ -214,9 +214,12 @@ fn remove_files(fs: &dyn FileSystem, directory: &Path, prefixes: &[String]) -> R
     fs.sync_dir(directory).map_err(|e| StorageError::io(directory, "sync the directory", e))
 }
 
-/// Completes or undoes the transactions that a crash left in a table's directory.
-pub(crate) fn recover(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
-    let entries = fs.read_dir(directory).map_err(|e| StorageError::io(directory, "list", e))?;
+/// Completes or undoes the transactions that a crash left in a table's directory. Returns what the
+/// directory contains then.
+pub(crate) fn recover(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<DirEntry>> {
+    let list = || fs.read_dir(directory).map_err(|e| StorageError::io(directory, "list", e));
+    let entries = list()?;
+    let mut is_changed = false;
     for entry in entries.iter().filter(|entry| !entry.is_dir && is_transaction(&entry.name)) {
         let path = directory.join(&entry.name);
         let content = fs.read(&path).map_err(|e| StorageError::io(&path, "read", e))?;
@@ -232,8 +235,9 @@ pub(crate) fn recover(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
         })?;
         tracing::info!(path = %path.display(), committed = leftover.committed, "finishing an interrupted transaction");
         finish(fs, directory, &path, &leftover.doomed)?;
+        is_changed = true;
     }
-    Ok(())
+    if is_changed { list() } else { Ok(entries) }
 }
 
 /// Returns the file name prefixes of SSTables in a directory with these `entries` that do not

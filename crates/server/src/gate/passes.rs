@@ -22,6 +22,8 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 
+use crate::threads::processors;
+
 const CLOSED: u64 = 1;
 const EPOCH: u64 = 2;
 /// The lowest bit of the count of each epoch.
@@ -74,7 +76,7 @@ impl Passes {
     pub fn new() -> Self {
         // Twice as many as threads that execute requests directly, because other runtimes of the
         // process have numbers, too.
-        let threads = std::thread::available_parallelism().map_or(8, |n| n.get());
+        let threads = processors();
         let shards = (0..(2 * threads).next_power_of_two()).map(|_| CachePadded::default()).collect();
         Self { shards, draining: Mutex::default() }
     }

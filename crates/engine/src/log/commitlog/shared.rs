@@ -30,8 +30,8 @@ pub(super) struct Shared {
     pub(super) archive: Option<Archive>,
     /// The append lock.
     pub(super) state: Mutex<State>,
-    /// Signaled when something has been written, synced, reserved, refused, or has failed. Appenders
-    /// that wait for a sync are woken one by one instead.
+    /// Signaled when something has been written, synced, reserved, refused, or has failed.
+    /// Appenders that wait for a sync are woken one by one instead.
     pub(super) advanced: Condvar,
     /// The part of the progress that appenders poll without the append lock.
     pub(super) progress: Progress,
@@ -109,9 +109,12 @@ impl Shared {
                 Place::NeedsLink => state = self.link_active(state)?,
             }
         };
-        state.has_large_records |= is_large;
+        // A large record announces others, unless it is the first one: in an empty directory that
+        // is the schema.
+        let announces_others = is_large && enqueued.number > 1;
+        state.has_large_records |= announces_others;
         let half_full = state.active_end() > self.options.segment_size / 2;
-        if self.options.threads && (half_full || is_large) && state.spare.is_none() {
+        if self.options.threads && (half_full || announces_others) && state.spare.is_none() {
             self.want_spare(&mut state);
         }
         if grown
