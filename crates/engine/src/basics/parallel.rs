@@ -9,7 +9,9 @@ const THREADS_MAX: usize = 8;
 
 /// Returns the number of threads that work on files: that of the processors, within a limit.
 pub fn threads() -> usize {
-    thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX)
+    // Each start opens some thirty tables, and the system answers in some twenty calls.
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    *THREADS.get_or_init(|| thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX))
 }
 
 /// Calls `work` with each item, on at most `threads` threads, and `done` in this thread with each
