@@ -36,7 +36,8 @@ impl Division<'_> {
     /// became small by that.
     pub fn ranges(&self) -> Vec<TokenRange> {
         let small = if self.bytes == 0 { self.threads } else { self.bytes / PART_BYTES_MIN };
-        let by_size = self.bytes.div_ceil(self.part_bytes.max(1));
+        // With a reserve: a slice that became a full part and a rest would be two SSTables.
+        let by_size = self.bytes.div_ceil((self.part_bytes / 8 * 7).max(1));
         let count = self.threads.min(small).max(by_size).clamp(1, SLICES_MAX);
         let count = u32::try_from(count).unwrap_or(1);
         let mut ends: Vec<i64> = (0..count).map(|index| TokenRange::part(index, count).1).collect();
@@ -90,7 +91,7 @@ mod tests {
         let all = [vec![RING]];
         assert_eq!(division(1000, &all).ranges(), [RING], "a small table");
         assert_eq!(division(100 << 20, &all).ranges().len(), 2, "one for each thread");
-        assert_eq!(division(1 << 30, &all).ranges().len(), 8);
+        assert_eq!(division(1 << 30, &all).ranges().len(), 10);
         assert_eq!(division(0, &all).ranges().len(), 2, "of unknown size");
     }
 
