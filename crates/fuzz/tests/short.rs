@@ -37,7 +37,8 @@ targets!(
     sasl,
     keystores,
     query_logs,
-    streams
+    streams,
+    shell
 );
 
 #[test]

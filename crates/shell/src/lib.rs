@@ -10,6 +10,8 @@ mod connect;
 mod copy;
 mod cqlshrc;
 mod error;
+#[doc(hidden)]
+pub mod fuzzed;
 mod import;
 mod input;
 mod interactive;

@@ -15,6 +15,7 @@ mod paging_state;
 mod query_logs;
 mod sasl;
 mod segments;
+mod shell;
 mod sstable;
 mod streams;
 mod values;
@@ -41,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     keystores::TARGET,
     query_logs::TARGET,
     streams::TARGET,
+    shell::TARGET,
 ];
 
 /// The first byte, which most targets use to choose what the rest is for; 0 for no input.

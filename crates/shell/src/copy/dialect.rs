@@ -45,7 +45,12 @@ pub struct Dialect {
 impl Dialect {
     /// Returns the dialect of the options.
     pub fn of(options: &CopyOptions) -> Self {
-        Self { delimiter: options.delimiter, quote: options.quote, escape: options.escape }
+        Self::new(options.delimiter, options.quote, options.escape)
+    }
+
+    /// Returns the dialect of these characters.
+    pub fn new(delimiter: u8, quote: u8, escape: u8) -> Self {
+        Self { delimiter, quote, escape }
     }
 
     /// Whether quotes in quoted fields are doubled, not escaped.
@@ -71,12 +76,14 @@ impl Dialect {
                 return Ok(Some(record));
             }
             let mut used = 0;
-            let mut is_complete = false;
+            // The state before the end of the row, once that was read.
+            let mut ended = None;
             for byte in buffer {
                 used += 1;
+                let before = state;
                 state = self.step(state, *byte, &mut record);
                 if state == State::RowEnd {
-                    is_complete = true;
+                    ended = Some(before);
                     break;
                 }
             }
@@ -85,8 +92,9 @@ impl Dialect {
                 let text = format!("a row has more than {ROW_LENGTH_MAX} bytes: a quote may be missing");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, text));
             }
-            if is_complete {
-                if record.len() > 1 || !record.bytes.is_empty() {
+            if let Some(before) = ended {
+                // Quotes without content are a field.
+                if record.len() > 1 || !record.bytes.is_empty() || before == State::QuoteInQuotes {
                     return Ok(Some(record));
                 }
                 record = Record::default();
@@ -231,7 +239,7 @@ mod tests {
             let rows = read(dialect, std::str::from_utf8(&out).unwrap());
             assert_eq!(rows[0], fields);
             let single: Vec<&str> = rows[1..].iter().map(|row| row[0].as_str()).collect();
-            assert_eq!(single.len(), fields.len() - 1, "an empty field alone is an empty line");
+            assert_eq!(single, fields);
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::error::{Result, command};
 use crate::shell::Shell;
 use crate::words::Words;
 
+pub(crate) use dialect::Dialect;
 use options::{CopyOptions, Direction};
 
 /// A COPY with its parts.

@@ -15,7 +15,7 @@ use crate::cqlshrc::expand_home;
 use crate::error::{Result, command};
 use crate::input::split;
 use crate::shell::{Shell, Source};
-use complete::Names;
+pub(crate) use complete::{Names, complete};
 use editor::{ShellPrompt, editor};
 
 /// How long names for completion are used before they are read again: others change the schema,
