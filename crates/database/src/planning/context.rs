@@ -36,6 +36,20 @@ pub(crate) struct PlanContext<'a> {
 }
 
 impl<'a> PlanContext<'a> {
+    /// Returns the context of terms that belong to the schema: they have no bind markers, and names
+    /// in them have their keyspace.
+    pub fn of_schema(catalog: &'a Catalog) -> Self {
+        Self {
+            catalog,
+            session_keyspace: None,
+            used_session_keyspace: false,
+            digest: [0; 16],
+            markers: Markers::new(Vec::new()),
+            warnings: Vec::new(),
+            functions: Vec::new(),
+        }
+    }
+
     /// Returns the keyspace of `name`.
     ///
     /// # Errors

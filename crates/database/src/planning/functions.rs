@@ -14,7 +14,6 @@ use cassette_rows::DataType;
 use crate::basics::error::Result;
 use crate::basics::response::ColumnSpec;
 use crate::planning::context::{BindContext, PlanContext};
-use crate::planning::terms::Markers;
 use crate::schema::catalog::Catalog;
 use crate::schema::conditions::Term;
 use crate::schema::functions::resource_name;
@@ -119,15 +118,7 @@ pub(crate) fn prepare_initial_value(
     keyspace: &str,
     catalog: &Catalog,
 ) -> Result<Term> {
-    let mut planning = PlanContext {
-        catalog,
-        session_keyspace: None,
-        used_session_keyspace: false,
-        digest: [0; 16],
-        markers: Markers::new(Vec::new()),
-        warnings: Vec::new(),
-        functions: Vec::new(),
-    };
+    let mut planning = PlanContext::of_schema(catalog);
     let receiver = Arc::new(ColumnSpec {
         keyspace: keyspace.into(),
         table: "--dummy--".into(),

@@ -10,7 +10,6 @@ use crate::basics::error::Result;
 use crate::planning::context::{BindContext, PlanContext};
 use crate::planning::restrictions::view_filters;
 use crate::planning::select::{BoundFilter, CurrentPartition, CurrentRow};
-use crate::planning::terms::Markers;
 use crate::schema::catalog::{Catalog, Keyspace};
 use crate::schema::views::View;
 
@@ -26,15 +25,8 @@ impl View {
         where_clause: WhereClause,
     ) -> Result<Self> {
         let catalog = Catalog::default();
-        let mut cx = PlanContext {
-            catalog: &catalog,
-            session_keyspace: Some(&base.keyspace),
-            used_session_keyspace: false,
-            digest: Default::default(),
-            markers: Markers::default(),
-            warnings: Vec::new(),
-            functions: Vec::new(),
-        };
+        let mut cx =
+            PlanContext { session_keyspace: Some(&base.keyspace), ..PlanContext::of_schema(&catalog) };
         let filters = view_filters(&where_clause, &base, &mut cx)?;
         let extra_key = table.partition_key.iter().chain(&table.clustering).find_map(|column| {
             let of_base = base.column(&column.name)?;

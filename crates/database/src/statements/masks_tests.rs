@@ -5,10 +5,9 @@ use std::sync::Arc;
 use cassette_vfs::FakeFileSystem;
 
 use crate::api::database::{Database, Options};
-use crate::api::embedded::Rows;
-use crate::basics::request::{Caller, StatementOptions, Values};
 use crate::schema::system::SCHEMA;
 use crate::schema::system::encode::{Value, mutation, row};
+use crate::statements::role_testing::{error, lines, options, run};
 use crate::store::authorization::AuthSettings;
 
 const KEYSPACE: &str =
@@ -32,35 +31,6 @@ fn open_at(fs: &FakeFileSystem, is_enabled: bool) -> Database {
 
 fn open() -> Database {
     open_at(&FakeFileSystem::new(), true)
-}
-
-fn options(role: &str) -> StatementOptions {
-    let caller = if role.is_empty() { Caller::Program } else { Caller::Role(role.into()) };
-    StatementOptions { caller, ..StatementOptions::default() }
-}
-
-/// Executes statements as the program.
-fn run(database: &Database, statements: &[&str]) {
-    for cql in statements {
-        database.session().execute(cql, ()).unwrap_or_else(|error| panic!("{cql}: {error}"));
-    }
-}
-
-fn error(database: &Database, role: &str, cql: &str) -> String {
-    let executed = database.query(None, cql, Values::NONE, &options(role), &mut Rows::default());
-    executed.map(|_| ()).expect_err(cql).to_string()
-}
-
-/// The rows of a statement as text, one line each.
-fn lines(database: &Database, role: &str, cql: &str) -> Vec<String> {
-    let rows = database.session().execute_with(cql, (), &options(role));
-    let rows = rows.unwrap_or_else(|error| panic!("{cql}: {error}"));
-    rows.iter()
-        .map(|row| {
-            let columns = row.columns().iter().enumerate();
-            columns.map(|(i, column)| column.literal(row.bytes(i))).collect::<Vec<_>>().join(" ")
-        })
-        .collect()
 }
 
 /// A table with a masked column, and a role that can read and write it.

@@ -10,6 +10,8 @@ mod functions_tests;
 mod masks_tests;
 pub(crate) mod plan;
 pub(crate) mod required;
+#[cfg(test)]
+mod role_testing;
 pub(crate) mod roles;
 pub(crate) mod schema;
 pub(crate) mod truncate;

@@ -120,11 +120,8 @@ pub(crate) fn row_of(
     values: &[(&str, Value)],
     timestamp: i64,
 ) -> Row {
-    let mut builder = RowBuilder::new(Clustering::of(clustering));
-    builder.liveness(LivenessInfo::new(timestamp));
-    builder.deletion(DeletionTime::new(timestamp - 1, seconds(timestamp)));
-    put_values(&mut builder, table, values, timestamp);
-    builder.finish()
+    let replaced = DeletionTime::new(timestamp - 1, seconds(timestamp));
+    build_row(table, clustering, Some(replaced), values, timestamp)
 }
 
 /// Returns a row that leaves other columns unchanged.
@@ -144,8 +141,21 @@ pub(crate) fn row_update_of(
     values: &[(&str, Value)],
     timestamp: i64,
 ) -> Row {
+    build_row(table, clustering, None, values, timestamp)
+}
+
+fn build_row(
+    table: &TableMetadata,
+    clustering: &[&[u8]],
+    deletion: Option<DeletionTime>,
+    values: &[(&str, Value)],
+    timestamp: i64,
+) -> Row {
     let mut builder = RowBuilder::new(Clustering::of(clustering));
     builder.liveness(LivenessInfo::new(timestamp));
+    if let Some(deletion) = deletion {
+        builder.deletion(deletion);
+    }
     put_values(&mut builder, table, values, timestamp);
     builder.finish()
 }

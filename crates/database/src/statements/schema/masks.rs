@@ -13,7 +13,7 @@ use super::SchemaContext;
 use crate::basics::error::{Result, bail_invalid};
 use crate::basics::response::ColumnSpec;
 use crate::planning::context::PlanContext;
-use crate::planning::terms::{Bound, Markers, TermArgument};
+use crate::planning::terms::{Bound, TermArgument};
 use crate::schema::catalog::{Keyspace, TypeUse, resolve_type};
 use crate::schema::conditions::Term;
 
@@ -87,15 +87,7 @@ pub(crate) fn prepare(
     cx: &SchemaContext<'_>,
 ) -> Result<Arc<ColumnMask>> {
     ensure_enabled(cx)?;
-    let mut planning = PlanContext {
-        catalog: cx.catalog,
-        session_keyspace: None,
-        used_session_keyspace: false,
-        digest: [0; 16],
-        markers: Markers::new(Vec::new()),
-        warnings: Vec::new(),
-        functions: Vec::new(),
-    };
+    let mut planning = PlanContext::of_schema(cx.catalog);
     let function = resolve(raw, target, &planning)?;
     let mut arguments = Vec::with_capacity(raw.arguments.len());
     for (i, (term, data_type)) in raw.arguments.iter().zip(function.arguments.iter().skip(1)).enumerate() {
