@@ -14,14 +14,10 @@ from pathlib import Path
 import pytest
 
 from raw import RawHandler, answer
+from recorded import check, paragraphs
 
 FOLDER = Path(__file__).resolve().parents[1] / "conformance"
 KEYSPACE = "conformance"
-
-
-def statements(path):
-    text = "\n".join(line for line in path.read_text().splitlines() if not line.startswith("--"))
-    return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
 def differences():
@@ -47,7 +43,7 @@ def test_answers_are_those_of_cassandra(path, cluster, request):
         f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
     )
     session.set_keyspace(KEYSPACE)
-    answers = [{"statement": s, "answer": answer(session, s)} for s in statements(path)]
+    answers = [{"statement": s, "answer": answer(session, s)} for s in paragraphs(path)]
     session.execute(f"DROP KEYSPACE IF EXISTS {KEYSPACE}")
     session.shutdown()
 
@@ -57,15 +53,7 @@ def test_answers_are_those_of_cassandra(path, cluster, request):
         return
     expected = json.loads(recorded.read_text())
     assert [e["statement"] for e in expected] == [a["statement"] for a in answers], "record the answers anew"
-    kept = differences().get(path.stem, {})
-    wrong = []
-    for ours, theirs in zip(answers, expected):
-        statement, ours, theirs = ours["statement"], in_order(ours["answer"]), in_order(theirs["answer"])
-        if statement in kept:
-            if ours == theirs:
-                wrong.append(f"{statement}\n  no longer differs: take it out of differences.json")
-            elif ours != kept[statement]["answer"]:
-                wrong.append(f"{statement}\n  ours     {ours}\n  accepted {kept[statement]['answer']}")
-        elif ours != theirs:
-            wrong.append(f"{statement}\n  ours      {ours}\n  Cassandra {theirs}")
-    assert not wrong, f"{len(wrong)} of {len(answers)} answers differ:\n" + "\n".join(wrong)
+    compared = [
+        (ours["statement"], in_order(ours["answer"]), in_order(theirs["answer"])) for ours, theirs in zip(answers, expected)
+    ]
+    check(compared, differences().get(path.stem, {}))

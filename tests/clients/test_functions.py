@@ -14,6 +14,7 @@ import pytest
 
 from conftest import connect
 from raw import RawHandler, answer
+from recorded import check, paragraphs
 from server import Server
 
 FOLDER = Path(__file__).resolve().parents[1] / "conformance" / "functions"
@@ -32,11 +33,6 @@ def contact_with_functions(tmp_path_factory):
     server = Server(folder / "data", "--admin", "off", "--config", folder / "cassandra.yaml").start()
     yield "127.0.0.1", server.port
     server.stop()
-
-
-def paragraphs(path):
-    text = "\n".join(line for line in path.read_text().splitlines() if not line.startswith("--"))
-    return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
 def in_lua(statement):
@@ -106,14 +102,5 @@ def test_functions_answer_as_those_of_cassandra(path, contact_with_functions, re
     expected = json.loads(recorded.read_text())
     assert [e["statement"] for e in expected] == statements, "record the answers again"
     kept = json.loads((FOLDER / "differences.json").read_text()).get(path.stem, {})
-    wrong = []
-    for entry, ours in zip(expected, answers):
-        statement, ours, theirs = entry["statement"], in_java(ours), without_reason(entry["answer"])
-        if statement in kept:
-            if ours == theirs:
-                wrong.append(f"{statement}\n  no longer differs: take it out of differences.json")
-            elif ours != kept[statement]["answer"]:
-                wrong.append(f"{statement}\n  ours     {ours}\n  accepted {kept[statement]['answer']}")
-        elif ours != theirs:
-            wrong.append(f"{statement}\n  ours      {ours}\n  Cassandra {theirs}")
-    assert not wrong, f"{len(wrong)} of {len(answers)} answers differ:\n" + "\n".join(wrong)
+    pairs = zip(expected, answers)
+    check([(entry["statement"], in_java(ours), without_reason(entry["answer"])) for entry, ours in pairs], kept)
