@@ -264,6 +264,28 @@ fn a_graph_whose_vectors_were_mostly_replaced_is_loaded_again() {
 }
 
 #[test]
+fn a_graph_is_not_loaded_again_without_memory_for_both() {
+    let mut options = Options { file_system: Arc::new(FakeFileSystem::new()), ..Options::new("/data") };
+    options.engine.background_threads = false;
+    // One block of 1,024 vectors and its links, but not two.
+    options.vector_graph_memory = 250_000;
+    let database = Database::open(options).unwrap();
+    let session = session_of(&database);
+    for round in [0.0, 1000.0] {
+        for n in 0..60 {
+            insert(&session, n, 0, round + n as f32, 0.0);
+        }
+    }
+    let catalog = database.catalog();
+    let table = catalog.table("ks", "t").unwrap();
+    let index = catalog.indexes_of(table.id).iter().find(|index| index.similarity.is_some()).unwrap();
+    let graphs = &database.store().build_states().graphs;
+    assert!(graphs.of(index).unwrap().is_stale());
+    assert!(graphs.begin_renewal(index).is_none());
+    assert_eq!(nearest(&session, "", 3), [(0, 0), (1, 0), (2, 0)]);
+}
+
+#[test]
 fn writes_during_a_renewal_are_found_before_and_after_it() {
     let mut options = Options { file_system: Arc::new(FakeFileSystem::new()), ..Options::new("/data") };
     options.engine.background_threads = true;

@@ -205,6 +205,11 @@ impl VectorGraph {
         self.removals.store(0, Ordering::Relaxed);
     }
 
+    /// Returns the memory that it occupies, bytes.
+    pub fn memory(&self) -> u64 {
+        *self.charged.lock()
+    }
+
     /// Whether so many vectors may be dead that the graph should be loaded again: half of them.
     pub fn is_stale(&self) -> bool {
         let graph = self.graph.read();

@@ -24,6 +24,11 @@ impl GraphMemory {
         self.used.fetch_sub(before, Ordering::Relaxed);
         (all > self.max).then_some(all)
     }
+
+    /// Whether this many more bytes may be occupied.
+    fn has_room(&self, bytes: u64) -> bool {
+        self.used.load(Ordering::Relaxed).saturating_add(bytes) <= self.max
+    }
 }
 
 /// The graphs of indexes that are or were searched, by the tables with their entries.
@@ -81,11 +86,13 @@ impl Graphs {
     }
 
     /// Returns a successor, to be loaded, for the graph of an index with many dead vectors; `None`
-    /// if it has few, or one already.
+    /// if it has few, or one already, or if both together could need too much memory, after which
+    /// the graph that is searched might be given up.
     pub fn begin_renewal(&self, index: &Index) -> Option<Arc<VectorGraph>> {
         let mut graphs = self.graphs.write();
         let graph = graphs.get_mut(&index.storage.id)?;
-        if graph.successor.is_some() || !graph.current.is_stale() {
+        let has_room = self.memory.has_room(graph.current.memory());
+        if graph.successor.is_some() || !has_room || !graph.current.is_stale() {
             return None;
         }
         graph.successor = VectorGraph::new(index, self.memory.clone()).map(Arc::new);
