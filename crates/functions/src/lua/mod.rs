@@ -6,9 +6,10 @@
 //!
 //! A call is bounded by a hook, which counts instructions and compares the time, and by the
 //! allocator of its state. Library functions that can run for long without executing instructions
-//! are replaced: see [`strings`] and [`tables`].
+//! are replaced: see [`strings`], [`tables`] and [`counted`].
 
 mod budget;
+mod counted;
 mod patterns;
 mod sandbox;
 mod strings;

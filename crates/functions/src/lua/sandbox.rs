@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mlua::{Lua, Result, Table};
 
 use super::budget::Budget;
-use super::{strings, tables};
+use super::{counted, strings, tables};
 
 /// Where the libraries are kept in a state.
 const LIBRARIES: &str = "cassette_libraries";
@@ -21,11 +21,12 @@ pub(super) fn prepare(lua: &Lua, budget: &Arc<Budget>) -> Result<()> {
     let string: Table = globals.get("string")?;
     strings::replace(lua, &string, budget)?;
     let table: Table = globals.get("table")?;
-    tables::replace(lua, &table)?;
+    tables::replace(lua, &table, budget)?;
     let math: Table = globals.get("math")?;
     // Its state would be common to all calls.
     math.raw_set("randomseed", mlua::Nil)?;
     let utf8: Table = globals.get("utf8")?;
+    counted::replace(lua, &utf8, &["codepoint", "len", "offset"], budget)?;
 
     let libraries = lua.create_table()?;
     for name in FUNCTIONS {

@@ -6,11 +6,10 @@ use mlua::{Function, Integer, IntoLua, Lua, LuaString, MultiValue, Result, Table
 use parking_lot::Mutex;
 
 use super::budget::Budget;
+use super::counted::{self, BYTES_PER_INSTRUCTION};
 use super::patterns::{Captured, Matcher};
 use super::tables::position;
 
-/// Bytes of a copied text that count for one instruction.
-const BYTES_PER_INSTRUCTION: usize = 16;
 /// The characters that make a text a pattern.
 const SPECIAL: &[u8] = b"^$*+?.([%-";
 
@@ -45,17 +44,8 @@ pub(super) fn replace(lua: &Lua, string: &Table, budget: &Arc<Budget>) -> Result
         original.call::<LuaString>((text, if is_empty { count.min(1) } else { count }, separator))
     };
     string.raw_set("rep", lua.create_function(rep)?)?;
-    // Their work is proportional to the text, which one instruction can repeat.
-    for name in ["lower", "upper", "reverse"] {
-        let original: Function = string.raw_get(name)?;
-        let budget = budget_of();
-        let counted = move |_: &Lua, text: LuaString| {
-            budget.spend((text.as_bytes().len() / BYTES_PER_INSTRUCTION) as u64)?;
-            original.call::<LuaString>(text)
-        };
-        string.raw_set(name, lua.create_function(counted)?)?;
-    }
-    Ok(())
+    let names = ["byte", "format", "lower", "pack", "rep", "reverse", "unpack", "upper"];
+    counted::replace(lua, string, &names, &budget_of())
 }
 
 type FindArguments = (LuaString, LuaString, Option<Integer>, Option<bool>);

@@ -1,12 +1,19 @@
 //! Functions of the library `table` that can loop for long without executing instructions.
 
+use std::sync::Arc;
+
 use mlua::{Function, Integer, Lua, MultiValue, Result, Table, Value};
+
+use super::budget::Budget;
+use super::counted;
 
 /// The number of elements that one call may move.
 const MOVED_MAX: usize = 1 << 20;
 
 /// Adds limits to the functions of the library `table`.
-pub(super) fn replace(lua: &Lua, table: &Table) -> Result<()> {
+pub(super) fn replace(lua: &Lua, table: &Table, budget: &Arc<Budget>) -> Result<()> {
+    counted::replace(lua, table, &["concat", "unpack"], budget)?;
+    counted::replace_sort(lua, table)?;
     // The length of a table with holes can be any number, up to the largest.
     for name in ["insert", "remove"] {
         let original: Function = table.raw_get(name)?;

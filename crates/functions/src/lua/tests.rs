@@ -240,6 +240,31 @@ fn endless_loops_end_at_the_limit_of_instructions() {
 }
 
 #[test]
+fn work_of_library_functions_counts_as_instructions() {
+    let limited = Settings { instructions: 400_000, ..settings() };
+    let long = "local s = ('x'):rep(4 << 20) ";
+    let many = "local t = {} for i = 1, 50000 do t[i] = -i end ";
+    for body in [
+        format!("{many} table.sort(t) return 'sorted'"),
+        format!("{many} table.sort(t, math.ult) return 'sorted'"),
+        format!("{many} for i = 1, 8 do table.concat(t, ',') end return 'joined'"),
+        format!("{long} for i = 1, 2 do utf8.len(s) end return 'counted'"),
+        format!("{long} for i = 1, 2 do s:byte(-1) end return 'read'"),
+        format!("{long} for i = 1, 2 do string.format('%s', s) end return 'formatted'"),
+    ] {
+        let reason = match call_with(&limited, &function(&[], "text", &body), &[]) {
+            Err(CallError::Failed(reason)) => reason,
+            other => panic!("{body}: {other:?}"),
+        };
+        assert!(reason.contains("too many instructions"), "{body}: {reason}");
+    }
+    let body = "local t = {3, 1, 2} table.sort(t, function(a, b) return a > b end) return table.concat(t, '|', 1, 3)";
+    assert_eq!(text(body).as_deref(), Ok("3|2|1"));
+    let body = "local t = {'b', 'a'} table.sort(t, 5) return 'sorted'";
+    assert!(text(body).unwrap_err().contains("function expected"));
+}
+
+#[test]
 fn patterns_count_as_instructions() {
     let limited = Settings { instructions: 10_000_000, ..settings() };
     for body in [
