@@ -10,8 +10,8 @@ use super::budget::Budget;
 /// Bytes of a text that count for one instruction.
 pub(super) const BYTES_PER_INSTRUCTION: usize = 16;
 
-/// Calls `sort` with a comparison in Lua, whose instructions the hook counts. Texts can be long, and
-/// functions of the libraries that compare them execute no instructions.
+/// Calls `sort` with a comparison in Lua, whose instructions the hook counts. Texts can be long,
+/// and functions of the libraries that compare them execute no instructions.
 const SORT: &str = "
     local sort, type = ...
     return function(t, f)
