@@ -73,6 +73,7 @@ pub(crate) mod archive;
 mod background;
 pub(crate) mod cdc;
 pub(crate) mod chain;
+mod chunk;
 mod dirty;
 mod error;
 mod format;
@@ -87,6 +88,7 @@ mod segment;
 mod shared;
 mod state;
 mod sync_waiters;
+mod tracked;
 pub(crate) mod unclaimed;
 
 #[cfg(test)]

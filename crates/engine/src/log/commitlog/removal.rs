@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::cdc::{Captured, CdcIndex};
 use super::shared::Shared;
-use super::state::Clean;
+use super::tracked::Clean;
 use super::{AppendError, Position};
 
 impl Shared {

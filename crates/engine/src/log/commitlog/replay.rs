@@ -27,7 +27,7 @@ use hashbrown::HashMap;
 use super::cdc::{Captured, CdcDirectory, CdcIndex};
 use super::dirty::DirtyTables;
 use super::format::{self, Body, ENCRYPTION_LEN_MAX, Found, HEADER_LEN, Header};
-use super::state::Tracked;
+use super::tracked::Tracked;
 use super::{CommitLogOptions, OpenError, Position, ReplayPolicy, TableVersion};
 
 /// The error of a handler of entries.

@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 
 use super::cdc::Linking;
+use super::chunk::SegmentFile;
 use super::format::{self, Encoder, Header};
 use super::shared::{Locked, Shared};
-use super::state::{SegmentFile, State};
+use super::state::State;
 use super::{AppendError, SyncMode};
 
 /// Bytes of a segment that are populated before the background thread checks whether an appender

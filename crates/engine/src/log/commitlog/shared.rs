@@ -13,9 +13,10 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::archive::Archive;
 use super::cdc::{Captured, CdcDirectory, CdcIndex, Linking};
+use super::chunk::{Chunk, SegmentFile};
 use super::format::{DetachedEntry, Event};
 use super::progress::{Progress, Seen};
-use super::state::{Chunk, Place, SegmentFile, State};
+use super::state::{Place, State};
 use super::sync_waiters;
 use super::{AppendError, CommitLogOptions, Position, Record, SyncMode};
 use crate::metrics::Histogram;

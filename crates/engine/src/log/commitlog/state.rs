@@ -6,36 +6,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cassette_vfs::encryption::PieceCipher;
-use cassette_vfs::{SyncHandle, WritableFile};
+use cassette_vfs::SyncHandle;
 use hashbrown::HashMap;
-use parking_lot::Mutex;
 
 use super::cdc::{self, Captured, CdcIndex};
+use super::chunk::{BUFFER_KEPT, Chunk, SegmentFile};
 use super::dirty::DirtyTables;
 use super::format::{
-    self, DetachedEntry, ENCRYPTION_LEN_MAX, END_LEN, EVENT_LEN, Encoder, Event, HEADER_LEN, SYNC_MARK_LEN,
+    DetachedEntry, ENCRYPTION_LEN_MAX, END_LEN, EVENT_LEN, Encoder, Event, HEADER_LEN, SYNC_MARK_LEN,
     TIME_LEN,
 };
 use super::sync_waiters::SyncWaiters;
+use super::tracked::{Clean, Tracked};
 use super::{AppendError, CommitLogOptions, Position, Record, TableVersion};
-
-/// The file of a segment that can still be written.
-pub(super) struct SegmentFile {
-    pub(super) id: u64,
-    pub(super) path: PathBuf,
-    /// Bytes reserved for it.
-    pub(super) size: u32,
-    /// The offset of its first record, after its header and the parameters of its cipher.
-    pub(super) first: u32,
-    /// Whether it is linked for change data capture.
-    pub(super) linked: bool,
-    /// What encrypts its records.
-    pub(super) cipher: Option<Arc<dyn PieceCipher>>,
-    /// Locked only by the writer, so never contended.
-    pub(super) writer: Mutex<Box<dyn WritableFile>>,
-    pub(super) syncer: Arc<dyn SyncHandle>,
-}
 
 /// The segment that records are appended to.
 struct Active {
@@ -54,90 +37,6 @@ const TIME_RESOLUTION: i64 = 1000;
 /// Whether the clock has moved, in either direction, since the last time in the segment.
 fn is_due(last: Option<i64>, now: i64) -> bool {
     last.is_none_or(|last| last.div_euclid(TIME_RESOLUTION) != now.div_euclid(TIME_RESOLUTION))
-}
-
-/// Encoded bytes that have not been written.
-pub(super) struct Chunk {
-    pub(super) file: Arc<SegmentFile>,
-    /// The offset of the first of `bytes` in the file.
-    pub(super) start: u32,
-    /// Complete records up to `committed`, followed by the bytes of a failed encoder.
-    bytes: Vec<u8>,
-    committed: usize,
-    /// Whether it is one large record, to which nothing is appended.
-    is_whole: bool,
-}
-
-impl Chunk {
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.committed]
-    }
-
-    /// Returns an encoder that appends to its bytes.
-    fn encoder(&mut self) -> Encoder<'_> {
-        let encrypted = self.file.cipher.is_some();
-        Encoder { segment: self.file.id, base: self.start, encrypted, out: &mut self.bytes }
-    }
-
-    /// Encrypts its records, if the segment is encrypted. Called once, before they are written.
-    pub(super) fn seal(&mut self) {
-        if let Some(cipher) = &self.file.cipher {
-            let records = &mut self.bytes[..self.committed];
-            format::seal(self.file.id, self.start, records, cipher.as_ref());
-        }
-    }
-
-    pub(super) fn position(&self) -> Position {
-        Position { segment: self.file.id, offset: self.start }
-    }
-
-    /// Discards the bytes of a failed encoder. The chunk may exist for long, and keeps no memory
-    /// for a large record that was appended elsewhere.
-    fn give_up(&mut self) {
-        self.bytes.truncate(self.committed);
-        self.bytes.shrink_to(BUFFER_KEPT);
-    }
-}
-
-/// A segment that exists on disk.
-pub(super) struct Tracked {
-    pub(super) path: PathBuf,
-    /// Its bytes on disk.
-    pub(super) size: u64,
-    pub(super) dirty: DirtyTables,
-    /// Present as long as it can have unsynced bytes.
-    pub(super) syncer: Option<Arc<dyn SyncHandle>>,
-    /// Whether bytes have been written since the last sync began.
-    pub(super) unsynced: bool,
-    /// Whether a thread is removing it.
-    pub(super) going: bool,
-    /// Its end, when nothing will be appended.
-    pub(super) sealed: Option<u32>,
-    pub(super) captured: Captured,
-    /// Whether it is linked in the archive.
-    pub(super) archived: bool,
-}
-
-/// A segment to remove.
-pub(super) struct Clean {
-    pub(super) id: u64,
-    pub(super) path: PathBuf,
-    pub(super) captured: Captured,
-    pub(super) end: u32,
-}
-
-impl Tracked {
-    /// Records that a record of `tables` ends at `offset`.
-    fn note(&mut self, tables: &[TableVersion], offset: u32, is_captured: bool) {
-        tables.iter().for_each(|table| self.dirty.mark_dirty(table.table, offset));
-        if is_captured && self.captured == Captured::None {
-            self.captured = Captured::Some(CdcIndex::default());
-        }
-    }
-
-    fn is_linked(&self) -> bool {
-        self.captured != Captured::Unlinked
-    }
 }
 
 /// Positions (`after`, `upto`] were never acknowledged, and their bytes were removed.
@@ -161,9 +60,6 @@ pub(super) enum Place {
     /// It has changes of captured tables, and the active segment is not linked.
     NeedsLink,
 }
-
-/// Buffers up to this size are reused, so that one large record does not occupy memory permanently.
-const BUFFER_KEPT: usize = 1 << 20;
 
 /// What the append lock guards.
 pub(super) struct State {
