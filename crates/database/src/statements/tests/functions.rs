@@ -5,12 +5,12 @@ use std::sync::Arc;
 use cassette_vfs::FakeFileSystem;
 use parking_lot::Mutex;
 
+use super::role_testing::{error, lines, run};
 use crate::api::database::{Database, Options};
 use crate::basics::error::DatabaseError;
 use crate::basics::response::SchemaChange;
 use crate::schema::system::SCHEMA;
 use crate::schema::system::encode::{Value, mutation, row_of};
-use crate::statements::role_testing::{error, lines, run};
 use crate::store::authorization::AuthSettings;
 
 const KEYSPACE: &str =

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use cassette_vfs::FakeFileSystem;
 
+use super::role_testing::{error, lines, options, run};
 use crate::api::database::{Database, Options};
 use crate::schema::system::SCHEMA;
 use crate::schema::system::encode::{Value, mutation, row};
-use crate::statements::role_testing::{error, lines, options, run};
 use crate::store::authorization::AuthSettings;
 
 const KEYSPACE: &str =
