@@ -150,6 +150,11 @@ bench-embedded: ## YCSB on the embedded engine and on LevelDB, RocksDB and fjall
 	cargo build --release --package cassette-cli --features leveldb,rocksdb,fjall
 	benches/embedded_comparison.sh
 
+.PHONY: bench-larger-than-memory
+bench-larger-than-memory: ## YCSB within a limit of memory that the data exceeds, RocksDB beside if built (RECORDS, LIMIT_MB, CACHE_MB, ROUNDS, ENGINES)
+	test -x $${CASSETTE_BINARY:-target/release/cassette} || cargo build --release --package cassette-cli
+	benches/larger_than_memory.py
+
 .PHONY: soak-memory
 soak-memory: ## load 5 GB with small memtables and caches; memory, files and threads must stay
 	CASSETTE_MEMORY_MB=5000 cargo test --release --package cassette-cli --test memory -- --nocapture
