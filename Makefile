@@ -117,6 +117,12 @@ bench-guard-update: ## record the instructions of operations in crates/guard/cou
 bench-cassandra: build ## YCSB on Cassette and on Apache Cassandra (RECORDS, OPERATIONS, SCANS, ROUNDS)
 	benches/cassandra_comparison.sh
 
+.PHONY: bench-null-server
+bench-null-server: ## YCSB on Cassette and on a server that does nothing (ROUNDS, RECORDS, OPERATIONS)
+	cargo build --release --package cassette-cli --package cassette-lab --bin cassette --example null_server
+	benches/null_server.py target/release/cassette target/release/examples/null_server \
+		--rounds $(or $(ROUNDS),3) --records $(or $(RECORDS),1000000) --operations $(or $(OPERATIONS),500000)
+
 .PHONY: bench-beside-cassandra
 bench-beside-cassandra: build $(VENV)/installed ## flushes, compactions, reads by index on Cassette and on Apache Cassandra (ROUNDS, ROWS, MEASURES; ARGUMENTS=--quick)
 	$(VENV)/bin/python benches/storage_beside_cassandra.py $(ARGUMENTS)
