@@ -148,8 +148,8 @@ bench-same-twice: build ## verdicts of cassette lab where the truth is known: th
 	benches/same_twice.py
 
 .PHONY: bench-two-builds
-bench-two-builds: ## YCSB on two builds in turns, embedded and served (BEFORE=binary AFTER=binary)
-	benches/two_builds.py $(BEFORE) $(AFTER)
+bench-two-builds: build ## YCSB on two builds in turns, embedded and served (BEFORE=binary AFTER=binary ROUNDS)
+	target/release/cassette lab ab $(BEFORE) $(AFTER) --rounds $(or $(ROUNDS),5)
 
 .PHONY: bench-embedded
 bench-embedded: ## YCSB on the embedded engine and on LevelDB, RocksDB and fjall (RECORDS, OPERATIONS, SCANS, ROUNDS, ENGINES)

@@ -12,6 +12,7 @@ processor time of an operation, with their ranges.
 
 import argparse
 import pathlib
+import re
 import socket
 import statistics
 import subprocess
@@ -19,10 +20,17 @@ import sys
 import tempfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from two_builds import parse  # noqa: E402
-
 WORKLOADS = "abcfd"
+RUN = re.compile(r"^run (\w): [\d,]+ operations in [\d.]+ s, ([\d,]+) ops/s", re.M)
+CPU = re.compile(r"^  server: ([\d.]+) µs CPU an operation", re.M)
+
+
+def parse(text):
+    """Yields (workload, operations a second, µs of the server's processor time an operation)."""
+    for part in re.split(r"(?m)^(?=run \w:)", text)[1:]:
+        workload, rate = RUN.match(part).groups()
+        yield workload, float(rate.replace(",", "")), float(CPU.search(part)[1])
+
 
 
 def free_address():
@@ -82,7 +90,7 @@ def main():
                     for in_flight in options.in_flight:
                         arguments = ["--workload", ",".join(WORKLOADS), "--phase", "run"]
                         text = ycsb(options, addresses[name], server.pid, in_flight, arguments)
-                        for workload, rate, cpu in parse(text, "server"):
+                        for workload, rate, cpu in parse(text):
                             figures.setdefault((in_flight, workload, name), []).append((rate, cpu))
                 print(f"round {round_number + 1} of {options.rounds} done", file=sys.stderr)
         finally:

@@ -51,7 +51,8 @@ fn serve(arguments: &Arguments) -> io::Result<()> {
         client.set_nodelay(true)?;
         upstream.set_nodelay(true)?;
         thread::spawn(move || {
-            let mut relay = Relay::new(Peer::new(client, Direction::Request), Peer::new(upstream, Direction::Response));
+            let mut relay =
+                Relay::new(Peer::new(client, Direction::Request), Peer::new(upstream, Direction::Response));
             match relay.run() {
                 Err(error) if error.kind() != ErrorKind::UnexpectedEof => eprintln!("a connection: {error}"),
                 _ => {}

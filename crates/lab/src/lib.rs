@@ -1,6 +1,7 @@
 //! `cassette lab`: workloads, engines under test, experiments, statistics and reports.
 
 pub mod benchmark;
+pub mod builds;
 pub mod cassandra;
 pub mod cli;
 pub mod cql;

@@ -14,7 +14,11 @@ use crate::format::grouped;
 use crate::recording::LiveView;
 use crate::report::text;
 use crate::results::PhaseReport;
+use crate::results::disturbance::others_now;
 use crate::run::PhasePlan;
+
+/// How long the machine is watched before a benchmark.
+const BUSY_SAMPLE: Duration = Duration::from_millis(200);
 
 /// Returns the command as it could be typed again, without the argument of `--password`.
 pub(crate) fn command_line(arguments: impl Iterator<Item = String>) -> String {
@@ -64,6 +68,15 @@ impl Console {
     /// Removes the progress bar.
     pub(crate) fn clear(&self) {
         self.bar.finish_and_clear();
+    }
+
+    /// Warns if other programs use the processors before anything is measured.
+    pub(crate) fn warn_if_busy(&self) {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let busy = others_now(BUSY_SAMPLE).and_then(|disturbance| disturbance.text(processors));
+        if let Some(text) = busy {
+            self.print(&format!("warning: the machine is busy: {text}. Results will be noisy.\n"));
+        }
     }
 
     pub(crate) fn print(&self, text: &str) {

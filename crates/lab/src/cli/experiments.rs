@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::console::{Console, Progress, command_line};
 use crate::LabError;
 use crate::experiments::perform::{self, perform};
-use crate::experiments::plan::{Plan, place_in_table};
+use crate::experiments::plan::{Part, Plan, Setup, place_in_table};
 use crate::experiments::store::{RunDirectory, RunInfo};
 use crate::experiments::{Analysis, ExperimentFile, FileError, PartResult, builtin};
 use crate::format::rounded;
@@ -47,6 +47,10 @@ pub struct RunArgs {
     /// Show the plan without running it
     #[arg(long)]
     pub dry_run: bool,
+
+    /// Do not repeat a part during which other programs used the processors
+    #[arg(long)]
+    pub accept_disturbed: bool,
 
     #[command(flatten)]
     pub results: ResultsArgs,
@@ -161,7 +165,7 @@ pub fn run(args: &RunArgs) -> Result<bool, LabError> {
         parts: plan.parts.clone(),
     };
     let directory = RunDirectory::create(&args.results.results, &info)?;
-    let done = go_on(&directory, &info, &file, &plan);
+    let done = go_on(&directory, &info, &file, &plan, args.accept_disturbed);
     // A missing server or an unwritable directory leaves nothing to resume.
     if done.is_err()
         && std::fs::read_dir(directory.path().join("parts")).is_ok_and(|mut parts| parts.next().is_none())
@@ -187,7 +191,7 @@ pub fn resume(args: &OneRunArgs) -> Result<bool, LabError> {
             info.machine.processor, info.machine.processors
         )));
     }
-    go_on(&directory, &info, &file, &plan)
+    go_on(&directory, &info, &file, &plan, false)
 }
 
 /// Runs the remaining parts, then writes the reports.
@@ -196,6 +200,7 @@ fn go_on(
     info: &RunInfo,
     file: &ExperimentFile,
     plan: &Plan,
+    accept_disturbed: bool,
 ) -> Result<bool, LabError> {
     let _lock = directory.lock()?;
     let console = Console::new()?;
@@ -207,6 +212,7 @@ fn go_on(
         plan.parts.len(),
         directory.path().display()
     ));
+    console.warn_if_busy();
     let mut took = Vec::new();
     let mut ended = Ok(());
     for part in &plan.parts {
@@ -231,9 +237,7 @@ fn go_on(
             return Err(LabError::Usage(format!("the plan has no {}", part.label())));
         };
         let started = Instant::now();
-        let result = directory
-            .fresh_data()
-            .and_then(|data| perform(file, setup, part, info.scale, &data, &Progress(&console)));
+        let result = perform_undisturbed(directory, info, file, (setup, part), accept_disturbed, &console);
         let result = result.and_then(|result| directory.keep(&result).map(|()| result));
         let reason = match &result {
             Ok(result) => {
@@ -265,6 +269,41 @@ fn go_on(
     let removed = directory.remove_data();
     let failed = write_reports(directory, info, Some(file), &console);
     ended.and(removed).and(failed.map(|failed| failed == 0))
+}
+
+/// Runs a part, and once more if others used the processors during it.
+fn perform_undisturbed(
+    directory: &RunDirectory,
+    info: &RunInfo,
+    file: &ExperimentFile,
+    (setup, part): (&Setup, &Part),
+    accept_disturbed: bool,
+    console: &Console,
+) -> Result<PartResult, LabError> {
+    let attempt = || {
+        let data = directory.fresh_data()?;
+        perform(file, setup, part, info.scale, &data, &Progress(console))
+    };
+    let result = attempt()?;
+    match missing(&result, info) {
+        Some(text) if !accept_disturbed && console.stop_reason().is_none() => {
+            console.print(&format!("      disturbed: {text}; repeated once\n"));
+            Ok(less_disturbed(result, attempt()?, info.machine.processors))
+        }
+        _ => Ok(result),
+    }
+}
+
+/// Describes what was missing during a completed part.
+fn missing(result: &PartResult, info: &RunInfo) -> Option<String> {
+    let missing = result.stopped.is_none().then(|| result.missing_processors(info.machine.processors))??;
+    Some(format!("{} of {} processors were used by others", rounded(missing), info.machine.processors))
+}
+
+/// Returns the second result, unless it stopped or was disturbed more.
+fn less_disturbed(first: PartResult, again: PartResult, processors: usize) -> PartResult {
+    let of = |result: &PartResult| result.missing_processors(processors).unwrap_or(0.0);
+    if again.stopped.is_some() || of(&again) > of(&first) { first } else { again }
 }
 
 /// Summarizes a part in a line: the throughput of each phase, or the 99th percentiles if the rate
@@ -321,6 +360,12 @@ pub fn report(args: &OneRunArgs) -> Result<bool, LabError> {
     Ok(true)
 }
 
+/// What is said below every comparison of two runs.
+const ACROSS_RUNS: &str = "\
+The two runs were made at different times, so changes of the machine are part of every difference; CPU/op is affected \
+least. To compare two builds, run them in turns with `cassette lab ab OLD NEW`; to compare settings, put them into one \
+file.";
+
 /// Runs `lab compare`: the groups that two runs share.
 pub fn compare(args: &CompareArgs) -> Result<bool, LabError> {
     let find = |run: &str| -> Result<_, LabError> {
@@ -339,7 +384,17 @@ pub fn compare(args: &CompareArgs) -> Result<bool, LabError> {
     if first_info.scale != second_info.scale || first_info.file != second_info.file {
         println!("Beware: the two runs' files or scales differ.\n");
     }
-    println!("{}", markdown::summary(&analysis));
+    for (name, parts, info) in [(&first_name, &first, &first_info), (&second_name, &second, &second_info)] {
+        let processors = info.machine.processors;
+        let missing = parts.iter().filter_map(|part| part.missing_processors(processors));
+        if let Some(missing) = missing.max_by(f64::total_cmp) {
+            println!(
+                "Beware: others used up to {} of {processors} processors during {name}.\n",
+                rounded(missing)
+            );
+        }
+    }
+    println!("{}\n{ACROSS_RUNS}", markdown::summary(&analysis));
     if analysis.verdicts.is_empty() {
         return Err(LabError::Usage("the two runs share no engine, configuration and phase".into()));
     }
@@ -430,7 +485,9 @@ pub fn duration(time: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::analysis::tests::part;
     use crate::experiments::file::tests::NOOP;
+    use crate::results::Disturbance;
 
     fn args(directory: &Path, text: &str) -> RunArgs {
         let path = directory.join("small.toml");
@@ -441,8 +498,31 @@ mod tests {
             repeats: None,
             engine: Vec::new(),
             dry_run: false,
+            accept_disturbed: true,
             results: ResultsArgs { results: directory.join("results") },
         }
+    }
+
+    #[test]
+    fn the_less_disturbed_of_two_results_counts() {
+        let with = |throughput: f64, other_processors: f64| {
+            let mut result = part(1, "base", throughput);
+            let statistics = result.phases[0].statistics.as_mut().unwrap();
+            statistics.report.disturbance = Some(Disturbance {
+                other_processors: Some(other_processors),
+                stolen_processors: 0.0,
+                waiting: None,
+                mhz: None,
+            });
+            result
+        };
+        let kept = |first: f64, again: f64| {
+            let kept = less_disturbed(with(1.0, first), with(2.0, again), 2);
+            kept.phases[0].statistics.as_ref().unwrap().steady.throughput
+        };
+        assert_eq!([kept(0.9, 0.0), kept(0.9, 0.5), kept(0.5, 0.9)], [2.0, 2.0, 1.0]);
+        let stopped = PartResult { stopped: Some("interrupted".into()), ..with(2.0, 0.0) };
+        assert_eq!(less_disturbed(with(1.0, 0.9), stopped, 2).stopped, None);
     }
 
     #[test]

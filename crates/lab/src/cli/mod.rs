@@ -1,5 +1,6 @@
 //! The commands of `cassette lab`.
 
+mod ab;
 mod cassandra;
 mod console;
 mod experiments;
@@ -42,6 +43,9 @@ pub enum LabCommand {
     /// Compare the configurations that two runs share
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(CompareArgs),
+    /// Compare two builds of cassette, measured in turns
+    #[command(after_help = AB_EXAMPLES)]
+    Ab(ab::AbArgs),
     /// Regenerate the reports of a run: HTML, Markdown, CSV and JSON
     Report(OneRunArgs),
     /// Search the settings of an engine that suit a workload
@@ -83,7 +87,19 @@ Compare runs of one file before and after a change of the program, the older run
 
 Within one run, the order of configurations is random and repeats interleave, so that changes of the \
 machine affect all of them alike. That does not hold for two runs: to compare settings, put them \
-into one file.";
+into one file; to compare two builds, use `cassette lab ab`.";
+
+const AB_EXAMPLES: &str = "\
+Examples:
+  Has a change made reads slower?
+    cassette lab ab ./cassette-before target/release/cassette --workload b,c
+
+  In a script, fail if it costs over 3 % more, served:
+    cassette lab ab ./cassette-before target/release/cassette --engine served --rounds 10 \\
+        --fail-if-slower 3
+
+Both programs are measured in each round, one right after the other, and differences are those of \
+the rounds: what changes on the machine from one round to the next affects both.";
 
 const TUNE_EXAMPLES: &str = "\
 Examples:
@@ -118,6 +134,7 @@ impl LabCommand {
             Self::List(args) => experiments::list(args),
             Self::Show(args) => experiments::show(args),
             Self::Compare(args) => experiments::compare(args),
+            Self::Ab(args) => ab::run(args),
             Self::Report(args) => experiments::report(args),
             Self::Tune(args) => tune::run(args),
             Self::Replay(args) => replay::run(args),
@@ -161,7 +178,8 @@ pub struct YcsbArgs {
     #[arg(short = 'n', long, value_name = "N")]
     pub records: Option<u64>,
 
-    /// Operations of each run; 0 for as many as --seconds allow [default: number of records]
+    /// Operations of each run; 0 for as many as --seconds allow [default: number of records, or 0
+    /// with --seconds]
     #[arg(short, long, value_name = "N")]
     pub operations: Option<u64>,
 
@@ -393,7 +411,8 @@ impl YcsbArgs {
         if let Some(operations) = self.operations {
             workload.operation_count = operations;
         } else if workload.operation_count == unset {
-            workload.operation_count = workload.record_count;
+            workload.operation_count =
+                if workload.max_execution_seconds > 0 { 0 } else { workload.record_count };
         }
         workload.check()?;
         Ok(workload)
@@ -443,6 +462,9 @@ mod tests {
         let first = |arguments: &str| benchmark(arguments).workloads[0].1.clone();
         assert_eq!((first("").record_count, first("").operation_count), (100_000, 100_000));
         assert_eq!(first("-n 50").operation_count, 50);
+        let until =
+            |arguments: &str| (first(arguments).operation_count, first(arguments).max_execution_seconds);
+        assert_eq!((until("-n 50 --seconds 8"), until("-o 9 --seconds 8")), ((0, 8), (9, 8)));
         let given = first("-p recordcount=7 -p operationcount=9 -p requestdistribution=uniform");
         assert_eq!((given.record_count, given.operation_count), (7, 9));
         assert_eq!(first("-p recordcount=7 -n 8").record_count, 8);

@@ -48,6 +48,7 @@ pub fn run(args: &YcsbArgs) -> Result<bool, LabError> {
     }
     let console = Console::new()?;
     console.print(&text::heading(&report));
+    console.warn_if_busy();
     report.phases = benchmark.perform(target.as_mut(), &console)?;
     console.print(&text::summary(&report));
     if !args.no_json {

@@ -81,6 +81,8 @@ fn scatter(number: u32) -> u32 {
 /// A store that loads cells.
 pub struct Cells {
     store: Box<dyn Store>,
+    /// Whether the store is in this process.
+    is_embedded: bool,
     shape: Shape,
     settings: BTreeMap<String, String>,
     /// By set.
@@ -139,6 +141,7 @@ impl Cells {
     ) -> Result<Self, LabError> {
         let (shape, cell_loader) = options(given).map_err(LabError::Usage)?;
         let mut settings = given.clone();
+        let is_embedded = server.is_none();
         let contact = server.as_ref().map(|cluster| cluster.contact_points.join(", "));
         settings.insert("server".into(), contact.unwrap_or_else(|| "embedded".into()));
         let store: Box<dyn Store> = match server {
@@ -155,7 +158,7 @@ impl Cells {
             }
         };
         let cells = (0..SETS).map(|set| shape.cells(set)).collect();
-        Ok(Self { store, shape, settings, cells })
+        Ok(Self { store, is_embedded, shape, settings, cells })
     }
 }
 
@@ -166,6 +169,10 @@ impl Engine for Cells {
             version: env!("CARGO_PKG_VERSION").into(),
             settings: self.settings.clone(),
         }
+    }
+
+    fn is_embedded(&self) -> bool {
+        self.is_embedded
     }
 
     fn create_table(&mut self, _: &TableShape, _: bool) -> Result<(), LabError> {

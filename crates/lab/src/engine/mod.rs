@@ -47,6 +47,11 @@ pub trait Engine: Send + Sync {
         None
     }
 
+    /// Returns whether the engine runs in this process alone.
+    fn is_embedded(&self) -> bool {
+        true
+    }
+
     /// Opens a session for one thread, after the table was chosen.
     fn session(&self) -> Result<Box<dyn Session + '_>, LabError>;
 }

@@ -57,6 +57,8 @@ pub struct Analysis {
     pub verdicts: Vec<String>,
     /// Published results next to the measured ones.
     pub published: Vec<PublishedBeside>,
+    /// Whether groups of different runs are compared: the machine may have changed between them.
+    pub across_runs: bool,
 }
 
 /// A published result and the measured ones.
@@ -94,7 +96,7 @@ impl Analysis {
             parts.iter().filter(same).collect()
         };
         let by_group: Vec<Vec<&PartResult>> = groups.iter().map(of_group).collect();
-        Self::of(groups, &by_group, file.map_or(&[], |file| &file.published))
+        Self::of(groups, &by_group, file.map_or(&[], |file| &file.published), false)
     }
 
     /// Compares two runs: the groups of the second with those of the first that have the same name.
@@ -127,10 +129,15 @@ impl Analysis {
                 by_group[at].push(result);
             }
         }
-        Self::of(groups, &by_group, &[])
+        Self::of(groups, &by_group, &[], true)
     }
 
-    fn of(groups: Vec<Group>, parts: &[Vec<&PartResult>], published: &[Published]) -> Self {
+    fn of(
+        groups: Vec<Group>,
+        parts: &[Vec<&PartResult>],
+        published: &[Published],
+        across_runs: bool,
+    ) -> Self {
         let mut phases: Vec<PhaseAnalysis> = Vec::new();
         for result in parts.iter().flatten() {
             for phase in &result.phases {
@@ -161,9 +168,9 @@ impl Analysis {
             }
         }
         families.iter_mut().for_each(|(_, comparisons)| correct_by_holm(comparisons));
-        let verdicts = verdicts(&groups, &phases);
+        let verdicts = verdicts(&groups, &phases, across_runs);
         let published = published.iter().map(|published| beside(published, &groups, &phases)).collect();
-        Self { groups, phases, verdicts, published }
+        Self { groups, phases, verdicts, published, across_runs }
     }
 }
 
@@ -258,10 +265,15 @@ fn headlines(phase: &PhaseAnalysis) -> impl Iterator<Item = &Metric> {
 
 /// Returns failures first, then differences, then indications of single repeats, then comparisons
 /// without a shown difference; each in the order of phases.
-fn verdicts(groups: &[Group], phases: &[PhaseAnalysis]) -> Vec<String> {
+fn verdicts(groups: &[Group], phases: &[PhaseAnalysis], across_runs: bool) -> Vec<String> {
     let mut sentences: Vec<(u8, String)> = Vec::new();
     for phase in phases {
-        for metric in headlines(phase) {
+        let mut metrics: Vec<&Metric> = headlines(phase).collect();
+        if across_runs {
+            // A change of the machine between the runs affects it least.
+            metrics.splice(0..0, phase.metrics.iter().filter(|metric| metric.name == CPU_PER_OPERATION));
+        }
+        for metric in metrics {
             for (index, comparison) in metric.comparisons.iter().enumerate() {
                 let Some((comparison, baseline)) = comparison.as_ref().zip(groups[index].baseline) else {
                     continue;
@@ -287,14 +299,20 @@ fn verdicts(groups: &[Group], phases: &[PhaseAnalysis]) -> Vec<String> {
     sentences.into_iter().map(|(_, sentence)| sentence).collect()
 }
 
+/// Name of the metric of processor time.
+const CPU_PER_OPERATION: &str = "CPU/op";
+
 /// The verdict of a comparison that shows no difference.
 pub const NO_DIFFERENCE: &str = "no difference shown";
 
 /// Formats one comparison as a sentence.
 fn sentence(phase: &str, metric: &Metric, name: &str, baseline: &str, comparison: &Comparison) -> String {
     let percent = |ratio: f64| format!("{:.1}", (ratio - 1.0).abs() * 100.0);
-    let what =
-        if metric.higher_is_better() { metric.name.clone() } else { format!("{} latency", metric.name) };
+    let what = if metric.higher_is_better() || metric.name == CPU_PER_OPERATION {
+        metric.name.clone()
+    } else {
+        format!("{} latency", metric.name)
+    };
     let Some(interval) = comparison.interval else {
         let factor = comparison.ratio;
         return format!(
@@ -373,7 +391,7 @@ pub(crate) mod tests {
     use super::super::store::{PhaseResult, Steady};
     use super::*;
     use crate::recording::Recorder;
-    use crate::results::{EngineInfo, PhaseReport};
+    use crate::results::{EngineInfo, PhaseReport, ProcessReport};
     use crate::run::Counters;
 
     /// Returns a part whose only phase, `run a`, had this throughput.
@@ -454,9 +472,35 @@ pub(crate) mod tests {
         let (_, first) = run_of(&[("base", &[1000.0, 1010.0, 990.0])]);
         let (_, second) = run_of(&[("base", &[500.0, 505.0, 495.0]), ("more", &[1.0, 1.0, 1.0])]);
         let analysis = Analysis::between(("one", &first), ("two", &second));
-        assert_eq!(analysis.verdicts.len(), 1);
+        assert_eq!((analysis.verdicts.len(), analysis.across_runs), (1, true));
         assert!(
             analysis.verdicts[0].contains("two: noop, base is 50.0 % slower than one: noop, base"),
+            "{:?}",
+            analysis.verdicts
+        );
+    }
+
+    #[test]
+    fn runs_are_compared_by_processor_time_first() {
+        let with_cpu = |throughputs: &[f64], us: f64| {
+            let (_, mut parts) = run_of(&[("base", throughputs)]);
+            for part in &mut parts {
+                let report = &mut part.phases[0].statistics.as_mut().unwrap().report;
+                let seconds = report.operations as f64 * us / 1e6;
+                report.processes = vec![ProcessReport {
+                    role: "server".into(),
+                    user_seconds: seconds,
+                    ..ProcessReport::default()
+                }];
+            }
+            parts
+        };
+        let slow = with_cpu(&[1000.0, 1010.0, 990.0], 8.0);
+        let fast = with_cpu(&[3000.0, 3010.0, 2990.0], 8.0);
+        let analysis = Analysis::between(("one", &slow), ("two", &fast));
+        assert!(analysis.verdicts.len() == 2, "{:?}", analysis.verdicts);
+        assert!(
+            analysis.verdicts[1].contains("no difference shown") && analysis.verdicts[1].contains("CPU/op"),
             "{:?}",
             analysis.verdicts
         );

@@ -20,7 +20,7 @@ use super::plan::Part;
 use super::search::Trial;
 use crate::LabError;
 use crate::files::write_atomically;
-use crate::results::{EngineInfo, LatencyReport, Machine, PhaseReport};
+use crate::results::{EngineInfo, LatencyReport, Machine, PhaseReport, ProcessReport};
 use crate::run::{Counters, Second};
 
 /// Description of a run.
@@ -153,6 +153,15 @@ impl PhaseStatistics {
     }
 }
 
+impl PartResult {
+    /// Returns the processors of so many that were missing in the most disturbed phase, if they are
+    /// enough to change results.
+    pub fn missing_processors(&self, processors: usize) -> Option<f64> {
+        let phases = self.phases.iter().filter_map(|phase| phase.statistics.as_ref()?.report.disturbance);
+        phases.filter_map(|disturbance| disturbance.missing(processors)).max_by(f64::total_cmp)
+    }
+}
+
 impl PhaseStatistics {
     /// Returns the processor time per operation over the whole phase, the metric least affected by
     /// other processes.
@@ -160,7 +169,7 @@ impl PhaseStatistics {
         let is_server = self.report.processes.iter().any(|process| process.role == "server");
         let role = if is_server { "server" } else { "laboratory" };
         let of_role = self.report.processes.iter().filter(|process| process.role == role);
-        let seconds: f64 = of_role.map(|process| process.user_seconds + process.system_seconds).sum();
+        let seconds: f64 = of_role.map(ProcessReport::cpu_seconds).sum();
         let operations = self.report.operations as f64;
         (operations > 0.0 && seconds > 0.0).then(|| seconds * 1e6 / operations)
     }

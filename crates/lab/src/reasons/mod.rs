@@ -52,7 +52,7 @@ pub fn counted(statistics: &PhaseStatistics) -> Vec<(String, f64)> {
         found.insert("sstables_per_read".into(), sstables / reads);
     }
     for process in &statistics.report.processes {
-        let seconds = process.user_seconds + process.system_seconds;
+        let seconds = process.cpu_seconds();
         *found.entry(format!("{}_cpu_seconds", process.role)).or_insert(0.0) += seconds;
         *found.entry(format!("{}_rss_bytes_max", process.role)).or_insert(0.0) +=
             process.rss_bytes_max as f64;

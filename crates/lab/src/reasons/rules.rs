@@ -16,6 +16,7 @@ pub(super) struct Case<'a> {
 
 /// All rules, in the order of their sentences.
 pub(super) const RULES: &[fn(&Case<'_>) -> Option<String>] = &[
+    other_programs_disturb,
     processors_are_the_bottleneck,
     client_is_the_bottleneck,
     rate_is_not_kept,
@@ -42,6 +43,14 @@ impl Case<'_> {
     fn property(&self, name: &str) -> Option<&str> {
         self.statistics.report.properties.get(name).map(String::as_str)
     }
+}
+
+fn other_programs_disturb(case: &Case<'_>) -> Option<String> {
+    let text = case.statistics.report.disturbance?.text(case.processors)?;
+    Some(format!(
+        "the machine was busy: {text}. Differences and noise may be theirs; repeat the run when the machine is \
+         quiet."
+    ))
 }
 
 fn processors_are_the_bottleneck(case: &Case<'_>) -> Option<String> {
@@ -239,7 +248,7 @@ fn never_steady(case: &Case<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::experiments::analysis::tests::part;
-    use crate::results::{LatencyReport, Percentiles, ProcessReport};
+    use crate::results::{Disturbance, LatencyReport, Percentiles, ProcessReport};
     use crate::run::Second;
 
     /// Tests that rule `apply` applies to a phase modified by `change`, and not to the unmodified
@@ -273,6 +282,17 @@ mod tests {
             histogram: String::new(),
         };
         LatencyReport { response: of(p99_us), service: service_us.map(of) }
+    }
+
+    #[test]
+    fn other_programs_are_the_first_reason() {
+        assert_eq!(RULES[0] as *const () as usize, other_programs_disturb as *const () as usize);
+        let reason = reason_of(other_programs_disturb, |statistics, _| {
+            let quiet =
+                Disturbance { other_processors: Some(0.0), stolen_processors: 0.0, waiting: None, mhz: None };
+            statistics.report.disturbance = Some(Disturbance { other_processors: Some(0.8), ..quiet });
+        });
+        assert!(reason.contains("other programs used 0.80 of 2 processors"), "{reason}");
     }
 
     #[test]

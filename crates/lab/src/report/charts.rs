@@ -25,7 +25,7 @@ pub(super) fn charts(out: &mut String, analysis: &Analysis) {
         "<section aria-labelledby=\"charts\"><h2 id=\"charts\">Charts</h2>\
         <p>Means over repeats; the thin line is the 95&nbsp;% interval. Longer is better for throughput, shorter for \
         processor time and latency. <span class=\"good\">Better</span> and <span class=\"worse\">worse</span> \
-        than what it is compared with are marked where that is certain.</p>",
+        than what it is compared with are marked where the difference is significant (p &lt; 0.05).</p>",
     );
     for phase in &analysis.phases {
         let _ = write!(out, "<h3>{}</h3><div class=\"charts\">", escaped(&phase.name));

@@ -17,10 +17,7 @@ pub fn report(parts: &[PartResult]) -> String {
             metrics.push(("failed".into(), statistics.report.failed as f64));
             metrics.push(("warm-up seconds".into(), statistics.steady.from));
             for process in &statistics.report.processes {
-                metrics.push((
-                    format!("{} cpu seconds", process.role),
-                    process.user_seconds + process.system_seconds,
-                ));
+                metrics.push((format!("{} cpu seconds", process.role), process.cpu_seconds()));
                 metrics.push((format!("{} rss bytes", process.role), process.rss_bytes_max as f64));
             }
             metrics.extend(statistics.after.iter().map(|(name, value)| (format!("after {name}"), *value)));

@@ -30,8 +30,13 @@ pub fn summary(analysis: &Analysis) -> String {
         out.push_str(&terminal_table(analysis, phase));
     }
     let compared = analysis.groups.iter().any(|group| group.baseline.is_some());
-    let marks =
-        if compared { "; ▲ higher and ▼ lower than what it is compared with, for certain" } else { "" };
+    let marks = match (compared, analysis.across_runs) {
+        (false, _) => "",
+        (true, false) => "; ▲ higher and ▼ lower than what it is compared with (p < 0.05)",
+        (true, true) => {
+            "; ▲ higher and ▼ lower than in the first run, by more than the noise within each run"
+        }
+    };
     let _ = writeln!(out, "\nLatencies and CPU/op in µs{marks}.");
     out
 }

@@ -73,6 +73,10 @@ pub fn phase(report: &PhaseReport) -> String {
         }
     }
     report.processes.iter().for_each(|process| process_line(&mut out, process));
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if let Some(text) = report.disturbance.and_then(|disturbance| disturbance.text(processors)) {
+        let _ = writeln!(out, "  disturbed: {text}");
+    }
     out
 }
 
@@ -86,7 +90,7 @@ fn latency_line(out: &mut String, kind: &str, values: &Percentiles) {
 }
 
 fn process_line(out: &mut String, process: &ProcessReport) {
-    let cpu = process.user_seconds + process.system_seconds;
+    let cpu = process.cpu_seconds();
     let per_operation = match process.cpu_us_per_operation {
         Some(us) => format!("{us:.1} µs CPU an operation ({cpu:.1} s)"),
         None => format!("{cpu:.1} s CPU"),

@@ -1,5 +1,6 @@
 //! Results of a benchmark, with everything needed to judge and to reproduce them.
 
+pub mod disturbance;
 pub mod machine;
 pub mod process;
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::recording::{FailureCount, Histogram, Latencies, Recorder};
 use crate::workload::OperationKind;
+pub use disturbance::{Disturbance, MachineUse};
 pub use machine::Machine;
 pub use process::ProcessUse;
 
@@ -91,6 +93,9 @@ pub struct PhaseReport {
     pub latencies: BTreeMap<String, LatencyReport>,
     /// Resources used by the processes.
     pub processes: Vec<ProcessReport>,
+    /// What else happened on the machine; absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbance: Option<Disturbance>,
 }
 
 /// Failures of one class.
@@ -159,6 +164,13 @@ pub struct ProcessReport {
     pub read_bytes: Option<u64>,
 }
 
+impl ProcessReport {
+    /// Returns the processor time in both modes, in seconds.
+    pub fn cpu_seconds(&self) -> f64 {
+        self.user_seconds + self.system_seconds
+    }
+}
+
 impl Percentiles {
     fn of(histogram: &Histogram) -> Self {
         let us = |ns: u64| ns as f64 / 1e3;
@@ -212,6 +224,7 @@ impl PhaseReport {
             bytes_read: recorder.bytes,
             latencies: latency_reports(&recorder.latencies(), names),
             processes: Vec::new(),
+            disturbance: None,
         }
     }
 }

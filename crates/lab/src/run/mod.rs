@@ -81,6 +81,11 @@ pub trait Target: Sync {
         Vec::new()
     }
 
+    /// Returns whether the engine runs in this process, so that it has no others.
+    fn is_embedded(&self) -> bool {
+        false
+    }
+
     /// Returns the number of workers that keep `in_flight` operations in progress together.
     fn worker_count(&self, in_flight: usize) -> usize;
 

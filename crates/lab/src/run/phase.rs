@@ -10,7 +10,7 @@ use super::{Control, Counters, Target, Worker};
 use crate::LabError;
 use crate::recording::{LiveCounts, LiveView, Recorder};
 use crate::results::process::ProcessUse;
-use crate::results::{PhaseReport, ProcessReport};
+use crate::results::{MachineUse, PhaseReport, ProcessReport};
 use crate::workload::StreamFactory;
 use crate::workload::stream::share_of;
 
@@ -116,6 +116,7 @@ impl PhasePlan {
         let mut sampler = target.sampler();
         let before = sampler.as_mut().map(|sample| sample()).unwrap_or_default();
         let mut processes = Processes::sample(&self.server_pids)?;
+        let machine = MachineUse::now();
         let done = AtomicBool::new(false);
         let mut series = Series::new(self.series);
         let driven = std::thread::scope(|scope| {
@@ -150,6 +151,11 @@ impl PhasePlan {
         let mut report = PhaseReport::of(self.name.clone(), self.repeat, seconds, &all, factory.kind_names());
         report.stopped = control.reason();
         report.processes = processes.finish(all.operations, &mut report.stopped)?;
+        let knows_processes = !self.server_pids.is_empty() || target.is_embedded();
+        let own_seconds =
+            knows_processes.then(|| report.processes.iter().map(ProcessReport::cpu_seconds).sum::<f64>());
+        report.disturbance =
+            machine.zip(MachineUse::now()).map(|(before, now)| now.since(&before, own_seconds));
         let series = series.finish();
         Ok(Measured { report, recorder: all, series, start: driven.start, before, after })
     }

@@ -101,6 +101,41 @@ pub fn compare(baseline: &[f64], candidate: &[f64]) -> Option<Comparison> {
     })
 }
 
+/// Compares repeats of a candidate with those of a baseline that were measured next to each other,
+/// by a paired t-test on the differences of their logarithms; `None` if a value is not above 0, or
+/// if there is no pair or a value without a partner.
+///
+/// What changes slowly on the machine affects both of a pair, and cancels out.
+pub fn compare_pairs(baseline: &[f64], candidate: &[f64]) -> Option<Comparison> {
+    let is_usable = |value: &f64| value.is_finite() && *value > 0.0;
+    let all_usable = baseline.iter().chain(candidate).all(is_usable);
+    if baseline.is_empty() || baseline.len() != candidate.len() || !all_usable {
+        return None;
+    }
+    let differences: Vec<f64> =
+        baseline.iter().zip(candidate).map(|(base, other)| (other / base).ln()).collect();
+    let (difference, count) = (mean(&differences), differences.len() as f64);
+    let single = Comparison {
+        ratio: difference.exp(),
+        interval: None,
+        p: 1.0,
+        p_corrected: 1.0,
+        together: 1,
+        noise: 0.0,
+    };
+    if differences.len() < 2 {
+        return Some(single);
+    }
+    // A difference has the noise of two repeats.
+    let least = 2.0 * NOISE_MIN * NOISE_MIN;
+    let variance = variance(&differences).max(least);
+    let error = (variance / count).sqrt();
+    let reach = student_quantile(count - 1.0) * error;
+    let p = 2.0 * student(count - 1.0).cdf(-(difference / error).abs());
+    let interval = Interval { low: (difference - reach).exp(), high: (difference + reach).exp() };
+    Some(Comparison { interval: Some(interval), p, p_corrected: p, noise: (variance / 2.0).sqrt(), ..single })
+}
+
 /// Corrects the p-values of comparisons that are made together with Holm's step-down method: the
 /// probability that any of them shows a false difference stays at one in twenty, however many there
 /// are.
@@ -142,6 +177,35 @@ mod tests {
         assert!((interval.low.ln() - (0.2 - 0.2267)).abs() < 1e-3, "{interval:?}");
         assert!((interval.high.ln() - (0.2 + 0.2267)).abs() < 1e-3, "{interval:?}");
         assert!((found.noise - 0.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_paired_test_matches_a_known_result() {
+        // Computed by hand: differences 0.1, 0.2, 0.3 have mean 0.2 and variance 0.01, so t = 0.2 /
+        // sqrt(0.01 / 3) = 3.4641 with 2 degrees of freedom, p = 0.0742; t(0.975, 2) = 4.3027,
+        // half-width 0.2484. The values of the baseline cancel out.
+        let exponentials = |logs: [f64; 3]| logs.map(f64::exp);
+        let found = compare_pairs(&exponentials([0.0, 5.0, 1.0]), &exponentials([0.1, 5.2, 1.3])).unwrap();
+        assert!((found.ratio - 0.2f64.exp()).abs() < 1e-9);
+        assert!((found.p - 0.0742).abs() < 1e-3, "{}", found.p);
+        let interval = found.interval.unwrap();
+        assert!((interval.low.ln() - (0.2 - 0.2484)).abs() < 1e-3, "{interval:?}");
+        assert!((found.noise - (0.01f64 / 2.0).sqrt()).abs() < 1e-9);
+        assert_eq!(compare_pairs(&[1.0], &[2.0]).unwrap().verdict(), Verdict::TooFewRepeats);
+        assert_eq!((compare_pairs(&[], &[]), compare_pairs(&[1.0, 2.0], &[1.0])), (None, None));
+        assert_eq!(compare_pairs(&[0.0, 1.0], &[1.0, 1.0]), None);
+    }
+
+    #[test]
+    fn pairs_find_a_difference_that_the_drift_of_the_machine_hides() {
+        let mut rng = SmallRng::seed_from_u64(3);
+        let drift: Vec<f64> = (0..6).map(|round| 1e4 * 2f64.powi(round)).collect();
+        let mut side = |truth: f64| -> Vec<f64> {
+            drift.iter().map(|base| base * truth * (0.01 * normal(&mut rng)).exp()).collect()
+        };
+        let (old, new) = (side(1.0), side(1.1));
+        assert_eq!(compare(&old, &new).unwrap().verdict(), Verdict::NoDifferenceShown);
+        assert_eq!(compare_pairs(&old, &new).unwrap().verdict(), Verdict::Higher);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use rand::rngs::SmallRng;
 use serde::{Deserialize, Serialize};
 
 pub use bootstrap::{Estimate, estimate};
-pub use compare::{Comparison, Verdict, compare, correct_by_holm};
+pub use compare::{Comparison, Verdict, compare, compare_pairs, correct_by_holm};
 pub use power::repeats_needed;
 
 /// The interval that contains the true value with [`CONFIDENCE`].

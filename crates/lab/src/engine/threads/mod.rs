@@ -36,6 +36,10 @@ impl<E: Engine> Target for Threads<E> {
         self.0.sampler()
     }
 
+    fn is_embedded(&self) -> bool {
+        self.0.is_embedded()
+    }
+
     fn worker_count(&self, in_flight: usize) -> usize {
         in_flight
     }
