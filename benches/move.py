@@ -3,12 +3,13 @@
 
 Writes GB gigabytes of rows of 1 KB (YCSB's) into a data directory, starts NODES nodes of Cassandra on this machine,
 and moves the same directory by each method into an empty keyspace with as many replicas as nodes: `cassette move` by
-files, in bulk and by rows, and Cassandra's sstableloader. The methods `copy` (cqlsh's COPY FROM) and `dsbulk` load CSV files
+files, by import, in bulk and by rows, and Cassandra's sstableloader. The methods `copy` (cqlsh's COPY FROM) and `dsbulk` load CSV files
 of CSV_GB gigabytes of such rows, which are written before and not counted. Prints for each the seconds, rows and
-megabytes per second, and processor time of the client's processes; then the seconds of `--verify`, which compares all
-rows. Client and nodes share the machine: a network and a disk between them would add their own limits.
+megabytes per second, and processor time of the client's processes, that of `nodetool import` separately; then the
+seconds of `--verify`, which compares all rows (VERIFY=files: with the files of the nodes; VERIFY=none: not at all).
+Client and nodes share the machine: a network and a disk between them would add their own limits.
 
-    GB=1 CSV_GB=1 NODES=1 ROUNDS=1 METHODS=files,bulk,rows,sstableloader,copy,dsbulk benches/move.py
+    GB=1 CSV_GB=1 NODES=1 ROUNDS=1 METHODS=files,import,bulk,rows,sstableloader,copy,dsbulk VERIFY=query benches/move.py
 
 CASSETTE_BINARY is the program, target/release/cassette otherwise. Needs cassandra-driver and cqlsh (`make bench-move`
 has them), JDK 17 and Maven. Prints Markdown and leaves JSON in bench-results/.
@@ -16,9 +17,11 @@ has them), JDK 17 and Maven. Prints Markdown and leaves JSON in bench-results/.
 
 import glob
 import json
+import math
 import os
 import platform
 import random
+import shlex
 import shutil
 import statistics
 import string
@@ -37,10 +40,11 @@ GIGABYTES = float(os.environ.get("GB", "1"))
 CSV_GIGABYTES = float(os.environ.get("CSV_GB", "1"))
 NODES = int(os.environ.get("NODES", "1"))
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
-METHODS = os.environ.get("METHODS", "files,bulk,rows,sstableloader,copy,dsbulk").split(",")
+METHODS = os.environ.get("METHODS", "files,import,bulk,rows,sstableloader,copy,dsbulk").split(",")
+VERIFY = os.environ.get("VERIFY", "query")
 HEAP = os.environ.get("HEAP", "2G")
 LIBRARY = os.environ.get("CASSANDRA_LIB")
-NETWORK, PORT, STORAGE_PORT = "127.0.79", 9279, 17000
+NETWORK, PORT, STORAGE_PORT, JMX_PORT = "127.0.79", 9279, 17000, 17200 + 79 * 20
 ROW_BYTES = 1000
 COLUMNS = ["y_id", *(f"field{number}" for number in range(10))]
 DSBULK = [("com.datastax.oss", "dsbulk-runner", "1.10.0"), ("com.datastax.oss", "dsbulk-workflow-load", "1.10.0"),
@@ -111,14 +115,62 @@ def flush():
         server.wait()
 
 
+def java(*options):
+    """Java for Cassandra's tools."""
+    flags = ("--add-exports", "--add-opens")
+    opened = [text for package in OPENED for flag in flags for text in (flag, f"{package}=ALL-UNNAMED")]
+    return ["java", *opened, *options, f"-Dlogback.configurationFile={WORK / 'logback.xml'}",
+            "-Djava.net.preferIPv4Stack=true"]
+
+
+def nodetool():
+    """Scripts that run nodetool of each node with its own options, and add their processor time to a file."""
+    for node in range(1, NODES + 1):
+        conf = WORK / f"cluster/node{node}/conf"
+        command = [*java("-Xmx128m", "-XX:ParallelGCThreads=1"), "-cp", f"{conf}:{jars()}",
+                   "org.apache.cassandra.tools.NodeTool", "-h", "127.0.0.1", "-p", str(JMX_PORT + node)]
+        script = WORK / f"nodetool-{NETWORK}.{node}"
+        script.write_text(f"#!/bin/bash\ncd {WORK}\n{shlex.join(command)} \"$@\"\nstatus=$?\n"
+                          f"times | tail -n 1 >> {WORK / 'nodetool.times'}\nexit $status\n")
+        script.chmod(0o755)
+    return str(WORK / f"nodetool-{NETWORK}.")
+
+
+def nodetool_seconds():
+    """The processor time of nodetool since the last call, from lines such as `0m1.234s 0m0.100s`."""
+    times = WORK / "nodetool.times"
+    texts = times.read_text().split() if times.exists() else []
+    times.unlink(missing_ok=True)
+    return sum(float(minutes) * 60 + float(seconds) for minutes, seconds in
+               (text.rstrip("s").split("m") for text in texts))
+
+
+def by_import():
+    """`nodetool import` of directories of this file system."""
+    for node in range(1, NODES + 1):
+        (WORK / f"import{node}").mkdir(exist_ok=True)
+    directories = ",".join(f"{NETWORK}.{node}={WORK / f'import{node}'}" for node in range(1, NODES + 1))
+    return move("--by", "import", "--import-directory", directories, "--nodetool", str(WORK / "nodetool-{node}"))
+
+
+def verify():
+    """Compares all rows; its seconds and processor time."""
+    if VERIFY == "none":
+        return {}
+    more = []
+    if VERIFY == "files":
+        for node in range(1, NODES + 1):
+            run([f"{nodetool()}{node}", "flush", "ycsb"])
+        nodetool_seconds()
+        more = ["--target-files", ",".join(str(WORK / f"cluster/node{node}/data") for node in range(1, NODES + 1))]
+    found = run(move("--verify", *more))
+    return {"verify_seconds": found["seconds"], "verify_cpu": found["cpu"]}
+
+
 def loader():
     """Cassandra's sstableloader on the table's directory."""
-    options = ("--add-exports", "--add-opens")
-    opened = [text for package in OPENED for option in options for text in (option, f"{package}=ALL-UNNAMED")]
     directory = glob.glob(str(WORK / "data/data/ycsb/usertable-*"))[0]
-    options = ["-Xmx1G", f"-Dlogback.configurationFile={WORK / 'logback.xml'}", "-Djava.net.preferIPv4Stack=true",
-               "-Djdk.attach.allowAttachSelf=true", "-cp", jars()]
-    return ["java", *opened, *options, "org.apache.cassandra.tools.BulkLoader",
+    return [*java("-Xmx1G", "-Djdk.attach.allowAttachSelf=true"), "-cp", jars(), "org.apache.cassandra.tools.BulkLoader",
             "-d", contacts().replace(f":{PORT}", ""), "-p", str(PORT), "-sp", str(STORAGE_PORT),
             "--no-progress", directory]
 
@@ -169,26 +221,35 @@ def empty(session, schema):
 
 
 def measured(method, session):
-    empty(session, method not in ("files", "bulk", "rows"))
-    commands = {"files": move("--by", "files"), "bulk": move("--by", "bulk"), "rows": move(), "sstableloader": loader(), "copy": copy(),
-                "dsbulk": dsbulk()}
+    empty(session, method not in ("files", "import", "bulk", "rows"))
+    commands = {"files": move("--by", "files"), "import": by_import(), "bulk": move("--by", "bulk"), "rows": move(),
+                "sstableloader": loader(), "copy": copy(), "dsbulk": dsbulk()}
+    nodetool()
+    nodetool_seconds()
+    os.sync()
     found = run(commands[method], f"{method}.output")
+    found["nodetool_cpu"] = nodetool_seconds()
+    found["cpu"] -= found["nodetool_cpu"]
+    progress(f"{method}: {found}")
     if method not in CSV:
-        found["verify_seconds"] = run(move("--verify"))["seconds"]
+        found |= verify()
+        progress(f"{method}: {found}")
     return found
 
 
 def table(rows, megabytes, figures):
     print(f"{rows:,} rows of 1 KB ({csv_rows():,} for {' and '.join(CSV)}), {megabytes:.0f} MB of SSTables, "
           f"{NODES} nodes of Cassandra 5.0.8 with {NODES} replicas, median of {ROUNDS}\n")
-    print("| method | seconds | rows/s | MB/s | client CPU s | CPU s per GB | verify s |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    print("| method | seconds | rows/s | MB/s | client CPU s | nodetool CPU s | CPU s per GB | verify s | verify CPU s |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for method, rounds in figures.items():
         middle = {name: statistics.median(round[name] for round in rounds) for name in rounds[0]}
         seconds, part = middle["seconds"], csv_rows() / rows if method in CSV else 1
-        verified = f"{middle['verify_seconds']:.1f}" if method not in CSV else ""
+        verified, compared = middle.get("verify_seconds", math.nan), middle.get("verify_cpu", math.nan)
+        cpu = middle["cpu"] + middle["nodetool_cpu"]
         print(f"| {method} | {seconds:.1f} | {rows * part / seconds:,.0f} | {megabytes * part / seconds:.1f} "
-              f"| {middle['cpu']:.1f} | {middle['cpu'] / (megabytes * part) * 1000:.1f} | {verified} |")
+              f"| {middle['cpu']:.1f} | {middle['nodetool_cpu']:.1f} | {cpu / (megabytes * part) * 1000:.2f} "
+              f"| {verified:.1f} | {compared:.1f} |")
 
 
 def main():

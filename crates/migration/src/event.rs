@@ -103,6 +103,41 @@ pub enum Event {
         /// Whether the node got all components; otherwise sections of Data.
         whole: bool,
     },
+    /// The SSTables of a table are in the directory that a node imports.
+    Placed {
+        /// Its keyspace.
+        keyspace: String,
+        /// Its table.
+        table: String,
+        /// The address of the node.
+        node: String,
+        /// The directory.
+        directory: String,
+        /// SSTables in it.
+        sstables: usize,
+        /// Their bytes.
+        bytes: u64,
+        /// Bytes of Data that were linked, so that they take no space.
+        linked: u64,
+    },
+    /// A command of nodetool is executed, or the user has to execute it.
+    Nodetool {
+        /// The command.
+        command: String,
+    },
+    /// A node has imported the SSTables of a table.
+    Imported {
+        /// Its keyspace.
+        keyspace: String,
+        /// Its table.
+        table: String,
+        /// The address of the node.
+        node: String,
+        /// SSTables.
+        sstables: usize,
+        /// Their bytes.
+        bytes: u64,
+    },
     /// Progress of a move by files, once a second.
     SendingProgress {
         /// Bytes of all transfers that have been sent.

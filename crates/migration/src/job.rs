@@ -13,6 +13,7 @@ use crate::event::{Event, Observer};
 use crate::files;
 use crate::follow;
 use crate::following::{Follow, Following, Until};
+use crate::import;
 use crate::plan::{Plan, execute, is_empty};
 use crate::progress::{FollowStart, Header, Progress, TableEntry};
 use crate::schema::{self, Table};
@@ -35,8 +36,10 @@ impl Move {
     /// # Errors
     /// As `run`.
     pub fn dry_run(&self, observer: &dyn Observer) -> Result<()> {
-        if let By::Files(options) = &self.by {
-            return files::dry_run(self, options, observer);
+        match &self.by {
+            By::Files(options) => return files::dry_run(self, options, observer),
+            By::Import(options) => return import::dry_run(self, options, observer),
+            By::Rows | By::Bulk(_) => {}
         }
         let (source, target) = self.open()?;
         self.check_logins(&source, &target, observer)?;
@@ -65,10 +68,12 @@ impl Move {
     /// too long. A repeated run resumes.
     pub fn run(&self, observer: &dyn Observer) -> Result<Summary> {
         if self.follow.is_some() && !matches!(self.by, By::Rows) {
-            return unsuitable("a move by files or in bulk cannot follow changes: move by rows");
+            return unsuitable("only a move by rows can follow changes: use --by rows");
         }
-        if let By::Files(options) = &self.by {
-            return files::run(self, options, observer);
+        match &self.by {
+            By::Files(options) => return files::run(self, options, observer),
+            By::Import(options) => return import::run(self, options, observer),
+            By::Rows | By::Bulk(_) => {}
         }
         let (source, target) = self.open()?;
         self.check_logins(&source, &target, observer)?;

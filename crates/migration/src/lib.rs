@@ -1,9 +1,10 @@
 //! Moves keyspaces between CQL clusters, Cassandra's and Cassette's, and from data directories of
-//! Cassette: by rows, or by files.
+//! Cassette: by rows, or as SSTables.
 //!
 //! ```text
 //! by rows    source: SELECT columns, writetime, ttl -> rows of cells -> INSERT, UPDATE USING TIMESTAMP, TTL: target
 //! by files   data directory: SSTables -> sections for each replica -> streams to the nodes of Cassandra
+//! by import  data directory: SSTables -> links or copies in a directory -> `nodetool import` of the nodes of Cassandra
 //! in bulk    source: merged rows -> new SSTables, part by part -> streams to the nodes of Cassandra
 //! ```
 //!
@@ -32,6 +33,7 @@ mod event;
 mod files;
 mod follow;
 mod following;
+mod import;
 mod job;
 mod journal;
 mod page;
@@ -61,4 +63,6 @@ pub use error::MoveError;
 pub use event::{Difference, Event, Observer};
 pub use follow::{Captured, Lag};
 pub use following::{CutOver, Follow, Until};
-pub use settings::{BulkOptions, By, FileOptions, Move, Summary, VerifyOptions, VerifySummary};
+pub use settings::{
+    BulkOptions, By, FileOptions, ImportDirectory, ImportOptions, Move, Summary, VerifyOptions, VerifySummary,
+};

@@ -1,5 +1,6 @@
 //! Settings and results of moves.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use cassette_tls::ClientTls;
@@ -46,6 +47,8 @@ pub enum By {
     Rows,
     /// SSTables, to the storage ports of Cassandra's nodes. The source is a directory.
     Files(FileOptions),
+    /// SSTables, placed in directories that nodes of Cassandra import. The source is a directory.
+    Import(ImportOptions),
     /// Rows, merged and written into new SSTables, which are sent to the storage ports of
     /// Cassandra's nodes.
     Bulk(BulkOptions),
@@ -97,6 +100,32 @@ pub struct FileOptions {
     pub bytes_per_second: Option<f64>,
     /// SSTables that are sent to a node at the same time; 0 for the default of 2.
     pub sessions_per_node: usize,
+}
+
+/// A directory that this machine and a node can reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImportDirectory {
+    /// The address of the node. `None`: that of the only node.
+    pub node: Option<IpAddr>,
+    /// The directory.
+    pub path: PathBuf,
+}
+
+/// Options of a move by import.
+#[derive(Debug, Clone, Default)]
+pub struct ImportOptions {
+    /// Where SSTables are placed for the nodes.
+    pub directories: Vec<ImportDirectory>,
+    /// The path of this directory at the nodes. `None`: the same path.
+    pub node_directory: Option<PathBuf>,
+    /// The command that runs `nodetool`, in which `{node}` stands for the address of a node.
+    /// `None`: commands are reported, and the user executes them.
+    pub nodetool: Option<String>,
+    /// The nodes read all rows before they add SSTables, instead of comparing Data with its
+    /// checksum.
+    pub extended_verify: bool,
+    /// Copies files that could be linked.
+    pub copies: bool,
 }
 
 /// Options of a move in bulk.
@@ -167,7 +196,7 @@ impl Move {
             tables,
             ranges: match self.by {
                 By::Rows => tables as u64 * u64::from(self.ranges),
-                By::Files(_) | By::Bulk(_) => 0,
+                By::Files(_) | By::Import(_) | By::Bulk(_) => 0,
             },
             ranges_done,
         }

@@ -133,6 +133,20 @@ impl Observer for Console {
                     "{keyspace}.{table} {sstable} -> {node}: {bytes}, {partitions} partitions, {how}"
                 ));
             }
+            Event::Placed { keyspace, table, node, directory, sstables, bytes, linked } => {
+                let how = if *linked > 0 { "linked" } else { "copied" };
+                let bytes = size(*bytes);
+                self.line(&format!(
+                    "{keyspace}.{table} -> {node}: {sstables} SSTables with {bytes} {how} into {directory}"
+                ));
+            }
+            Event::Nodetool { command } => self.line(command),
+            Event::Imported { keyspace, table, node, sstables, bytes } => {
+                let bytes = size(*bytes);
+                self.line(&format!(
+                    "{keyspace}.{table} -> {node}: {sstables} SSTables with {bytes} imported"
+                ));
+            }
             Event::SendingProgress { bytes_done, bytes, bytes_per_second, seconds_left, .. } => {
                 let left = seconds_left.map(|left| format!(", {} left", duration(left)));
                 let percent = *bytes_done as f64 * 100.0 / (*bytes).max(1) as f64;

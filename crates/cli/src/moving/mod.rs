@@ -1,6 +1,7 @@
 //! `cassette move`: copies keyspaces between clusters, verifies and repairs the copy.
 
 pub mod console;
+mod import;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use cassette_server::tls::secret;
 use clap::Args;
 
 use self::console::{Console, duration, size};
+use self::import::ImportArguments;
 use crate::address::with_cql_port;
 use crate::credentials::client_tls;
 use crate::live::LiveArguments;
@@ -43,6 +45,10 @@ Examples:
   Stream its SSTables to the nodes of a Cassandra cluster, with all deletions and write times:
     cassette move --data /var/lib/cassette --to 10.0.0.1:9042 --by files --rate-mb 50 \\
         --replication \"{'class': 'NetworkTopologyStrategy', 'dc1': 3}\"
+
+  Link its SSTables into a directory that the node of Cassandra imports, on the same machine:
+    cassette move --data /var/lib/cassette --to 127.0.0.1:9042 --by import \\
+        --import-directory /var/lib/cassandra/import --nodetool nodetool
 
   Merge its rows into new SSTables and stream these: several times as fast as by rows over CQL:
     cassette move --data /var/lib/cassette --to 10.0.0.1:9042 --by bulk
@@ -72,7 +78,8 @@ pub struct MoveArguments {
     to: Vec<String>,
 
     /// What is transferred: rows over CQL; or, to the nodes of a Cassandra cluster, the SSTables of
-    /// --data as they are, or in bulk its rows, merged into new SSTables
+    /// --data as they are, streamed or imported from a directory that the nodes can reach, or in
+    /// bulk its rows, merged into new SSTables
     #[arg(long, value_enum, default_value_t = Transfer::Rows)]
     by: Transfer,
 
@@ -138,6 +145,9 @@ pub struct MoveArguments {
     files: FileArguments,
 
     #[command(flatten)]
+    import: ImportArguments,
+
+    #[command(flatten)]
     live: LiveArguments,
 
     #[command(flatten)]
@@ -152,6 +162,7 @@ pub struct MoveArguments {
 enum Transfer {
     Rows,
     Files,
+    Import,
     Bulk,
 }
 
@@ -366,7 +377,18 @@ impl MoveArguments {
         {
             bail!("{name} belongs to --by bulk, which is not specified");
         }
+        if self.by != Transfer::Import
+            && let Some(name) = self.import.specified()
+        {
+            bail!("{name} belongs to --by import, which is not specified");
+        }
         let by = match (self.by, self.files.specified()) {
+            (Transfer::Import, Some(name)) => {
+                bail!(
+                    "{name} belongs to --by files and --by bulk: the nodes read what they import themselves"
+                )
+            }
+            (Transfer::Import, None) => By::Import(self.import.options()?),
             (Transfer::Rows, None) => By::Rows,
             (Transfer::Rows, Some(name)) => {
                 bail!("{name} belongs to --by files and --by bulk, which are not specified")
@@ -424,6 +446,7 @@ pub fn run(arguments: &MoveArguments) -> anyhow::Result<bool> {
     let copied = match job.by {
         By::Rows => format!("copied {} rows", done.rows),
         By::Files(_) => format!("sent {}", size(done.bytes)),
+        By::Import(_) => format!("imported {}", size(done.bytes)),
         By::Bulk(_) => format!("copied {} rows, sent {}", done.rows, size(done.bytes)),
     };
     console.line(&format!(

@@ -271,23 +271,36 @@ impl Cluster {
         (1..=self.settings.nodes).try_for_each(|number| self.start_node(number, &library))
     }
 
+    /// Returns the command that runs `nodetool` on node `number`, without what it shall do. It
+    /// writes a log to its working directory.
+    pub fn nodetool_command(&self, number: usize) -> Result<Vec<String>, LabError> {
+        let library = self.settings.jars()?;
+        let conf = self.settings.node_directory(number).join("conf");
+        let conf = fs::canonicalize(&conf)
+            .map_err(|error| LabError::io(format!("resolving {}", conf.display()), error))?;
+        let port = configuration::jmx_port(&self.settings, number).to_string();
+        let mut command = vec!["java".to_owned()];
+        command.extend(configuration::JAVA_OPENS.iter().flat_map(|package| configuration::open(package)));
+        let fixed = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"];
+        command.extend(fixed.map(str::to_owned));
+        command.extend(["-Dlogback.configurationFile=logback.xml".to_owned(), "-cp".to_owned()]);
+        command.push(format!("{}:{}/*", conf.display(), library.display()));
+        let tool = ["org.apache.cassandra.tools.NodeTool", "-h", "127.0.0.1", "-p", &port];
+        command.extend(tool.map(str::to_owned));
+        Ok(command)
+    }
+
     /// Runs `nodetool` on every node. Returns its output for the last one.
     pub fn nodetool(&self, arguments: &[&str]) -> Result<String, LabError> {
-        let library = self.settings.jars()?;
         let mut printed = String::new();
         for number in 1..=self.settings.nodes {
             let directory = self.settings.node_directory(number);
             let attempt = |error| LabError::io(format!("running nodetool in {}", directory.display()), error);
-            // It writes a log to its working directory.
             let own = directory.join("nodetool");
             fs::create_dir_all(&own).map_err(attempt)?;
-            let conf = fs::canonicalize(directory.join("conf")).map_err(attempt)?;
-            let port = configuration::jmx_port(&self.settings, number).to_string();
-            let output = Command::new("java")
-                .args(configuration::JAVA_OPENS.iter().flat_map(|package| configuration::open(package)))
-                .args(["-Xmx128m", "-Dlogback.configurationFile=logback.xml", "-cp"])
-                .arg(format!("{}:{}/*", conf.display(), library.display()))
-                .args(["org.apache.cassandra.tools.NodeTool", "-h", "127.0.0.1", "-p", &port])
+            let command = self.nodetool_command(number)?;
+            let output = Command::new(&command[0])
+                .args(&command[1..])
                 .args(arguments)
                 .current_dir(&own)
                 .output()

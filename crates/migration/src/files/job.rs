@@ -7,19 +7,27 @@ use super::progress::Progress;
 use super::transfers::{self, SourceTable};
 use super::{columns, grace, target};
 use crate::client::Cluster;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Place};
 use crate::error::{Result, unsuitable};
 use crate::event::{Event, Observer};
 use crate::plan::{Plan, execute};
 use crate::schema::{self, Keyspace};
 use crate::settings::{FileOptions, Move, Summary};
 
-const NEEDS_DIRECTORY: &str = "a move by files reads SSTables of a data directory that no server has open: stop the \
+const NEEDS_DIRECTORY: &str = "a move of SSTables needs a data directory that no server has open: stop the \
      server and specify its directory with --data; or specify a directory that a backup of it was restored into \
      (`cassette backup restore`), or a snapshot of a table (`cassette nodetool snapshot`); or use --by rows";
 
+/// Checks that the source is a directory.
+pub fn needs_directory(job: &Move) -> Result<()> {
+    match job.from {
+        Place::Directory(_) => Ok(()),
+        Place::Cluster(_) => unsuitable(NEEDS_DIRECTORY),
+    }
+}
+
 /// Source and target, open.
-struct Places<'p> {
+pub struct Places<'p> {
     database: &'p cassette_database::Database,
     source: &'p Endpoint,
     cluster: &'p Cluster,
@@ -27,7 +35,7 @@ struct Places<'p> {
 }
 
 impl<'p> Places<'p> {
-    fn new(source: &'p Endpoint, target: &'p Endpoint) -> Result<Self> {
+    pub fn new(source: &'p Endpoint, target: &'p Endpoint) -> Result<Self> {
         match (source, target) {
             (Endpoint::Directory { database, .. }, Endpoint::Cluster(cluster)) => {
                 Ok(Self { database, source, cluster, target })
@@ -36,16 +44,14 @@ impl<'p> Places<'p> {
         }
     }
 
-    fn tables<'t>(&self, plan: &'t Plan) -> Result<Vec<SourceTable<'t>>> {
+    pub fn tables<'t>(&self, plan: &'t Plan) -> Result<Vec<SourceTable<'t>>> {
         plan.tables().map(|table| transfers::source_table(self.database, table)).collect()
     }
 }
 
 /// Reports what [`run`] would do.
 pub fn dry_run(job: &Move, options: &FileOptions, observer: &dyn Observer) -> Result<()> {
-    if !matches!(job.from, crate::endpoint::Place::Directory(_)) {
-        return unsuitable(NEEDS_DIRECTORY);
-    }
+    needs_directory(job)?;
     let (source, target) = job.open()?;
     let places = Places::new(&source, &target)?;
     let plan = Plan::make(&mut source.session(), &mut target.session(), &job.schema())?;
@@ -73,9 +79,7 @@ pub fn dry_run(job: &Move, options: &FileOptions, observer: &dyn Observer) -> Re
 
 /// See [`Move::run`].
 pub fn run(job: &Move, options: &FileOptions, observer: &dyn Observer) -> Result<Summary> {
-    if !matches!(job.from, crate::endpoint::Place::Directory(_)) {
-        return unsuitable(NEEDS_DIRECTORY);
-    }
+    needs_directory(job)?;
     let start = Instant::now();
     let (source, target) = job.open()?;
     let places = Places::new(&source, &target)?;
@@ -118,7 +122,8 @@ pub fn run(job: &Move, options: &FileOptions, observer: &dyn Observer) -> Result
     Ok(Summary { rows: 0, bytes, tables: tables.len(), seconds })
 }
 
-fn dropped_columns(places: &Places<'_>, plan: &Plan, tables: &[SourceTable<'_>]) -> Result<Vec<String>> {
+/// Returns the statements that make dropped columns of the source known at the target.
+pub fn dropped_columns(places: &Places<'_>, plan: &Plan, tables: &[SourceTable<'_>]) -> Result<Vec<String>> {
     let (mut source, mut target) = (places.source.session(), places.target.session());
     let mut keyspaces: Vec<(&Keyspace, Option<Keyspace>)> = Vec::new();
     for keyspace in &plan.keyspaces {

@@ -3,14 +3,14 @@
 //! Rows are not decoded, so that everything arrives that an SSTable contains: deletions, counters
 //! with their shards, row markers, the write timestamps and expirations of all cells.
 
-mod columns;
+pub mod columns;
 pub mod delivery;
-mod grace;
+pub mod grace;
 mod job;
 mod pool;
-mod progress;
+pub mod progress;
 pub mod target;
-mod topology;
+pub mod topology;
 pub mod transfers;
 
-pub use job::{dry_run, run};
+pub use job::{Places, dropped_columns, dry_run, needs_directory, run};

@@ -7,6 +7,7 @@ mod cut_over;
 mod errors;
 mod files;
 mod followed;
+mod import;
 #[path = "../../../cli/tests/support/cassandra.rs"]
 mod nodes;
 mod random;
