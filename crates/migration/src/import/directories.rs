@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use twox_hash::XxHash3_64;
+use twox_hash::XxHash3_128;
 
 use crate::error::{MoveError, Result, unsuitable};
 use crate::settings::ImportOptions;
@@ -56,7 +56,7 @@ pub fn of_nodes(
     (from, to): (&str, &str),
     needs: impl Fn(usize) -> bool,
 ) -> Result<Vec<Option<NodeDirectory>>> {
-    let name = format!("cassette-move-{:016x}", XxHash3_64::oneshot(format!("{from}\n{to}").as_bytes()));
+    let name = format!("cassette-move-{:032x}", XxHash3_128::oneshot(format!("{from}\n{to}").as_bytes()));
     let mut found = Vec::new();
     for (index, node) in nodes.iter().enumerate() {
         let address = node.address.ip();
