@@ -17,6 +17,7 @@ use crate::files::progress::Progress;
 use crate::files::transfers::{self, SourceTable, Transfer, damaged};
 use crate::files::{Places, columns, dropped_columns, grace, needs_directory, target, topology};
 use crate::plan::{Plan, execute};
+use crate::schema::Table;
 use crate::settings::{ImportOptions, Move, Summary};
 use crate::streaming::replicas::Node;
 
@@ -78,7 +79,10 @@ pub fn dry_run(job: &Move, options: &ImportOptions, observer: &dyn Observer) -> 
     plan.warnings.iter().for_each(|text| observer.event(&Event::Warning { text: text.clone() }));
     let nodes = topology::nodes(&mut to, None)?;
     let tables = places.tables(&plan)?;
-    check(&mut to, &plan, &tables, &nodes)?;
+    check(&tables, &nodes)?;
+    if !job.progress.exists() {
+        check_views(&mut to, plan.tables())?;
+    }
     let (from, address) = (job.from.name(), job.to.address());
     directories::of_nodes(options, &nodes, (&from, &address), |_| nodes.len() == 1)?;
     observer.event(&job.started(tables.len(), 0));
@@ -108,7 +112,7 @@ pub fn run(job: &Move, options: &ImportOptions, observer: &dyn Observer) -> Resu
     plan.warnings.iter().for_each(|text| observer.event(&Event::Warning { text: text.clone() }));
     let nodes = topology::nodes(&mut to, None)?;
     let tables = places.tables(&plan)?;
-    check(&mut to, &plan, &tables, &nodes)?;
+    check(&tables, &nodes)?;
     let names = (&*job.from.name(), &*job.to.address());
     // Before anything is created. Whether the others need one depends on the replication.
     directories::of_nodes(options, &nodes, names, |_| nodes.len() == 1)?;
@@ -127,6 +131,7 @@ pub fn run(job: &Move, options: &ImportOptions, observer: &dyn Observer) -> Resu
     let imports = imports(&tables, &nodes, &directories, &transfers);
     let is_left = |import: &&Import<'_>| !progress.is_done(&import.key);
     let left: Vec<&Import<'_>> = imports.iter().filter(is_left).collect();
+    check_views(&mut to, left.iter().map(|import| import.source.table))?;
     report_start(&imports, &left, nodes.len(), observer);
     let unsent = tables.iter().filter(|of| left.iter().any(|import| std::ptr::eq(import.source, *of)));
     grace::raise(&mut from, &mut to, unsent, &progress, observer)?;
@@ -160,23 +165,8 @@ fn report_start(imports: &[Import<'_>], left: &[&Import<'_>], nodes: usize, obse
 }
 
 /// Checks that the nodes can import the SSTables.
-fn check(to: &mut Session<'_>, plan: &Plan, tables: &[SourceTable<'_>], nodes: &[Node]) -> Result<()> {
+fn check(tables: &[SourceTable<'_>], nodes: &[Node]) -> Result<()> {
     transfers::check_versions(tables, nodes)?;
-    for keyspace in &plan.keyspaces {
-        let page = to.query(&format!(
-            "SELECT view_name, base_table_name FROM system_schema.views WHERE keyspace_name = '{}'",
-            keyspace.name.replace('\'', "''")
-        ))?;
-        let view = |row: usize| Some((page.text(row, 0)?, page.text(row, 1)?));
-        let is_moved = |base: &str| keyspace.tables.iter().any(|table| table.name == *base);
-        if let Some((view, base)) = (0..page.rows.len()).filter_map(view).find(|(_, base)| is_moved(base)) {
-            return unsuitable(format!(
-                "table {base} of keyspace {} has the materialized view {view} at the target, which an import does \
-                 not update: drop it there, and this move creates it again; or use --by files",
-                keyspace.name
-            ));
-        }
-    }
     let mut readers = tables.iter().flat_map(|of| &of.readers);
     let is_own = |reader: &&cassette_sstable::SSTableReader| {
         reader.stats().host_id.is_some_and(|id| nodes.iter().any(|node| node.host_id == id))
@@ -189,6 +179,26 @@ fn check(to: &mut Session<'_>, plan: &Plan, tables: &[SourceTable<'_>], nodes: &
             reader.descriptor()
         )),
     }
+}
+
+/// Checks that no table has a view, which an import does not update.
+fn check_views<'t>(to: &mut Session<'_>, tables: impl Iterator<Item = &'t Table>) -> Result<()> {
+    for table in tables {
+        let page = to.query(&format!(
+            "SELECT view_name, base_table_name FROM system_schema.views WHERE keyspace_name = '{}'",
+            table.keyspace.replace('\'', "''")
+        ))?;
+        let is_of_table = |row: &usize| page.text(*row, 1).as_ref() == Some(&table.name);
+        if let Some(row) = (0..page.rows.len()).find(is_of_table) {
+            return unsuitable(format!(
+                "table {} has the materialized view {} at the target, which an import does not update: drop it there, \
+                 and this move creates it again; or use --by files",
+                table.quoted(),
+                page.text(row, 0).unwrap_or_default()
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Returns what each node imports, table by table.

@@ -68,7 +68,7 @@ fn rows_arrive_in_bulk_exactly_at_cassandra() {
     let directories = [(); 5].map(|()| TempDir::new().unwrap());
     let [data, nodes, progress, ghosts, server] = &directories;
     let database = open(data.path());
-    let tables = fill(&database, 11, 6);
+    let tables = fill(&database, 11);
     fill_special(&database);
     COMPACT.iter().for_each(|cql| execute(&database, cql));
     let expected: Vec<_> = tables.iter().map(|table| table.content(&database)).collect();

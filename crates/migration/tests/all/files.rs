@@ -74,8 +74,8 @@ pub fn sent(events: &Events) -> (usize, usize) {
 }
 
 /// Fills random tables, compressed and not, in several overlapping SSTables and the commit log.
-pub fn fill(database: &Database, seed: u64, count: usize) -> Vec<RandomTable> {
-    let tables = random::fill(database, seed, count, 0);
+pub fn fill(database: &Database, seed: u64) -> Vec<RandomTable> {
+    let tables = random::fill(database, seed, 6, 0);
     for (number, table) in tables.iter().enumerate() {
         let compression = match number % 3 {
             0 => "{'enabled': 'false'}",
@@ -236,7 +236,7 @@ fn sstables_of_a_directory_arrive_exactly_at_cassandra() {
     let directories = [(); 5].map(|()| TempDir::new().unwrap());
     let [data, killed, nodes, progress, ghosts] = &directories;
     let database = open(data.path());
-    let tables = fill(&database, 7, 6);
+    let tables = fill(&database, 7);
     fill_special(&database);
     let expected: Vec<_> = tables.iter().map(|table| table.content(&database)).collect();
     let counters = rows(&database, "SELECT * FROM ks.n");

@@ -9,9 +9,7 @@ use cassette_database::Database;
 use cassette_migration::{By, ClusterSettings, Event, ImportDirectory, ImportOptions, Move, Place};
 use tempfile::TempDir;
 
-use super::files::{
-    copy, cql, fill, fill_special, has_rows, no_differences, older_writes_stay_deleted, open,
-};
+use super::files::{copy, cql, fill_special, has_rows, no_differences, older_writes_stay_deleted, open};
 use super::nodes;
 use super::support::{Events, Served, execute, job, rows};
 
@@ -35,7 +33,8 @@ fn fill_small(path: &Path) {
     execute(&database, "CREATE TABLE ks.e (k int PRIMARY KEY, v text)");
     for round in 0..3 {
         for key in 0..50 {
-            execute(&database, &format!("INSERT INTO ks.t (k, v) VALUES ({}, 'v{round}')", key + round * 10));
+            let value = format!("{round}").repeat(1000);
+            execute(&database, &format!("INSERT INTO ks.t (k, v) VALUES ({}, '{value}')", key + round * 10));
         }
         database.flush().unwrap();
     }
@@ -83,7 +82,7 @@ fn an_import_that_failed_or_was_interrupted_is_completed_by_the_next_run() {
     let (directory, target) = (TempDir::new().unwrap(), Served::start());
     let at = |name: &str| directory.path().join(name);
     fill_small(&at("data"));
-    for name in ["import", "node"] {
+    for name in ["import", "node", "restarted"] {
         fs::create_dir(at(name)).unwrap();
     }
     let with = |nodetool: String| {
@@ -124,7 +123,7 @@ fn an_import_that_failed_or_was_interrupted_is_completed_by_the_next_run() {
     let complete = format!(
         "for d in \"$last\"/*-Data.db; do for c in Index Statistics Filter Summary; do test -f \"${{d%Data.db}}$c.db\" || exit 9; \
          done; done; mv \"$last\"/* {}",
-        at("node").display()
+        at("restarted").display()
     );
     let events = Events::default();
     let done = with(script(directory.path(), "works", &complete));
@@ -134,7 +133,10 @@ fn an_import_that_failed_or_was_interrupted_is_completed_by_the_next_run() {
     assert_eq!(events.0.lock().iter().filter(|event| is_imported(event)).count(), 1);
     assert!(files_below(&at("import")).is_empty() && fs::read_dir(at("import")).unwrap().next().is_none());
     assert_eq!(
-        files_below(&at("node")).iter().filter(|path| path.to_str().unwrap().ends_with("-Data.db")).count(),
+        files_below(&at("restarted"))
+            .iter()
+            .filter(|path| path.to_str().unwrap().ends_with("-Data.db"))
+            .count(),
         3
     );
     let before = calls(directory.path()).len();
@@ -238,9 +240,13 @@ fn cassandra_imports_exactly_the_sstables_of_a_directory() {
     let other =
         "CREATE KEYSPACE other WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 2}";
     execute(&database, other);
-    execute(&database, "CREATE TABLE other.t (k int PRIMARY KEY, v int)");
-    (0..100).for_each(|key| execute(&database, &format!("INSERT INTO other.t (k, v) VALUES ({key}, 1)")));
-    fill(&database, 11, 1);
+    execute(&database, "CREATE TABLE other.t (k int PRIMARY KEY, v text)");
+    for key in 0..100 {
+        let value = "v".repeat(1000);
+        execute(&database, &format!("INSERT INTO other.t (k, v) VALUES ({key}, '{value}')"));
+    }
+    let ks = "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+    execute(&database, ks);
     fill_special(&database);
     let counters = rows(&database, "SELECT * FROM ks.n").len();
     // As after a kill: the last writes are in the commit log only.
@@ -279,23 +285,23 @@ fn cassandra_imports_exactly_the_sstables_of_a_directory() {
     assert_eq!(cql.query("SELECT k FROM ks.n").unwrap().len(), counters);
     older_writes_stay_deleted(&cassandra, &cql, ghosts);
 
-    // A table with a view is not imported again.
+    // All of it is complete. A table with a view is not imported again.
+    assert_eq!(out.run(&events).unwrap().bytes, 0);
     let again = Move { progress: work.path().join("again"), ..out.clone() };
     let error = error_of(&again);
     assert!(error.contains("materialized view v"), "{error}");
     // The node refuses a damaged SSTable, and adds none of the table.
     cql.query("DROP KEYSPACE other").unwrap();
-    let sstable = files_below(&killed).into_iter().find(|path| {
+    let is_data = |path: &PathBuf| {
         let text = path.to_str().unwrap();
         text.contains("/other/t-") && text.ends_with("-Data.db")
-    });
-    if let Some(path) = sstable {
-        let mut bytes = fs::read(&path).unwrap();
-        bytes[8] ^= 1;
-        fs::write(&path, bytes).unwrap();
-        let damaged = Move { keyspaces: vec!["other".into()], ..again };
-        let error = error_of(&damaged);
-        assert!(error.contains("sstable scrub"), "{error}");
-        assert_eq!(cql.query("SELECT k FROM other.t").unwrap().len(), 0);
-    }
+    };
+    let path = files_below(&killed).into_iter().find(is_data).unwrap();
+    let mut bytes = fs::read(&path).unwrap();
+    let last = bytes.len() - 8;
+    bytes[last] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    let error = error_of(&Move { keyspaces: vec!["other".into()], ..again });
+    assert!(error.contains("sstable scrub"), "{error}");
+    assert_eq!(cql.query("SELECT k FROM other.t").unwrap().len(), 0);
 }
