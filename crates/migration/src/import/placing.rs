@@ -63,7 +63,7 @@ impl Placing {
         fs::set_permissions(path, Permissions::from_mode(self.access.mode() & mask))
     }
 
-    /// Places the components of an SSTable that are not there, as SSTable `number`. Returns the
+    /// Places the components of an SSTable that are missing, as SSTable `number`. Returns the
     /// bytes that were linked.
     ///
     /// # Errors
