@@ -121,8 +121,8 @@ fn an_import_that_failed_or_was_interrupted_is_completed_by_the_next_run() {
 
     // The rest is complete, and imported.
     let complete = format!(
-        "for d in \"$last\"/*-Data.db; do for c in Index Statistics Filter Summary; do test -f \"${{d%Data.db}}$c.db\" || \
-         exit 9; done; done; mv \"$last\"/* {}",
+        "for data in \"$last\"/*-Data.db; do for name in Index Statistics Filter Summary; do \
+         test -f \"${{data%Data.db}}$name.db\" || exit 9; done; done; mv \"$last\"/* {}",
         at("restarted").display()
     );
     let events = Events::default();
