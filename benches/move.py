@@ -130,8 +130,10 @@ def nodetool():
         command = [*java("-Xmx128m", "-XX:ParallelGCThreads=1"), "-cp", f"{conf}:{jars()}",
                    "org.apache.cassandra.tools.NodeTool", "-h", "127.0.0.1", "-p", str(JMX_PORT + node)]
         script = WORK / f"nodetool-{NETWORK}.{node}"
+        # In a pipe, `times` would be that of another shell.
         script.write_text(f"#!/bin/bash\ncd {WORK}\n{shlex.join(command)} \"$@\"\nstatus=$?\n"
-                          f"times | tail -n 1 >> {WORK / 'nodetool.times'}\nexit $status\n")
+                          f"times > times-$$\ntail -n 1 times-$$ >> {WORK / 'nodetool.times'}\n"
+                          "rm times-$$\nexit $status\n")
         script.chmod(0o755)
     return str(WORK / f"nodetool-{NETWORK}.")
 

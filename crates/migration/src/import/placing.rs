@@ -4,9 +4,12 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 use cassette_rows::StorageError;
 use cassette_sstable::{Component, SSTableReader};
+use parking_lot::Mutex;
 
 use super::directories::failed;
 use crate::error::{MoveError, Result};
@@ -26,6 +29,8 @@ const COPIED: [Component; 7] = [
     Component::Statistics,
     Component::Summary,
 ];
+/// Files that are synced at the same time.
+const SYNC_THREADS: usize = 16;
 /// Bits of a mode that a file without programs has.
 const FILE_MODE: u32 = 0o664;
 
@@ -36,6 +41,8 @@ pub struct Placing {
     access: fs::Metadata,
     /// Copies also what could be linked.
     copies: bool,
+    /// Files with content that may not be durable.
+    written: Mutex<Vec<PathBuf>>,
 }
 
 impl Placing {
@@ -43,7 +50,8 @@ impl Placing {
     pub fn create(root: &Path, directory: &Path, copies: bool) -> Result<Self> {
         let above = root.parent().unwrap_or(root);
         let access = fs::metadata(above).map_err(|error| failed(above, &error))?;
-        let placing = Self { directory: directory.to_owned(), access, copies };
+        let placing =
+            Self { directory: directory.to_owned(), access, copies, written: Mutex::new(Vec::new()) };
         let missing: Vec<&Path> = directory.ancestors().take_while(|path| *path != above).collect();
         for path in missing.into_iter().rev() {
             match fs::create_dir(path) {
@@ -97,7 +105,22 @@ impl Placing {
 
     /// Makes what was placed durable.
     pub fn finish(&self) -> Result<()> {
-        sync(&self.directory)
+        let written = std::mem::take(&mut *self.written.lock());
+        // A file system combines what is synced at the same time, so that many small files take
+        // little longer than a few.
+        let (next, failure) = (AtomicUsize::new(0), Mutex::new(None));
+        std::thread::scope(|scope| {
+            for _ in 0..SYNC_THREADS.min(written.len()) {
+                scope.spawn(|| {
+                    while let Some(path) = written.get(next.fetch_add(1, Relaxed)) {
+                        if let Err(error) = sync(path) {
+                            failure.lock().get_or_insert(error);
+                        }
+                    }
+                });
+            }
+        });
+        failure.into_inner().map_or_else(|| sync(&self.directory), Err)
     }
 
     /// Links a component, or shares its blocks. Returns `false` if it must be copied: it is in
@@ -138,8 +161,9 @@ impl Placing {
     ) -> std::result::Result<(), PlaceError> {
         let mut file = File::create(path)?;
         content(&mut file)?;
-        file.sync_all()?;
-        Ok(self.grant(path, FILE_MODE)?)
+        self.grant(path, FILE_MODE)?;
+        self.written.lock().push(path.to_owned());
+        Ok(())
     }
 }
 
@@ -181,6 +205,6 @@ fn clone_blocks(_: &File, _: &File) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-fn sync(directory: &Path) -> Result<()> {
-    File::open(directory).and_then(|file| file.sync_all()).map_err(|error| failed(directory, &error))
+fn sync(path: &Path) -> Result<()> {
+    File::open(path).and_then(|file| file.sync_all()).map_err(|error| failed(path, &error))
 }
