@@ -126,26 +126,8 @@ impl Observer for Console {
                     size(*bytes)
                 ));
             }
-            Event::Sent { keyspace, table, sstable, node, bytes, partitions, whole } => {
-                let how = if *whole { "whole" } else { "sections" };
-                let bytes = size(*bytes);
-                self.line(&format!(
-                    "{keyspace}.{table} {sstable} -> {node}: {bytes}, {partitions} partitions, {how}"
-                ));
-            }
-            Event::Placed { keyspace, table, node, directory, sstables, bytes, linked } => {
-                let how = if *linked > 0 { "linked" } else { "copied" };
-                let bytes = size(*bytes);
-                self.line(&format!(
-                    "{keyspace}.{table} -> {node}: {sstables} SSTables with {bytes} {how} into {directory}"
-                ));
-            }
-            Event::Nodetool { command } => self.line(command),
-            Event::Imported { keyspace, table, node, sstables, bytes } => {
-                let bytes = size(*bytes);
-                self.line(&format!(
-                    "{keyspace}.{table} -> {node}: {sstables} SSTables with {bytes} imported"
-                ));
+            Event::Sent { .. } | Event::Placed { .. } | Event::Nodetool { .. } | Event::Imported { .. } => {
+                self.line(&arrived(event));
             }
             Event::SendingProgress { bytes_done, bytes, bytes_per_second, seconds_left, .. } => {
                 let left = seconds_left.map(|left| format!(", {} left", duration(left)));
@@ -168,6 +150,27 @@ impl Observer for Console {
             Event::Different(row) => self.line(&different(row)),
             Event::Finished { .. } => {}
         }
+    }
+}
+
+/// Returns the line of an event of SSTables for a node.
+fn arrived(event: &Event) -> String {
+    match event {
+        Event::Sent { keyspace, table, sstable, node, bytes, partitions, whole } => {
+            let how = if *whole { "whole" } else { "sections" };
+            let bytes = size(*bytes);
+            format!("{keyspace}.{table} {sstable} -> {node}: {bytes}, {partitions} partitions, {how}")
+        }
+        Event::Placed { keyspace, table, node, directory, sstables, bytes, linked } => {
+            let how = if *linked > 0 { "linked" } else { "copied" };
+            let bytes = size(*bytes);
+            format!("{keyspace}.{table} -> {node}: {sstables} SSTables with {bytes} {how} into {directory}")
+        }
+        Event::Nodetool { command } => command.clone(),
+        Event::Imported { keyspace, table, node, sstables, bytes } => {
+            format!("{keyspace}.{table} -> {node}: {sstables} SSTables with {} imported", size(*bytes))
+        }
+        _ => String::new(),
     }
 }
 
