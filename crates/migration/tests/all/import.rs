@@ -143,7 +143,7 @@ fn an_import_that_failed_or_was_interrupted_is_completed_by_the_next_run() {
     assert_eq!(done.run(&events).unwrap().bytes, 0);
     assert_eq!(calls(directory.path()).len(), before, "nothing is imported twice");
     // The source has all its files, and its rows.
-    let source = Database::open_read_only(&at("data")).unwrap();
+    let source = Database::open_read_only(at("data")).unwrap();
     assert_eq!(rows(&source, "SELECT * FROM ks.t").len(), 70);
 }
 
@@ -179,7 +179,7 @@ fn without_nodetool_the_user_imports_and_repeats_the_command() {
     out.run(&events).unwrap();
     assert!(fs::read_dir(at("import")).unwrap().next().is_none());
     // What the node has got is a copy.
-    let original = Database::open_read_only(&at("data")).unwrap();
+    let original = Database::open_read_only(at("data")).unwrap();
     assert_eq!(rows(&original, "SELECT * FROM ks.t").len(), 70);
 
     // A directory that was removed may have been imported, or not.
