@@ -42,9 +42,6 @@ impl JsonInsert {
         };
         let attributes =
             Attributes::new(insert.using.timestamp.as_ref(), insert.using.ttl.as_ref(), table, cx)?;
-        if insert.if_not_exists && attributes.has_timestamp() {
-            bail_invalid!("Cannot provide custom timestamp for conditional updates");
-        }
         Ok(Self { text, default_unset, if_not_exists: insert.if_not_exists, attributes })
     }
 

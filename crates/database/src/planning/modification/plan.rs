@@ -28,6 +28,13 @@ pub(crate) enum What {
 impl ModificationPlan {
     /// Resolves `modification` against the catalog.
     pub fn new(modification: &ast::Modification, cx: &mut PlanContext<'_>) -> Result<Self> {
+        let plan = Self::of_batch(modification, cx)?;
+        plan.validate_attributes()?;
+        Ok(plan)
+    }
+
+    /// Resolves a statement of a batch, whose attributes are validated later.
+    fn of_batch(modification: &ast::Modification, cx: &mut PlanContext<'_>) -> Result<Self> {
         let table = cx.writable_table(modification.table())?;
         let what = match modification {
             ast::Modification::Insert(insert) => match &insert.source {
@@ -41,19 +48,33 @@ impl ModificationPlan {
             ast::Modification::Update(update) => What::Rows(Box::new(rows_plan::update(update, &table, cx)?)),
             ast::Modification::Delete(delete) => What::Rows(Box::new(rows_plan::delete(delete, &table, cx)?)),
         };
-        let plan = Self { table, what };
-        if AuthCacheKind::of_table(&plan.table).is_some() {
-            if plan.has_timestamp() {
+        Ok(Self { table, what })
+    }
+
+    /// Rejects attributes that the statement cannot have. In a batch, as in Cassandra, this comes
+    /// after the checks of the batch.
+    fn validate_attributes(&self) -> Result<()> {
+        if AuthCacheKind::of_table(&self.table).is_some() {
+            if self.has_timestamp() {
                 bail_invalid!("Custom timestamp is not supported by virtual tables");
             }
-            if plan.has_ttl() {
+            if self.has_ttl() {
                 bail_invalid!("Expiring columns are not supported by virtual tables");
             }
-            if plan.has_conditions() {
+            if self.has_conditions() {
                 bail_invalid!("Conditional updates are not supported by virtual tables");
             }
         }
-        Ok(plan)
+        if self.has_conditions() && self.has_timestamp() {
+            bail_invalid!("Cannot provide custom timestamp for conditional updates");
+        }
+        if self.table.is_counter && self.has_timestamp() {
+            bail_invalid!("Cannot provide custom timestamp for counter updates");
+        }
+        if self.table.is_counter && self.has_ttl() {
+            bail_invalid!("Cannot provide custom TTL for counter updates");
+        }
+        Ok(())
     }
 
     /// Returns the modified table.
@@ -140,7 +161,7 @@ impl BatchPlan {
         let statements = batch
             .statements
             .iter()
-            .map(|statement| ModificationPlan::new(statement, cx))
+            .map(|statement| ModificationPlan::of_batch(statement, cx))
             .collect::<Result<Vec<_>>>()?;
         if batch.using.ttl.is_some() {
             bail_invalid!("Global TTL on the BATCH statement is not supported.");
@@ -151,6 +172,7 @@ impl BatchPlan {
         };
         let plan = Self { kind: batch.kind, attributes, statements };
         validate(plan.kind, plan.attributes.has_timestamp(), &plan.statements.iter().collect::<Vec<_>>())?;
+        plan.statements.iter().try_for_each(ModificationPlan::validate_attributes)?;
         Ok(plan)
     }
 

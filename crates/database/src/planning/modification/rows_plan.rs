@@ -101,7 +101,6 @@ pub(crate) fn insert_of(
     let only_statics = operations.only_statics() && !names_clustering && !table.clustering.is_empty();
     let restrictions = Restrictions::of_insert(keys, table, only_statics)?;
     let conditions = if if_not_exists { Conditions::NotExists } else { Conditions::None };
-    validate_conditional(&conditions, &attributes)?;
     Ok(RowsPlan {
         table: table.clone(),
         kind: StatementKind::Insert,
@@ -199,8 +198,9 @@ fn restricted(
         allow_clustering_slices: kind == StatementKind::Delete,
     };
     let restrictions = Restrictions::new(where_clause, table, rules, cx)?;
-    validate_counters(table, &conditions, &attributes)?;
-    validate_conditional(&conditions, &attributes)?;
+    if table.is_counter && !conditions.is_empty() {
+        bail_invalid!("Conditional updates are not supported on counter tables");
+    }
     let table = table.clone();
     let sets_all_columns = false;
     Ok(RowsPlan {
@@ -219,31 +219,6 @@ fn restricted(
 pub(crate) fn refuse_insert_of_counters(table: &TableMetadata) -> Result<()> {
     if table.is_counter {
         bail_invalid!("INSERT statements are not allowed on counter tables, use UPDATE instead")
-    } else {
-        Ok(())
-    }
-}
-
-/// Rejects attributes and conditions that counter tables do not support.
-fn validate_counters(table: &TableMetadata, conditions: &Conditions, attributes: &Attributes) -> Result<()> {
-    if !table.is_counter {
-        return Ok(());
-    }
-    if !conditions.is_empty() {
-        bail_invalid!("Conditional updates are not supported on counter tables");
-    }
-    if attributes.has_timestamp() {
-        bail_invalid!("Cannot provide custom timestamp for counter updates");
-    }
-    if attributes.has_ttl() {
-        bail_invalid!("Cannot provide custom TTL for counter updates");
-    }
-    Ok(())
-}
-
-fn validate_conditional(conditions: &Conditions, attributes: &Attributes) -> Result<()> {
-    if !conditions.is_empty() && attributes.has_timestamp() {
-        bail_invalid!("Cannot provide custom timestamp for conditional updates")
     } else {
         Ok(())
     }

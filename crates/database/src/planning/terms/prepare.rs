@@ -128,6 +128,11 @@ fn check_hint(
     let keyspace = cx.catalog.require_keyspace(&receiver.keyspace)?;
     let scope = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
     let hinted = resolve_type(hint, scope)?;
+    if matches!(inner, ast::Term::List(_))
+        && !matches!(hinted, DataType::List { .. } | DataType::Vector { .. })
+    {
+        bail_invalid!("Unexpected receiver type '{hint}'; only list and vector are expected");
+    }
     if !test_assignment(inner, &hinted, &receiver.keyspace, cx).is_assignable() {
         bail_invalid!("Cannot cast value {inner} to type {hint}");
     }
