@@ -117,7 +117,7 @@ def shrink(pair, statements, limit=150):
 
 def run(pair, seed, count):
     """The statements of a case up to the first difference, or None."""
-    grammar = Grammar(random.Random(seed))
+    grammar = Grammar(random.Random(seed), pair.keyspace)
     pair.begin()
     done = []
 

@@ -4,12 +4,16 @@ Everything follows from the seed of a `random.Random`. Statements name columns, 
 with a small probability ones that do not, because errors have to be those of Cassandra, too.
 """
 
+from alterations import Alterations
+from functions import Functions
+
 NATIVE = [
     "ascii", "bigint", "blob", "boolean", "date", "decimal", "double", "duration", "float", "inet", "int", "smallint", "text", "time",
     "timestamp", "timeuuid", "tinyint", "uuid", "varint",
 ]
 #: Types whose values are frequent in keys, so that statements meet the same rows.
 KEYS = ["int", "int", "int", "text", "bigint", "timestamp", "uuid", "boolean", "tinyint", "decimal", "date", "timeuuid", "inet", "varint"]
+LIKES = ["'a%'", "'%a'", "'%a%'", "'a'", "'b%'", "'%'", "'%ä%'", "'A%'", "'%b%'"]
 COMPARISONS = ["=", "=", "=", "<", "<=", ">", ">=", "!="]
 
 
@@ -34,10 +38,17 @@ class Table:
         return self.of("partition", "clustering")
 
 
-class Grammar:
-    def __init__(self, random):
-        self.random = random
+class Grammar(Functions, Alterations):
+    def __init__(self, random, keyspace="random_statements"):
+        self.random, self.keyspace = random, keyspace
         self.tables = []
+        #: Whether writes have timestamps, so that those in answers are known.
+        self.is_timed = self.chance(0.3)
+
+    column = Column
+
+    def parameters(self, data_type):
+        return parameters(data_type)
 
     def chance(self, probability):
         return self.random.random() < probability
@@ -76,9 +87,9 @@ class Grammar:
 
     def value(self, data_type, depth=0):
         """A term of the type; sometimes null, and rarely of another type."""
-        if self.chance(0.03):
+        if self.chance(0.02):
             return "null"
-        if self.chance(0.03) and depth < 2:
+        if self.chance(0.012) and depth < 2:
             return self.value(self.data_type(1), depth + 1)
         number = self.random.randint(-1, 3)
         if data_type.startswith("frozen<"):
@@ -154,18 +165,12 @@ class Grammar:
             order = f" WITH CLUSTERING ORDER BY ({', '.join(parts)})"
         return f"CREATE TABLE {name} ({text}, PRIMARY KEY (({names('partition')}){clustering})){order}"
 
-    def create_index(self, table, column):
-        target = column.name
-        if column.is_collection and self.chance(0.6):
-            target = f"{self.one(['keys', 'values', 'entries', 'full'])}({target})"
-        if self.chance(0.4):
-            return f"CREATE INDEX ON {table.name} ({target}) USING 'sai'"
-        return f"CREATE INDEX ON {table.name} ({target})"
-
     # Statements
 
     def statement(self):
         table = self.one(self.tables)
+        if self.chance(0.08):
+            return self.alteration(table)
         return self.one([self.insert, self.insert, self.insert, self.update, self.delete, self.batch] + [self.select] * 5)(table)
 
     def insert(self, table):
@@ -174,9 +179,25 @@ class Grammar:
         columns = [c for c in table.columns if c in table.key or self.chance(0.6)]
         if self.chance(0.05):
             columns.pop(self.random.randrange(len(columns)))
-        names, values = ", ".join(c.name for c in columns), ", ".join(self.value(c.type) for c in columns)
+        if self.chance(0.08):
+            return self.insert_json(table, columns)
+        names, values = ", ".join(c.name for c in columns), ", ".join(self.term(c.type) for c in columns)
         suffix = self.one([""] * 8 + [" IF NOT EXISTS", " USING TIMESTAMP 1000", " USING TTL 100000", " USING TTL 0"])
+        if self.is_timed:
+            suffix = self.using() + ("" if self.chance(0.9) else self.one([" AND TTL 100000", " AND TTL -1"]))
         return f"INSERT INTO {table.name} ({names}) VALUES ({values}){suffix}"
+
+    def using(self):
+        """Timestamps in no order, some of them equal."""
+        return f" USING TIMESTAMP {self.random.randint(1, 40) * 1000}" if self.is_timed else ""
+
+    def insert_json(self, table, columns):
+        members = [f'"{c.name}": {self.json(c.type)}' for c in columns]
+        if self.chance(0.05):
+            members.append('"unknown": 1')
+        text = "{" + ", ".join(members) + "}"
+        suffix = self.one(["", "", " DEFAULT UNSET", " DEFAULT NULL", " IF NOT EXISTS"])
+        return f"INSERT INTO {table.name} JSON '{text.replace(chr(39), chr(39) * 2)}'{suffix}{self.using()}"
 
     def update(self, table):
         columns = table.of("regular", "static")
@@ -185,10 +206,10 @@ class Grammar:
         sets = ", ".join(self.assignment(column) for column in self.some(columns))
         keys = table.of("partition") if self.chance(0.1) else table.key
         condition = self.conditions(table) if self.chance(0.15) else ""
-        return f"UPDATE {table.name} SET {sets} WHERE {self.equalities(keys)}{condition}"
+        return f"UPDATE {table.name}{self.using()} SET {sets} WHERE {self.equalities(keys)}{condition}"
 
     def assignment(self, column):
-        name, value = column.name, self.value(column.type)
+        name, value = column.name, self.term(column.type)
         if column.type == "counter":
             return f"{name} = {name} {self.one('+-')} {value}"
         if column.is_collection and self.chance(0.6):
@@ -224,7 +245,7 @@ class Grammar:
             if self.chance(0.1):
                 parts.append(f"{column.name} IN ({self.value(column.type)}, {self.value(column.type)})")
             else:
-                parts.append(f"{column.name} = {self.value(column.type)}")
+                parts.append(f"{column.name} = {self.term(column.type)}")
         return " AND ".join(parts)
 
     def delete(self, table):
@@ -242,13 +263,21 @@ class Grammar:
             column = clustering[0]
             where = f"{self.equalities(table.of('partition'))} AND {column.name} {self.one(['<', '>='])} {self.value(column.type)}"
         condition = self.conditions(table) if self.chance(0.1) else ""
-        return f"DELETE{what} FROM {table.name} WHERE {where}{condition}"
+        if len(clustering) > 1 and self.chance(0.1):
+            names, values = ", ".join(c.name for c in clustering), ", ".join(self.value(c.type) for c in clustering)
+            where = f"{self.equalities(table.of('partition'))} AND ({names}) {self.one(['<', '>=', '=', 'IN'])} ({values})"
+        return f"DELETE{what} FROM {table.name}{self.using()} WHERE {where}{condition}"
 
     def batch(self, table):
         parts = [self.one([self.insert, self.update, self.delete])(table) for _ in range(self.random.randint(1, 3))]
+        if self.chance(0.3):
+            parts.append(self.one([self.insert, self.update, self.delete])(self.one(self.tables)))
         return f"BEGIN {self.one(['', '', 'UNLOGGED ', 'COUNTER '])}BATCH {'; '.join(parts)}; APPLY BATCH"
 
     def select(self, table):
+        if self.chance(0.02):
+            names = ", ".join(c.name for c in table.of("partition") + self.some(table.of("static"), 0)[:1])
+            return f"SELECT DISTINCT {names} FROM {table.name} PER PARTITION LIMIT 1 LIMIT 3"
         clauses = [f"SELECT {self.selection(table)} FROM {table.name}"]
         relations = self.relations(table)
         if relations:
@@ -271,6 +300,10 @@ class Grammar:
         if self.chance(0.06):
             return "DISTINCT " + ", ".join(c.name for c in table.of("partition", "static"))
         prefix = "JSON " if self.chance(0.08) else ""
+        if self.chance(0.3):
+            return prefix + ", ".join(self.expression(table) for _ in range(self.random.randint(1, 2)))
+        if self.is_timed and self.chance(0.15):
+            return prefix + f"{self.one(['writetime', 'maxwritetime', 'min_writetime'])}({self.one(table.columns).name})"
         return prefix + ", ".join(self.selector(table) for _ in range(self.random.randint(1, 3)))
 
     def selector(self, table):
@@ -321,6 +354,8 @@ class Grammar:
                 ]
             )
         operator = self.one(COMPARISONS + ["IN", "LIKE", "CONTAINS"])
+        if operator == "LIKE" and self.chance(0.9):
+            return f"{column.name} LIKE {self.one(LIKES)}"
         if operator == "IN":
             return f"{column.name} IN ({', '.join(self.value(column.type) for _ in range(self.random.randint(0, 2)))})"
         return f"{column.name} {operator} {self.value(column.type)}"
