@@ -24,7 +24,7 @@ def contact(tmp_path_factory):
         return
     folder = tmp_path_factory.mktemp("served")
     # As Cassandra was when its answers were written down.
-    (folder / "cassandra.yaml").write_text("materialized_views_enabled: true\ndrop_compact_storage_enabled: true\nzero_ttl_on_twcs_warned: false\n")
+    (folder / "cassandra.yaml").write_text("materialized_views_enabled: true\ndrop_compact_storage_enabled: true\nsasi_indexes_enabled: true\nzero_ttl_on_twcs_warned: false\n")
     server = Server(folder / "data", "--config", folder / "cassandra.yaml").start()
     yield "127.0.0.1", server.port
     server.stop()

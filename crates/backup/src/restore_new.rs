@@ -78,6 +78,7 @@ impl Repository {
         settings.engine.background_threads = background_threads;
         // The definitions of the backup may need them, whatever the server allows later.
         settings.materialized_views_enabled = true;
+        settings.sasi_indexes_enabled = true;
         settings.dynamic_data_masking_enabled = true;
         Database::open(settings).map_err(Error::in_database("cannot create the data directory"))
     }

@@ -260,6 +260,7 @@ fn open(data: &Path, set: impl FnOnce(&mut Options)) -> anyhow::Result<Database>
     }
     let mut options = Options::new(data);
     options.materialized_views_enabled = true;
+    options.sasi_indexes_enabled = true;
     options.dynamic_data_masking_enabled = true;
     // A chain of archived segments continues: a command must not end it.
     options.engine.commitlog_archiving = data.join("commitlog/archive/chain").exists();

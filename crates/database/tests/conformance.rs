@@ -47,6 +47,7 @@ fn session_with(change: impl FnOnce(&mut Options)) -> Session {
         file_system: Arc::new(FakeFileSystem::new()),
         materialized_views_enabled: true,
         drop_compact_storage_enabled: true,
+        sasi_indexes_enabled: true,
         // The responses were those to a superuser, who is exempt from guardrails.
         guardrails: [("zero_ttl_on_twcs_warned".to_owned(), "false".to_owned())].into(),
         ..Options::new("/data")
@@ -205,6 +206,62 @@ fn answers_are_those_of_cassandra() {
             wrong.extend(
                 judge(statement, &ours, &entry["answer"], kept).map(|wrong| format!("{name}: {wrong}")),
             );
+        }
+    }
+    assert!(wrong.is_empty(), "{} answers differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Returns the statements of a case in `random.txt` with their answers. `tests/random/record.py`
+/// describes the format.
+fn random_case(lines: &str) -> Vec<(&str, Value)> {
+    let mut case: Vec<(&str, Map<String, Value>)> = Vec::new();
+    for line in lines.lines() {
+        let Some(part) = line.strip_prefix('\t') else {
+            case.push((line, Map::new()));
+            continue;
+        };
+        let (_, answer) = case.last_mut().unwrap();
+        let (kind, text) = part.split_at(1);
+        let mut add = |name: &str, value: Value| {
+            answer.entry(name).or_insert_with(|| json!([])).as_array_mut().unwrap().push(value);
+        };
+        match kind {
+            "!" => {
+                let (code, message) = text.split_once(' ').unwrap();
+                answer.insert("error".into(), code.into());
+                match message.split_once('.').filter(|_| code == "2400") {
+                    Some((keyspace, table)) => {
+                        answer.insert("keyspace".into(), keyspace.into());
+                        answer.insert("table".into(), table.into());
+                    }
+                    None => drop(answer.insert("message".into(), message.into())),
+                }
+            }
+            "*" => add("warnings", text.replace("\\n", "\n").into()),
+            ":" => {
+                answer.insert("columns".into(), text.split('\t').collect());
+                answer.insert("rows".into(), json!([]));
+            }
+            "=" => {
+                let cell = |cell: &str| if cell == "-" { Value::Null } else { cell.into() };
+                add("rows", text.split('\t').map(cell).collect());
+            }
+            _ => panic!("{line}"),
+        }
+    }
+    case.into_iter().map(|(statement, answer)| (statement, Value::Object(answer))).collect()
+}
+
+#[test]
+fn random_statements_are_answered_as_by_cassandra() {
+    let text = read(&folder().join("random.txt"));
+    let mut wrong = Vec::new();
+    for case in text.trim_start_matches("# ").split("\n# ") {
+        let (seed, lines) = case.split_once('\n').unwrap();
+        let session = session();
+        for (statement, cassandra) in random_case(lines) {
+            let ours = answer(&session, statement);
+            wrong.extend(judge(statement, &ours, &cassandra, None).map(|wrong| format!("{seed}: {wrong}")));
         }
     }
     assert!(wrong.is_empty(), "{} answers differ:\n{}", wrong.len(), wrong.join("\n"));

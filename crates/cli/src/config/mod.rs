@@ -172,6 +172,7 @@ pub struct Config {
     user_defined_functions_fail_timeout: Option<String>,
     enforce_replica_counts: Option<bool>,
     drop_compact_storage_enabled: Option<bool>,
+    sasi_indexes_enabled: Option<bool>,
     vector_graph_memory: Option<String>,
     auto_snapshot: Option<bool>,
     auto_snapshot_ttl: Option<String>,
@@ -434,6 +435,7 @@ impl Config {
         options.dynamic_data_masking_enabled = self.dynamic_data_masking_enabled.unwrap_or(false);
         options.functions = self.functions()?;
         options.enforce_replica_counts = self.enforce_replica_counts.unwrap_or(false);
+        options.sasi_indexes_enabled = self.sasi_indexes_enabled.unwrap_or(false);
         options.drop_compact_storage_enabled = self.drop_compact_storage_enabled.unwrap_or(false);
         if let Some(default) = &self.default_compaction {
             options.default_compaction = default.compaction()?;

@@ -8,7 +8,7 @@ use cassette_cql::values::functions::ScalarFunction;
 use cassette_rows::{ColumnMetadata, DataType, TableMetadata};
 
 use crate::basics::response::ColumnSpec;
-use crate::schema::indexes::Analyzers;
+use crate::schema::indexes::{Analyzers, Index};
 
 /// A prepared term.
 #[derive(Debug, Clone, PartialEq)]
@@ -85,6 +85,17 @@ pub(crate) enum ColumnRestriction {
         /// Entries that the map must contain.
         entries: Vec<(Term, Term)>,
     },
+    /// `LIKE pattern`
+    Like(LikeTerms),
+}
+
+/// The right-hand side of LIKE.
+#[derive(Debug, Clone)]
+pub(crate) struct LikeTerms {
+    /// The pattern.
+    pub pattern: Term,
+    /// The indexes on the column that support LIKE, not each of them every pattern; at least one.
+    pub indexes: Vec<Arc<Index>>,
 }
 
 /// The right-hand side of IN.

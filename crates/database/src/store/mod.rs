@@ -105,6 +105,8 @@ pub(crate) struct StoreSettings {
     pub functions: cassette_functions::Settings,
     /// `enforce_replica_counts`.
     pub enforces_replica_counts: bool,
+    /// `sasi_indexes_enabled`.
+    pub sasi_indexes_enabled: bool,
     /// `drop_compact_storage_enabled`.
     pub drop_compact_storage_enabled: bool,
     /// `vector_graph_memory`, bytes.
@@ -324,6 +326,11 @@ impl Store {
     /// `dynamic_data_masking_enabled`.
     pub fn dynamic_data_masking_enabled(&self) -> bool {
         self.settings.dynamic_data_masking_enabled
+    }
+
+    /// `sasi_indexes_enabled`.
+    pub fn sasi_indexes_enabled(&self) -> bool {
+        self.settings.sasi_indexes_enabled
     }
 
     /// `drop_compact_storage_enabled`.

@@ -139,6 +139,7 @@ fn execute(text: &str) -> anyhow::Result<(Database, Vec<CreateView>)> {
     let mut views = Vec::new();
     let mut options = Options::new("schema");
     options.materialized_views_enabled = true;
+    options.sasi_indexes_enabled = true;
     options.dynamic_data_masking_enabled = true;
     options.file_system = Arc::new(FakeFileSystem::new());
     options.engine.background_threads = false;
@@ -205,6 +206,7 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let mut options = Options::new(data.path());
         options.materialized_views_enabled = true;
+        options.sasi_indexes_enabled = true;
         options.dynamic_data_masking_enabled = true;
         let database = Database::open(options).unwrap();
         let session = database.session();

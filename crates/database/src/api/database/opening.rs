@@ -51,6 +51,9 @@ pub struct Options {
     /// `enforce_replica_counts`: whether consistency levels that need more than one replica of a
     /// keyspace fail, as on one node of Cassandra. Default: false.
     pub enforce_replica_counts: bool,
+    /// `sasi_indexes_enabled`: whether SASI indexes can be created. Default: false, as in
+    /// Cassandra.
+    pub sasi_indexes_enabled: bool,
     /// `drop_compact_storage_enabled`: whether ALTER TABLE … DROP COMPACT STORAGE is allowed.
     /// Default: false, as in Cassandra.
     pub drop_compact_storage_enabled: bool,
@@ -88,6 +91,7 @@ impl Options {
             dynamic_data_masking_enabled: false,
             functions: cassette_functions::Settings::default(),
             enforce_replica_counts: false,
+            sasi_indexes_enabled: false,
             drop_compact_storage_enabled: false,
             vector_graph_memory: 1 << 30,
             default_compaction: CompactionParams::default(),
@@ -143,13 +147,8 @@ impl Database {
         let mut settings = engine_settings(&options.engine);
         let prepared_size = format!("{}MiB", options.prepared_statements_cache_size >> 20);
         settings.insert("prepared_statements_cache_size".to_owned(), prepared_size);
-        settings
-            .insert("materialized_views_enabled".to_owned(), options.materialized_views_enabled.to_string());
-        let masking = options.dynamic_data_masking_enabled;
-        settings.insert("dynamic_data_masking_enabled".to_owned(), masking.to_string());
+        settings.extend(switches(&options));
         settings.extend(function_settings(&options.functions));
-        let dropping = options.drop_compact_storage_enabled;
-        settings.insert("drop_compact_storage_enabled".to_owned(), dropping.to_string());
         settings.insert("cluster_name".to_owned(), options.node.cluster_name.clone());
         settings.extend(options.settings);
         let background_threads = options.engine.background_threads;
@@ -175,6 +174,7 @@ impl Database {
                 dynamic_data_masking_enabled: options.dynamic_data_masking_enabled,
                 functions: options.functions,
                 enforces_replica_counts: options.enforce_replica_counts,
+                sasi_indexes_enabled: options.sasi_indexes_enabled,
                 drop_compact_storage_enabled: options.drop_compact_storage_enabled,
                 vector_graph_memory: options.vector_graph_memory,
                 default_params: TableParams {
@@ -214,6 +214,17 @@ fn load_graphs(store: &Arc<Store>) {
     for index in catalog.keyspaces().flat_map(|keyspace| keyspace.indexes.values()) {
         load_graph(store, index);
     }
+}
+
+/// Returns what can be enabled, by cassandra.yaml's names.
+fn switches(options: &Options) -> [(String, String); 4] {
+    let switches = [
+        ("materialized_views_enabled", options.materialized_views_enabled),
+        ("dynamic_data_masking_enabled", options.dynamic_data_masking_enabled),
+        ("sasi_indexes_enabled", options.sasi_indexes_enabled),
+        ("drop_compact_storage_enabled", options.drop_compact_storage_enabled),
+    ];
+    switches.map(|(name, is_on)| (name.to_owned(), is_on.to_string()))
 }
 
 /// Returns the settings of user-defined functions by cassandra.yaml's names.

@@ -209,6 +209,13 @@ impl OpenOptions {
         self
     }
 
+    /// `sasi_indexes_enabled`: whether SASI indexes can be created, which answer LIKE. Default:
+    /// false.
+    pub fn sasi_indexes_enabled(mut self, enabled: bool) -> Self {
+        self.0.sasi_indexes_enabled = enabled;
+        self
+    }
+
     /// `drop_compact_storage_enabled`: whether ALTER TABLE … DROP COMPACT STORAGE is allowed.
     /// Default: false.
     pub fn drop_compact_storage_enabled(mut self, enabled: bool) -> Self {

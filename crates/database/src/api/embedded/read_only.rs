@@ -75,6 +75,7 @@ impl Database {
         options.engine.auto_snapshot = false;
         // Such as those in the schema of a base table's snapshot.
         options.materialized_views_enabled = true;
+        options.sasi_indexes_enabled = true;
         options.dynamic_data_masking_enabled = true;
         let database = Self::open_for(options, true)?;
         fill(&database)?;

@@ -145,8 +145,8 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let mut contenders = Vec::new();
         let mut sstables = 0;
         for search in self.searches() {
-            let hits = search.with_value(self.execution, |wanted| {
-                store.search(self.execution, &search.index, wanted, within)
+            let hits = search.with_value(self.execution, |index, wanted| {
+                store.search(self.execution, index, wanted, within)
             })?;
             // Null matches no row.
             let Some(hits) = hits else { return Ok(Flow::Continue) };

@@ -81,6 +81,7 @@ fn comparisons(filter: &Filter, execution: &Execution<'_>) -> Vec<String> {
             };
             [side(&slice.lower, ">"), side(&slice.upper, "<")].into_iter().flatten().collect()
         }
+        ColumnRestriction::Like(like) => vec![format!("{name} LIKE {}", literal(&like.pattern, data_type))],
         ColumnRestriction::Contains { values, keys, entries } => {
             let values = values.iter().map(|term| format!("{name} CONTAINS {}", literal(term, element_type)));
             let keys = keys.iter().map(|term| format!("{name} CONTAINS KEY {}", literal(term, key_type)));

@@ -104,7 +104,10 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                 Partitions::Range(_) => return Err(paging::invalid()),
             };
         }
-        let shows_static_rows = restrictions.clustering.is_empty()
+        // As in Cassandra, a SASI index of a static column finds rows, and no static row alone.
+        let has_sasi = restrictions.searches.iter().any(|search| search.index.sasi.is_some());
+        let shows_static_rows = !has_sasi
+            && restrictions.clustering.is_empty()
             && !restrictions
                 .filters
                 .iter()

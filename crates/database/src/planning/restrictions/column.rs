@@ -11,7 +11,7 @@ use super::{named_receiver, receiver};
 use crate::basics::error::{Result, bail_invalid};
 use crate::planning::context::{BindContext, PlanContext};
 use crate::planning::terms::Bound;
-use crate::schema::conditions::{ColumnRestriction, InTerms, SliceTerms, Term};
+use crate::schema::conditions::{ColumnRestriction, InTerms, LikeTerms, SliceTerms, Term};
 
 impl SliceTerms {
     /// Returns the bound of `operator term`; `None` for operators that are not ranges.
@@ -86,13 +86,7 @@ impl ColumnRestriction {
                 let term = Term::prepare(value, &part("key", key), cx)?;
                 Self::Contains { values: Vec::new(), keys: vec![term], entries: Vec::new() }
             }
-            Operator::Like => {
-                Term::prepare(value, &to, cx)?;
-                bail_invalid!(
-                    "LIKE restriction is only supported on properly indexed columns. {} LIKE {value} is not valid.",
-                    column.name
-                )
-            }
+            Operator::Like => Self::Like(LikeTerms::new(column, value, table, cx)?),
             Operator::Neq | Operator::In | Operator::IsNot => {
                 bail_invalid!("Unsupported \"{operator}\" relation: {} {operator} {value}", column.name)
             }
@@ -101,6 +95,11 @@ impl ColumnRestriction {
                 Self::Slice(SliceTerms::new(operator, term).unwrap_or_default())
             }
         })
+    }
+
+    /// Rejects an operator that a column of this type does not support.
+    pub fn validate_operator(column: &ColumnMetadata, operator: Operator) -> Result<()> {
+        validate_receiver(column, operator)
     }
 
     /// Plans `column IN values`.
@@ -170,6 +169,9 @@ impl ColumnRestriction {
             (Self::In(_), _) => {
                 bail_invalid!("{name} cannot be restricted by more than one relation if it includes a IN")
             }
+            (Self::Like(_), _) => {
+                bail_invalid!("{name} cannot be restricted by more than one relation if it includes a LIKE")
+            }
             (Self::Slice(slice), Self::Slice(other)) => slice.merge(other, name),
             (Self::Slice(_), _) => bail_invalid!(
                 "Column \"{name}\" cannot be restricted by both an equality and an inequality relation"
@@ -199,7 +201,7 @@ impl ColumnRestriction {
                 Some(values) => Ok(values),
                 None => bail_invalid!("Invalid null value in condition for column {name}"),
             },
-            Self::Slice(_) | Self::Contains { .. } => Ok(Vec::new()),
+            Self::Slice(_) | Self::Contains { .. } | Self::Like(_) => Ok(Vec::new()),
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{ClusteringRestrictions, PartitionRestrictions, Restrictions};
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::planning::context::{BindContext, PlanContext};
 use crate::planning::terms::Bound;
-use crate::schema::conditions::{ColumnRestriction, Filter, SliceTerms, Term};
+use crate::schema::conditions::{ColumnRestriction, Filter, LikeTerms, SliceTerms, Term};
 use crate::schema::indexes::{Analyzers, Finds, Index, IndexKind, Wanted};
 
 /// The search of an index for a value.
@@ -26,6 +26,7 @@ enum WantedTerms {
     Value(Term),
     Entry(Term, Term),
     Range(SliceTerms),
+    Like(LikeTerms),
 }
 
 /// The maximum number of indexes in one query: each further index costs reads and excludes fewer
@@ -44,6 +45,7 @@ impl Search {
         let wanted = match restriction {
             ColumnRestriction::Eq(term) => WantedTerms::Value(term.clone()),
             ColumnRestriction::Slice(slice) => WantedTerms::Range(slice.clone()),
+            ColumnRestriction::Like(like) => WantedTerms::Like(like.clone()),
             ColumnRestriction::Contains { values, keys, entries } => {
                 let entry =
                     entries.first().map(|(key, value)| WantedTerms::Entry(key.clone(), value.clone()));
@@ -62,17 +64,26 @@ impl Search {
 
     /// Whether it searches one value and not a range.
     pub fn is_for_value(&self) -> bool {
-        !matches!(self.wanted, WantedTerms::Range(_))
+        !matches!(self.wanted, WantedTerms::Range(_) | WantedTerms::Like(_))
     }
 
-    /// Calls `search` with the value of this execution, or not at all if the value is null.
+    /// Returns the indexes of which one is searched, depending on the value.
+    pub fn indexes(&self) -> impl Iterator<Item = &Arc<Index>> {
+        match &self.wanted {
+            WantedTerms::Like(like) => like.indexes.iter(),
+            _ => std::slice::from_ref(&self.index).iter(),
+        }
+    }
+
+    /// Calls `search` with an index and the value of this execution, or not at all if the value is
+    /// null.
     ///
     /// # Errors
     /// Invalid, for values that no index contains, and those of `search`.
     pub fn with_value<T>(
         &self,
         cx: &BindContext<'_>,
-        search: impl FnOnce(&Wanted<'_>) -> Result<T>,
+        search: impl FnOnce(&Arc<Index>, &Wanted<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
         let bound = |term: &Term| match term.bind(cx)? {
             Bound::Value(value) if value.len() > VALUE_LENGTH_MAX => {
@@ -83,13 +94,17 @@ impl Search {
         };
         Ok(match &self.wanted {
             WantedTerms::Value(term) => match bound(term)? {
-                Some(value) => Some(search(&Wanted::Value(&value))?),
+                Some(value) => Some(search(&self.index, &Wanted::Value(&value))?),
                 None => None,
             },
             WantedTerms::Entry(key, value) => match bound(key)?.zip(bound(value)?) {
-                Some((key, value)) => Some(search(&Wanted::Entry(&key, &value))?),
+                Some((key, value)) => Some(search(&self.index, &Wanted::Entry(&key, &value))?),
                 None => None,
             },
+            WantedTerms::Like(like) => {
+                let bound = like.bind(&self.index.column, cx)?;
+                Some(search(bound.index, &Wanted::Like { kind: bound.kind, terms: &bound.terms })?)
+            }
             WantedTerms::Range(slice) => {
                 let edge = |side: &Option<(Term, bool)>| match side {
                     Some((term, inclusive)) => Ok(bound(term)?.map(|value| (value, *inclusive))),
@@ -98,7 +113,7 @@ impl Search {
                 let (lower, upper) = (edge(&slice.lower)?, edge(&slice.upper)?);
                 let lower = lower.as_ref().map(|(value, inclusive)| (&value[..], *inclusive));
                 let upper = upper.as_ref().map(|(value, inclusive)| (&value[..], *inclusive));
-                Some(search(&Wanted::Range { lower, upper })?)
+                Some(search(&self.index, &Wanted::Range { lower, upper })?)
             }
         })
     }
@@ -277,7 +292,9 @@ impl<'i> IndexChoice<'i> {
         // Equalities before ranges and non-key columns first, which tend to be more selective.
         let all = || self.others.iter().chain(&self.clustering).chain(&self.partition);
         let indexes = || attached.iter().chain(&others);
-        let is_range = |restriction: &ColumnRestriction| matches!(restriction, ColumnRestriction::Slice(_));
+        let is_range = |restriction: &ColumnRestriction| {
+            matches!(restriction, ColumnRestriction::Slice(_) | ColumnRestriction::Like(_))
+        };
         let equalities = all().filter(|(_, restriction)| !is_range(restriction));
         let ranges = all().filter(|(_, restriction)| is_range(restriction));
         let searches = equalities.chain(ranges).filter_map(|(column, restriction)| {
@@ -336,7 +353,7 @@ pub(crate) fn refuse_expressions(
         ));
     }
     let of_table = cx.catalog.indexes_of(table.id).iter();
-    if { of_table }.any(|index| index.name == name.as_str() && index.kind == IndexKind::StorageAttached) {
+    if { of_table }.any(|index| index.name == name.as_str() && index.kind != IndexKind::Composites) {
         return DatabaseError::Invalid(format!(
             "Index {} does not support custom expressions",
             name.as_str()

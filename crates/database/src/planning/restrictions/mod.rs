@@ -10,6 +10,7 @@ pub(crate) mod ann;
 pub(crate) mod clustering;
 pub(crate) mod column;
 pub(crate) mod index;
+pub(crate) mod like;
 pub(crate) mod partition;
 pub(crate) mod product;
 
@@ -21,7 +22,7 @@ use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
 use crate::basics::error::{Result, bail_invalid};
 use crate::basics::response::ColumnSpec;
 use crate::planning::context::{BindContext, PlanContext};
-use crate::schema::conditions::{ColumnRestriction, Filter, SliceTerms, Term};
+use crate::schema::conditions::{ColumnRestriction, Filter, LikeTerms, SliceTerms, Term};
 use crate::schema::indexes::{Analyzers, Index};
 use index::IndexChoice;
 
@@ -97,8 +98,10 @@ impl Restrictions {
         &'s self,
         is_built: impl Fn(&Index) -> bool + 's,
     ) -> impl Iterator<Item = &'s Search> {
-        let some_are_built = self.searches.iter().any(|search| is_built(&search.index));
-        self.searches.iter().filter(move |search| !some_are_built || is_built(&search.index))
+        let some_are_built = self.searches.iter().any(|search| search.indexes().all(|index| is_built(index)));
+        self.searches
+            .iter()
+            .filter(move |search| !some_are_built || search.indexes().all(|index| is_built(index)))
     }
 
     /// Whether one index is searched for one value, which usually finds few rows.
@@ -355,6 +358,9 @@ fn add_relation(
             }
             let column = existing(table, column)?;
             let restriction = ColumnRestriction::relation(&column, *operator, value, table, cx)?;
+            if *operator == Operator::Like && rules.kind != StatementKind::Select {
+                return Err(LikeTerms::refusal(&column, value));
+            }
             add_column(column, restriction, rules, indexes, partition, clustering, filters)
         }
         Relation::In { column, values } => {
@@ -401,6 +407,20 @@ pub(crate) fn view_filters(
             }
             Relation::Token { .. } => {
                 bail_invalid!("Cannot use token relation when defining a materialized view")
+            }
+            // A view cannot depend on an index, which can be dropped.
+            Relation::Column { column, operator: Operator::Like, value } => {
+                let column = existing(table, column)?;
+                ColumnRestriction::validate_operator(&column, Operator::Like)?;
+                Term::prepare(value, &receiver(table, &column), cx)?;
+                if matches!(column.kind, ColumnKind::Regular | ColumnKind::Static) {
+                    bail_invalid!(
+                        "Non-primary key columns can only be restricted with 'IS NOT NULL' (got: {} restricted \
+                         illegally)",
+                        column.name
+                    );
+                }
+                return Err(LikeTerms::refusal(&column, value));
             }
             Relation::Column { column, operator, value } => {
                 let column = existing(table, column)?;

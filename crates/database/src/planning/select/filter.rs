@@ -8,6 +8,7 @@ use cassette_rows::{ColumnMetadata, DataType};
 use super::CurrentRow;
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::planning::context::BindContext;
+use crate::planning::restrictions::like::BoundLike;
 use crate::planning::terms::Bound;
 use crate::schema::conditions::{ColumnRestriction, Filter, Term};
 use crate::schema::indexes::{Analyzer, Analyzers};
@@ -24,6 +25,8 @@ enum Test<'e> {
     OneOf(Vec<Value<'e>>),
     /// The value must be between these, each with whether it is inclusive.
     Between(Option<Edge<'e>>, Option<Edge<'e>>),
+    /// The value must match this pattern.
+    Like(BoundLike<'e>),
     /// The collection must contain all of these.
     Holds { values: Vec<Value<'e>>, keys: Vec<Value<'e>>, entries: Vec<(Value<'e>, Value<'e>)> },
 }
@@ -55,6 +58,7 @@ impl<'e> BoundFilter<'e> {
                 Test::OneOf(terms.values(name, cx)?.into_iter().flatten().collect())
             }
             ColumnRestriction::Slice(slice) => Test::Between(edge(&slice.lower)?, edge(&slice.upper)?),
+            ColumnRestriction::Like(like) => Test::Like(like.bind(&filter.column, cx)?),
             ColumnRestriction::Contains { values, keys, entries } => Test::Holds {
                 values: values.iter().map(value).collect::<Result<_>>()?,
                 keys: keys.iter().map(key).collect::<Result<_>>()?,
@@ -71,7 +75,7 @@ impl<'e> BoundFilter<'e> {
     pub fn matches(&self, row: CurrentRow<'_>, now: u32) -> bool {
         let Some(mut held) = row.value(self.column, now) else { return false };
         let Analyzers { values: of_values, keys: of_keys } = self.analyzers;
-        if !matches!(self.test, Test::Holds { .. }) {
+        if !matches!(self.test, Test::Holds { .. } | Test::Like(_)) {
             held = analyzed(of_values, held);
         }
         let data_type = &self.column.data_type;
@@ -91,6 +95,7 @@ impl<'e> BoundFilter<'e> {
                 };
                 lower.as_ref().is_none_or(above) && upper.as_ref().is_none_or(below)
             }
+            Test::Like(like) => like.matches(&held),
             Test::Holds { values, keys, entries } => match data_type {
                 DataType::List { element, .. } | DataType::Set { element, .. } => {
                     values.iter().all(|wanted| {

@@ -6,7 +6,7 @@ use cassette_rows::DataType;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
-use super::Part;
+use super::{Part, Sasi};
 use crate::basics::error::{Result, bail_invalid};
 use crate::schema::system::TextMap;
 
@@ -20,6 +20,8 @@ pub(crate) enum Analyzer {
     Text { lower_case: bool, normalize: bool, ascii: bool },
     /// Addresses: IPv4 addresses become IPv4-mapped IPv6 addresses.
     Inet,
+    /// Terms of a SASI index that has one for each value.
+    Sasi(Sasi),
 }
 
 /// The analyzers that are applied to the values of a column before a query compares them.
@@ -84,6 +86,7 @@ impl Analyzer {
     /// Returns the form of a value that is indexed and searched.
     pub fn analyze<'v>(&self, value: Cow<'v, [u8]>) -> Cow<'v, [u8]> {
         match self {
+            Self::Sasi(sasi) => sasi.terms(value).into_iter().next().unwrap_or_default(),
             Self::Inet => match <[u8; 4]>::try_from(&*value) {
                 Ok(v4) => Cow::Owned(std::net::Ipv4Addr::from(v4).to_ipv6_mapped().octets().to_vec()),
                 Err(_) => value,

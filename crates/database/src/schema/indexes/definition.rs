@@ -12,7 +12,8 @@
 //! The entries of a value are in the order of the base table, so paging continues after the last
 //! row.
 //!
-//! A storage-attached index of a type that supports range searches is sorted by value:
+//! A storage-attached index of a type that supports range searches is sorted by value, and each
+//! SASI index by its terms:
 //!
 //! ```text
 //! partition key   a byte of 2: all entries are in one partition
@@ -27,9 +28,10 @@ use cassette_rows::schema::{CachingParams, IndexOf, RowsPerPartition};
 use cassette_rows::{ColumnId, ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata, TableParams};
 use cassette_vectors::Similarity;
 use md5::{Digest, Md5};
+use smallvec::smallvec;
 use uuid::Builder;
 
-use super::Analyzer;
+use super::{Analyzer, SASI, Sasi, Terms};
 use crate::basics::error::{DatabaseError, Result};
 use crate::schema::conditions::ColumnRestriction;
 use crate::schema::system::TextMap;
@@ -48,6 +50,8 @@ pub enum IndexKind {
     Composites,
     /// `CREATE CUSTOM INDEX … USING 'StorageAttachedIndex'`
     StorageAttached,
+    /// `CREATE CUSTOM INDEX … USING 'org.apache.cassandra.index.sasi.SASIIndex'`
+    Sasi,
 }
 
 impl IndexKind {
@@ -55,13 +59,15 @@ impl IndexKind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Composites => "COMPOSITES",
-            Self::StorageAttached => "CUSTOM",
+            Self::StorageAttached | Self::Sasi => "CUSTOM",
         }
     }
 
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
+    /// Returns the kind with this name in `system_schema.indexes` and this class.
+    pub(crate) fn from_name(name: &str, class: &str) -> Option<Self> {
         match name {
             "COMPOSITES" => Some(Self::Composites),
+            "CUSTOM" if class == SASI => Some(Self::Sasi),
             "CUSTOM" => Some(Self::StorageAttached),
             _ => None,
         }
@@ -177,6 +183,8 @@ pub struct Index {
     pub(crate) source: Source,
     /// The analyzer of indexed and searched values.
     pub(crate) analyzer: Option<Analyzer>,
+    /// The options of a SASI index.
+    pub(crate) sasi: Option<Sasi>,
     /// The type that entries are sorted by, if they are sorted by value.
     pub(crate) ordered_by: Option<DataType>,
     /// The order of the rows that it finds, if it is an index of vectors, which finds no values.
@@ -199,7 +207,7 @@ impl Index {
     /// Returns an index on `base` for the option `target`.
     ///
     /// # Errors
-    /// Server, if the options do not fit the table.
+    /// Server, if the options do not fit the table; for a SASI index Config.
     pub(crate) fn new(
         name: &str,
         kind: IndexKind,
@@ -220,6 +228,11 @@ impl Index {
             }
             ordered_by = order_of(&column.data_type, source);
         }
+        let sasi = (kind == IndexKind::Sasi).then(|| Sasi::new(&column, &options)).transpose()?;
+        if let Some(sasi) = sasi {
+            analyzer = sasi.changes_values().then_some(Analyzer::Sasi(sasi));
+            ordered_by = Some(if sasi.is_literal() { DataType::Blob } else { column.data_type.clone() });
+        }
         let is_of_vectors = kind == IndexKind::StorageAttached && column.data_type.is_float_vector();
         let named = options.get(SIMILARITY_FUNCTION).and_then(|name| Similarity::named(name));
         let similarity = is_of_vectors.then(|| named.unwrap_or_default());
@@ -234,6 +247,7 @@ impl Index {
             column,
             source,
             analyzer,
+            sasi,
             ordered_by,
             similarity,
             storage,
@@ -251,6 +265,14 @@ impl Index {
         match &self.analyzer {
             Some(analyzer) => analyzer.analyze(value),
             None => value,
+        }
+    }
+
+    /// Returns the indexed terms of a value.
+    pub(crate) fn terms<'v>(&self, value: Cow<'v, [u8]>) -> Terms<'v> {
+        match self.sasi {
+            Some(sasi) => sasi.terms(value),
+            None => smallvec![self.analyzed(value)],
         }
     }
 
@@ -303,6 +325,14 @@ impl Index {
         if self.column.name != column.name || self.similarity.is_some() {
             return false;
         }
+        if let Some(sasi) = self.sasi {
+            return match restriction {
+                ColumnRestriction::Eq(_) => sasi.supports_equality(),
+                ColumnRestriction::Slice(_) => sasi.supports_ranges(),
+                ColumnRestriction::Like(_) => sasi.is_literal(),
+                ColumnRestriction::In(_) | ColumnRestriction::Contains { .. } => false,
+            };
+        }
         match (restriction, self.source) {
             (ColumnRestriction::Eq(_), Source::PartitionKey(_) | Source::Clustering(_) | Source::Cell(_)) => {
                 true
@@ -346,7 +376,7 @@ impl Index {
 
     /// Returns the CREATE INDEX statement.
     pub(crate) fn create_statement(&self) -> String {
-        let custom = if self.kind == IndexKind::StorageAttached { "CUSTOM " } else { "" };
+        let custom = if self.kind == IndexKind::Composites { "" } else { "CUSTOM " };
         let mut text = format!(
             "CREATE {custom}INDEX {} ON {} ({})",
             cassette_cql::quote_identifier(&self.name),

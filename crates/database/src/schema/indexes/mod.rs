@@ -3,11 +3,13 @@
 //! ```text
 //! definition   the indexed column, and the hidden table
 //! analyzer     analysis of values before they are indexed
+//! sasi         options, terms and patterns of SASI indexes
 //! wanted       the values that a query searches
 //! ```
 
 mod analyzer;
 mod definition;
+mod sasi;
 mod wanted;
 
 pub(crate) use analyzer::{Analyzer, Analyzers, BOOLEAN_OPTIONS, type_of_entries};
@@ -15,4 +17,5 @@ pub(crate) use definition::{
     CLASS_NAME, Finds, Part, SIMILARITY_FUNCTION, Source, TARGET, Target, is_storage_attached,
 };
 pub use definition::{Index, IndexKind};
+pub(crate) use sasi::{LikeKind, SASI, Sasi, Terms};
 pub(crate) use wanted::Wanted;

@@ -1,5 +1,7 @@
 //! The values that a query searches in an index.
 
+use super::LikeKind;
+
 /// A search in an index.
 #[derive(Debug)]
 pub(crate) enum Wanted<'e> {
@@ -7,6 +9,8 @@ pub(crate) enum Wanted<'e> {
     Value(&'e [u8]),
     /// A map's entry.
     Entry(&'e [u8], &'e [u8]),
+    /// The values with a term that fits one of these.
+    Like { kind: LikeKind, terms: &'e [Vec<u8>] },
     /// The values between two bounds, each with whether it is inclusive.
     Range { lower: Option<(&'e [u8], bool)>, upper: Option<(&'e [u8], bool)> },
 }

@@ -56,6 +56,7 @@ pub(crate) fn change_schema(
         new_id: store.next_time_uuid(),
         materialized_views_enabled: store.materialized_views_enabled(),
         dynamic_data_masking_enabled: store.dynamic_data_masking_enabled(),
+        sasi_indexes_enabled: store.sasi_indexes_enabled(),
         drop_compact_storage_enabled: store.drop_compact_storage_enabled(),
         functions: store.functions(),
         bound: &execution.bound,

@@ -6,13 +6,13 @@ use cassette_cql::ast::{self, IndexTargetKind};
 use cassette_rows::{ColumnKind, DataType, TableMetadata};
 
 use super::{Change, SchemaContext, is_word, keyspace_to_change};
-use crate::basics::error::{DatabaseError, Result, bail_config, bail_invalid};
+use crate::basics::error::{Result, bail_config, bail_invalid};
 use crate::basics::response::SchemaChangeKind;
 use crate::planning::restrictions::existing;
 use crate::schema::catalog::Keyspace;
 use crate::schema::indexes::{
-    Analyzer, BOOLEAN_OPTIONS, CLASS_NAME, Index, IndexKind, Part, SIMILARITY_FUNCTION, TARGET, Target,
-    is_storage_attached, type_of_entries,
+    Analyzer, BOOLEAN_OPTIONS, CLASS_NAME, Index, IndexKind, Part, SASI, SIMILARITY_FUNCTION, Sasi, TARGET,
+    Target, is_storage_attached, type_of_entries,
 };
 use crate::schema::options::properties::Attributes;
 use crate::schema::system::TextMap;
@@ -20,8 +20,8 @@ use crate::schema::system::TextMap;
 /// The name of non-custom indexes in `USING`.
 const LEGACY: &str = "legacy_local_table";
 
-/// The class of indexes that Cassandra supports besides storage-attached ones, but disables.
-const SASI: &str = "org.apache.cassandra.index.sasi.SASIIndex";
+/// Cassandra's warning of SASI indexes.
+const SASI_WARNING: &str = "SASI indexes are experimental and are not recommended for production use.";
 
 /// The options of storage-attached indexes that apply only to vectors.
 const VECTOR_OPTIONS: [&str; 4] =
@@ -57,6 +57,9 @@ pub(crate) fn create(
     cx.guard.index_creation()?;
     let implementation = implementation(statement)?;
     let kind = implementation.kind;
+    if kind == IndexKind::Sasi && !cx.sasi_indexes_enabled {
+        bail_invalid!("SASI indexes are disabled. Enable in cassandra.yaml to use.");
+    }
     let keyspace = keyspace_to_change(keyspace, cx)?;
     let Some(table) = keyspace.tables.get(statement.table.name.as_str()) else {
         bail_invalid!("Table '{}' doesn't exist", statement.table.name.as_str());
@@ -65,7 +68,7 @@ pub(crate) fn create(
         && keyspace.indexes.contains_key(name.as_str())
     {
         if statement.if_not_exists {
-            return Ok(None);
+            return Ok(unchanged(kind, cx));
         }
         bail_invalid!("Index '{}' already exists", name.as_str());
     }
@@ -86,7 +89,7 @@ pub(crate) fn create(
     let same = |index: &&Arc<Index>| index.kind == kind && index.options == options;
     if let Some(existing) = keyspace.indexes_of(table).find(same) {
         if statement.if_not_exists {
-            return Ok(None);
+            return Ok(unchanged(kind, cx));
         }
         bail_invalid!("Index {name} is a duplicate of existing index {}", existing.name);
     }
@@ -100,14 +103,25 @@ pub(crate) fn create(
             name.len()
         );
     }
-    if kind == IndexKind::StorageAttached {
-        validate_storage_attached(&implementation, &targets, keyspace, table)?;
+    match kind {
+        IndexKind::Composites => {}
+        IndexKind::StorageAttached => validate_storage_attached(&implementation, &targets, keyspace, table)?,
+        IndexKind::Sasi => validate_sasi(&implementation, &targets, table)?,
     }
     let index = Index::new(&name, kind, options, cx.timestamp, table)?;
     let mut after = (**keyspace).clone();
     after.indexes.insert(name, Arc::new(index));
-    let warnings = vector_warnings(&after, table);
+    let mut warnings = vector_warnings(&after, table);
+    warnings.extend((kind == IndexKind::Sasi).then(|| SASI_WARNING.to_owned()));
     Ok(Some(Change { warnings, ..changed(after, &table.name) }))
+}
+
+/// Warns about the kind of an index that exists already.
+fn unchanged(kind: IndexKind, cx: &SchemaContext<'_>) -> Option<Change> {
+    if kind == IndexKind::Sasi {
+        cx.bound.warn(SASI_WARNING);
+    }
+    None
 }
 
 /// Returns a warning for each index of vectors on `table`: Cassandra validates all indexes of a
@@ -135,10 +149,10 @@ fn targets(statement: &ast::CreateIndex, kind: IndexKind, table: &TableMetadata)
         bail_invalid!("Duplicate column '{}' in index target list", targets[i].column);
     }
     for target in &targets {
-        if kind == IndexKind::StorageAttached && !is_word(&target.column) {
+        if kind != IndexKind::Composites && !is_word(&target.column) {
             bail_invalid!("Column '{}' contains non-alphanumeric-underscore characters", target.column);
         }
-        if kind == IndexKind::StorageAttached && target.column.len() > COLUMN_NAME_LENGTH_MAX {
+        if kind != IndexKind::Composites && target.column.len() > COLUMN_NAME_LENGTH_MAX {
             bail_invalid!(
                 "Column '{}' is longer than the permissible name length of {COLUMN_NAME_LENGTH_MAX} characters",
                 target.column
@@ -183,9 +197,6 @@ fn implementation(statement: &ast::CreateIndex) -> Result<Implementation> {
         return Ok(Implementation { kind: IndexKind::Composites, options: TextMap::new() });
     }
     let class = statement.using.as_deref().unwrap_or(LEGACY);
-    if class == SASI {
-        return Err(DatabaseError::not_supported("SASI indexes are"));
-    }
     let options = attributes.map("options")?.unwrap_or_default();
     for option in [CLASS_NAME, TARGET] {
         if options.iter().any(|(key, _)| &**key == option) {
@@ -194,7 +205,19 @@ fn implementation(statement: &ast::CreateIndex) -> Result<Implementation> {
     }
     let options = options.iter().map(|(key, value)| (key.to_string(), value.to_string()));
     let options = options.chain([(CLASS_NAME.to_owned(), class.to_owned())]).collect();
-    Ok(Implementation { kind: IndexKind::StorageAttached, options })
+    let kind = if class == SASI { IndexKind::Sasi } else { IndexKind::StorageAttached };
+    Ok(Implementation { kind, options })
+}
+
+/// Performs Cassandra's checks of a SASI index.
+fn validate_sasi(index: &Implementation, targets: &[Target], table: &TableMetadata) -> Result<()> {
+    let [target] = targets else {
+        let listed: Vec<String> = targets.iter().map(Target::to_text).collect();
+        bail_config!("failed to retrieve target column for: {}", listed.join(", "));
+    };
+    let options = index.options.clone().into_iter().chain(Index::options_of(targets)).collect();
+    let column = existing(table, &target.column)?;
+    Sasi::new(&column, &options).map(|_| ())
 }
 
 /// Performs Cassandra's checks of a storage-attached index.

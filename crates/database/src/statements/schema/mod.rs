@@ -63,6 +63,8 @@ pub(crate) struct SchemaContext<'a> {
     pub materialized_views_enabled: bool,
     /// `dynamic_data_masking_enabled`.
     pub dynamic_data_masking_enabled: bool,
+    /// `sasi_indexes_enabled`.
+    pub sasi_indexes_enabled: bool,
     /// `drop_compact_storage_enabled`.
     pub drop_compact_storage_enabled: bool,
     /// The user-defined functions of the database, compiled.

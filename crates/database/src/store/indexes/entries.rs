@@ -59,12 +59,23 @@ pub(crate) fn entries<'r>(
     now: u32,
 ) -> Entries<'r> {
     let mut entries = raw_entries(index, key, row, is_static, now);
+    if index.sasi.is_some() {
+        return terms_of(index, entries);
+    }
     if index.analyzer.is_some() {
         for entry in &mut entries {
             entry.value = index.analyzed(std::mem::take(&mut entry.value));
         }
     }
     entries
+}
+
+/// Returns an entry for each term of the values.
+fn terms_of<'r>(index: &Index, entries: Entries<'r>) -> Entries<'r> {
+    let of_value = |Entry { value, path, liveness }: Entry<'r>| {
+        index.terms(value).into_iter().map(move |value| Entry { value, path, liveness })
+    };
+    entries.into_iter().flat_map(of_value).collect()
 }
 
 fn raw_entries<'r>(

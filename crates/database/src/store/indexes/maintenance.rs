@@ -12,7 +12,6 @@
 //! creates an entry with a later timestamp. In an index of a key column, only deletions of the row
 //! delete an entry, with their timestamp.
 
-use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -103,7 +102,7 @@ fn add_insertions(
                 })?;
                 if entry.value.len() <= VALUE_LENGTH_MAX {
                     out.push(changes.make(index, &entry.value, entry.path, Change::Write(entry.liveness)));
-                } else if index.kind != IndexKind::StorageAttached {
+                } else if index.kind == IndexKind::Composites {
                     bail_invalid!(
                         "Cannot index value of size {} for index {} on {}({}) (maximum allowed size={})",
                         entry.value.len(),
@@ -121,7 +120,9 @@ fn add_insertions(
                 && let Some(value) = key_value(index, &update.key, row)
             {
                 let deletion = DeletionTime::new(row.deletion().timestamp, now);
-                out.push(changes.make(index, &value, Some(LASTING), Change::Delete(deletion)));
+                for term in index.terms(value.into()) {
+                    out.push(changes.make(index, &term, Some(LASTING), Change::Delete(deletion)));
+                }
             }
         }
     }
@@ -167,17 +168,16 @@ fn validate_vector(index: &Index, value: &[u8]) -> std::result::Result<(), Strin
     }
 }
 
-/// Returns the indexed value of a key column, without reading the row.
-fn key_value<'r>(index: &Index, key: &'r DecoratedKey, row: &'r Row) -> Option<Cow<'r, [u8]>> {
-    let value = match index.source {
+/// Returns the value of an indexed key column, without reading the row.
+fn key_value<'r>(index: &Index, key: &'r DecoratedKey, row: &'r Row) -> Option<&'r [u8]> {
+    match index.source {
         Source::Clustering(position) => row.clustering().value(position),
         Source::PartitionKey(position) => {
             let components = cassette_rows::key::components(key.key(), index.base.partition_key.len());
             components.and_then(|components| components.get(position).copied())
         }
         _ => None,
-    };
-    Some(index.analyzed(value?.into()))
+    }
 }
 
 /// Returns the rows whose old entries the update may make stale; `None` if there are none.
@@ -315,9 +315,9 @@ impl Replaced<'_> {
                     if !self.before.cell(column).is_some_and(wins) {
                         continue;
                     }
-                    let value = written.is_live(self.now).then(|| index.analyzed(written.value.into()));
+                    let values = written.is_live(self.now).then(|| index.terms(written.value.into()));
                     let is_kept = |entry: &Entry<'_>| {
-                        value.as_ref().is_some_and(|value| index.same_value(value, &entry.value))
+                        values.iter().flatten().any(|value| index.same_value(value, &entry.value))
                     };
                     let entries = had(index);
                     for entry in entries.iter().filter(|entry| is_indexed(entry) && !is_kept(entry)) {

@@ -14,7 +14,7 @@ use cassette_rows::{
 };
 
 use super::entries::{deletion, entries, entry_key, map_entry, ordered_key};
-use crate::schema::indexes::{Index, Source, Wanted};
+use crate::schema::indexes::{Index, LikeKind, Source, Wanted};
 
 /// The maximum number of entries of a range of values that are sorted into the order of the table.
 /// With more, a scan of the table is not much slower, and takes no memory.
@@ -55,6 +55,8 @@ pub(crate) struct Hits {
     /// Entries that were read ahead.
     ahead: VecDeque<Hit>,
     entries: Entries,
+    /// The terms that entries must fit.
+    filter: Option<(LikeKind, Vec<Vec<u8>>)>,
     /// The number of SSTables with entries.
     sstables: u64,
     now: u32,
@@ -87,6 +89,12 @@ impl Hits {
             Wanted::Entry(key, value) => {
                 (entry_key(&map_entry(key, value)), slices_within(index, within, None))
             }
+            Wanted::Like { kind: LikeKind::Matches, terms: [term] } => {
+                (ordered_key(), slices_within(index, within, Some(term.as_slice())))
+            }
+            Wanted::Like { kind, terms } => {
+                (ordered_key(), terms.iter().map(|term| slice_of_terms(*kind, term)).collect())
+            }
             Wanted::Range { lower, upper } => {
                 let bound =
                     |value: &[u8], side| Bound { prefix: Clustering::of(&[&analyzed(index, value)]), side };
@@ -100,9 +108,14 @@ impl Hits {
             }
         };
         let slices = Slices::new(slices, &index.storage.comparator);
-        let ahead = VecDeque::new();
-        let mut hits =
-            Self { index: index.clone(), partition, ahead, entries: Entries::None, sstables: 0, now };
+        let filter = match wanted {
+            Wanted::Like { kind: kind @ (LikeKind::Suffix | LikeKind::Contains), terms } => {
+                Some((*kind, terms.to_vec()))
+            }
+            _ => None,
+        };
+        let (ahead, entries) = (VecDeque::new(), Entries::None);
+        let mut hits = Self { index: index.clone(), partition, ahead, entries, filter, sstables: 0, now };
         if slices.as_slice().is_empty() {
             return Ok(hits);
         }
@@ -112,7 +125,8 @@ impl Hits {
         hits.sstables = sstables;
         if stream.next_partition()?.is_some() {
             hits.entries = match wanted {
-                Wanted::Range { .. } => Entries::OfRange(stream),
+                Wanted::Like { kind: LikeKind::Matches, terms: [_] } => Entries::OfValue(stream),
+                Wanted::Range { .. } | Wanted::Like { .. } => Entries::OfRange(stream),
                 _ => Entries::OfValue(stream),
             };
         }
@@ -191,6 +205,13 @@ impl Hits {
         };
         while let Some(next) = stream.next_unfiltered()? {
             let Unfiltered::Row(row) = next else { continue };
+            let fits = |(kind, wanted): &(LikeKind, Vec<Vec<u8>>)| {
+                let term = row.clustering().value(0).unwrap_or_default();
+                wanted.iter().any(|wanted| kind.fits(term, wanted))
+            };
+            if self.filter.as_ref().is_some_and(|filter| !fits(filter)) {
+                continue;
+            }
             if row.liveness().is_live(self.now)
                 && let Some(hit) = hit(&self.index, &row)
             {
@@ -306,6 +327,26 @@ fn slices_within(index: &Index, within: &Within<'_>, value: Option<&[u8]>) -> Ve
             };
             let slices = slices.as_slice().iter();
             slices.map(|slice| Slice { start: behind(&slice.start), end: behind(&slice.end) }).collect()
+        }
+    }
+}
+
+/// Returns the slice with the terms that a term of a pattern can fit. Terms that end with it or
+/// contain it can be anywhere.
+fn slice_of_terms(kind: LikeKind, term: &[u8]) -> Slice {
+    let bound = |term: &[u8], side| Bound { prefix: Clustering::of(&[term]), side };
+    match kind {
+        LikeKind::Suffix | LikeKind::Contains => Slice { start: Bound::bottom(), end: Bound::top() },
+        LikeKind::Matches => Slice { start: bound(term, Side::Before), end: bound(term, Side::After) },
+        LikeKind::Prefix => {
+            // The first term after those with the prefix.
+            let kept = term.iter().rposition(|byte| *byte != u8::MAX);
+            let end = kept.map_or(Bound::top(), |last| {
+                let mut next = term[..=last].to_vec();
+                next[last] += 1;
+                bound(&next, Side::Before)
+            });
+            Slice { start: bound(term, Side::Before), end }
         }
     }
 }

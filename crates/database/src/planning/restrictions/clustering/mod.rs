@@ -258,8 +258,11 @@ impl ClusteringRestrictions {
         let mut position = 0;
         let mut usable = 0;
         for segment in &self.segments {
-            let contains = matches!(segment.what, SegmentKind::Single(ColumnRestriction::Contains { .. }));
-            if segment.first != position || contains {
+            let is_filter = matches!(
+                segment.what,
+                SegmentKind::Single(ColumnRestriction::Contains { .. } | ColumnRestriction::Like(_))
+            );
+            if segment.first != position || is_filter {
                 break;
             }
             usable += 1;

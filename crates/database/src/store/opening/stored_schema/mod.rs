@@ -361,15 +361,18 @@ fn load_indexes(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspa
         }
         let load = || {
             let (table, name) = (row.clustering_text(0)?, row.clustering_text(1)?);
-            let kind = IndexKind::from_name(row.text("kind")?)?;
-            Some((keyspace.tables.get(table)?, name, kind, row.text_map("options")?))
+            let options = row.text_map("options")?;
+            let class = options.get(CLASS_NAME).map_or("", String::as_str);
+            let kind = IndexKind::from_name(row.text("kind")?, class)?;
+            Some((keyspace.tables.get(table)?, name, kind, options))
         };
         let Some((table, name, kind, options)) = load() else {
             let index = row.clustering_text(1).unwrap_or_default();
             return Err(unreadable(format!("index {}.{index}: its kind is not supported", keyspace.name)));
         };
         let class = options.get(CLASS_NAME).map_or("", String::as_str);
-        if is_foreign && kind == IndexKind::StorageAttached && !is_storage_attached(class) {
+        let is_supported = kind == IndexKind::Composites || is_storage_attached(class);
+        if is_foreign && !is_supported {
             return Err(unreadable(format!("index {}.{name}: {class} is not supported", keyspace.name)));
         }
         let created_at = row.row.liveness().timestamp;
