@@ -94,9 +94,6 @@ impl<'a> PlanContext<'a> {
             _ if keyspace.virtual_tables.contains(&table.name) => {
                 bail_invalid!("Modification is not supported by table {}", table.qualified_name())
             }
-            _ if self.catalog.is_view(&table) => {
-                bail_invalid!("Cannot directly modify a materialized view")
-            }
             _ => Ok(table),
         }
     }

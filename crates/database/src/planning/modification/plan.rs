@@ -29,7 +29,7 @@ impl ModificationPlan {
     /// Resolves `modification` against the catalog.
     pub fn new(modification: &ast::Modification, cx: &mut PlanContext<'_>) -> Result<Self> {
         let plan = Self::of_batch(modification, cx)?;
-        plan.validate_attributes()?;
+        plan.validate(cx)?;
         Ok(plan)
     }
 
@@ -51,9 +51,9 @@ impl ModificationPlan {
         Ok(Self { table, what })
     }
 
-    /// Rejects attributes that the statement cannot have. In a batch, as in Cassandra, this comes
-    /// after the checks of the batch.
-    fn validate_attributes(&self) -> Result<()> {
+    /// Rejects views, and attributes that the statement cannot have. In a batch, as in Cassandra,
+    /// this comes after the checks of the batch.
+    fn validate(&self, cx: &PlanContext<'_>) -> Result<()> {
         if AuthCacheKind::of_table(&self.table).is_some() {
             if self.has_timestamp() {
                 bail_invalid!("Custom timestamp is not supported by virtual tables");
@@ -73,6 +73,9 @@ impl ModificationPlan {
         }
         if self.table.is_counter && self.has_ttl() {
             bail_invalid!("Cannot provide custom TTL for counter updates");
+        }
+        if cx.catalog.is_view(&self.table) {
+            bail_invalid!("Cannot directly modify a materialized view");
         }
         Ok(())
     }
@@ -172,7 +175,7 @@ impl BatchPlan {
         };
         let plan = Self { kind: batch.kind, attributes, statements };
         validate(plan.kind, plan.attributes.has_timestamp(), &plan.statements.iter().collect::<Vec<_>>())?;
-        plan.statements.iter().try_for_each(ModificationPlan::validate_attributes)?;
+        plan.statements.iter().try_for_each(|statement| statement.validate(cx))?;
         Ok(plan)
     }
 

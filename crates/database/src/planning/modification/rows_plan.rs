@@ -121,6 +121,7 @@ pub(crate) fn update(
     cx: &mut PlanContext<'_>,
 ) -> Result<RowsPlan> {
     let attributes = Attributes::new(update.using.timestamp.as_ref(), update.using.ttl.as_ref(), table, cx)?;
+    refuse_timestamp(&update.conditions, &attributes)?;
     let conditions = Conditions::new(&update.conditions, table, cx)?;
     let mut operations = OperationsBuilder::default();
     for assignment in &update.assignments {
@@ -145,6 +146,7 @@ pub(crate) fn delete(
     cx: &mut PlanContext<'_>,
 ) -> Result<RowsPlan> {
     let attributes = Attributes::new(delete.timestamp.as_ref(), None, table, cx)?;
+    refuse_timestamp(&delete.conditions, &attributes)?;
     let conditions = Conditions::new(&delete.conditions, table, cx)?;
     let mut operations = OperationsBuilder::default();
     for target in &delete.targets {
@@ -180,6 +182,13 @@ pub(crate) fn delete(
     validate_one_row(&plan, "deletions")?;
     let deletes_cells_of_ranges = !plan.operations.regulars.is_empty() && !names_rows;
     Ok(RowsPlan { deletes_cells_of_ranges, ..plan })
+}
+
+fn refuse_timestamp(conditions: &ast::Conditions, attributes: &Attributes) -> Result<()> {
+    if attributes.has_timestamp() && !matches!(conditions, ast::Conditions::None) {
+        bail_invalid!("Cannot provide custom timestamp for conditional updates");
+    }
+    Ok(())
 }
 
 /// Plans an UPDATE or DELETE with its WHERE. The rows may still be ranges.
