@@ -54,12 +54,18 @@ fn session_with(change: impl FnOnce(&mut Options)) -> Session {
     };
     change(&mut options);
     let session = Database::open(options).unwrap().session();
+    begin(&session);
+    session
+}
+
+/// Makes the keyspace of the statements, without tables.
+fn begin(session: &Session) {
+    session.execute(&format!("DROP KEYSPACE IF EXISTS {KEYSPACE}"), ()).unwrap();
     let create = format!(
         "CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
     );
     session.execute(&create, ()).unwrap();
     session.execute(&format!("USE {KEYSPACE}"), ()).unwrap();
-    session
 }
 
 /// Returns the response to `statement` in the format of `raw.py`.
@@ -255,10 +261,10 @@ fn random_case(lines: &str) -> Vec<(&str, Value)> {
 #[test]
 fn random_statements_are_answered_as_by_cassandra() {
     let text = read(&folder().join("random.txt"));
-    let mut wrong = Vec::new();
+    let (mut wrong, session) = (Vec::new(), session());
     for case in text.trim_start_matches("# ").split("\n# ") {
         let (seed, lines) = case.split_once('\n').unwrap();
-        let session = session();
+        begin(&session);
         for (statement, cassandra) in random_case(lines) {
             let ours = answer(&session, statement);
             wrong.extend(judge(statement, &ours, &cassandra, None).map(|wrong| format!("{seed}: {wrong}")));
