@@ -51,6 +51,19 @@ enum Socket {
 }
 
 impl AdminArguments {
+    /// Returns the address of the command line or of the configuration file.
+    fn asked(&self, config: &Config) -> anyhow::Result<Option<AdminAddress>> {
+        match &self.admin {
+            Some(address) => Ok(Some(address.clone())),
+            None => config.admin(),
+        }
+    }
+
+    /// Returns the address in effect.
+    pub fn address(&self, config: &Config) -> anyhow::Result<AdminAddress> {
+        Ok(self.asked(config)?.unwrap_or(AdminAddress::At(ADDRESS_DEFAULT)))
+    }
+
     /// Listens, and reads the files. `None` if the endpoint is disabled. A port in use by another
     /// process is an error only if the address was specified.
     pub async fn prepare(&self, config: &Config) -> anyhow::Result<Option<Prepared>> {
@@ -59,10 +72,7 @@ impl AdminArguments {
             Some(path) => Some(Arc::new(Tokens::read(path, TOKEN_LEVELS).context("admin_tokens_file")?)),
             None => None,
         };
-        let asked = match &self.admin {
-            Some(address) => Some(address.clone()),
-            None => config.admin()?,
-        };
+        let asked = self.asked(config)?;
         let wanted = match &asked {
             Some(AdminAddress::Off) => return Ok(None),
             Some(AdminAddress::Unix(path)) => {

@@ -13,7 +13,7 @@ use cassette_adopt::{
 use cassette_vfs::{FileSystem, RealFileSystem, SystemClock};
 use clap::Args;
 
-use crate::logging;
+use crate::logging::{self, LogArguments};
 use crate::moving::console::Console;
 
 const EXAMPLES: &str = "\
@@ -84,7 +84,7 @@ pub struct AdoptArguments {
 
 /// Plans, and adopts unless it is a dry run.
 pub fn run(arguments: &AdoptArguments) -> anyhow::Result<()> {
-    logging::init();
+    logging::init(&LogArguments::default())?;
     let began = Instant::now();
     let fs: Arc<dyn FileSystem> = Arc::new(RealFileSystem);
     let request = PlanRequest {

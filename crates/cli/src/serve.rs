@@ -33,11 +33,12 @@ use tokio::sync::watch;
 
 use crate::address::listen_address;
 use crate::admin::{AdminArguments, Prepared, reload};
-use crate::config::{BackupSettings, Config, commitlog_archiving, duration};
+use crate::config::{self, BackupSettings, Config, commitlog_archiving, duration};
 use crate::forwarding::ForwardingArguments;
 use crate::listening::{cannot_listen, warn_of_exposure, warn_of_plain_text};
+use crate::logging::{self, LogArguments};
 use crate::node::NodeArguments;
-use crate::{logging, memory, parent, service_manager, superuser};
+use crate::{memory, parent, service_manager, superuser};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -153,6 +154,17 @@ pub struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
+    /// Check the configuration file, report all mistakes, and exit
+    #[arg(long)]
+    check_config: bool,
+
+    /// Print the settings that would be in effect, as a configuration file, and exit
+    #[arg(long, conflicts_with = "check_config")]
+    print_config: bool,
+
+    #[command(flatten)]
+    log: LogArguments,
+
     #[command(flatten)]
     forwarding: ForwardingArguments,
 
@@ -175,7 +187,7 @@ struct Served {
 
 /// Serves until SIGTERM or SIGINT.
 pub fn run(mut arguments: ServeArguments) -> anyhow::Result<()> {
-    if !arguments.temporary {
+    if !arguments.temporary || arguments.check_config || arguments.print_config {
         return run_in(&arguments);
     }
     let only_owner = Permissions::from_mode(0o700);
@@ -192,31 +204,69 @@ fn run_in(arguments: &ServeArguments) -> anyhow::Result<()> {
     if let Some(parent) = arguments.stop_with_parent {
         parent::stop_with(parent)?;
     }
-    let logging = logging::init();
-    let mut config = match &arguments.config {
-        Some(path) => {
-            commitlog_archiving::refuse(path)?;
-            Config::read(path)?
-        }
-        None => Config::default(),
-    };
-    config.choose_auth(arguments.authenticator.as_deref(), arguments.authorizer.as_deref());
-    config.choose_backups(BackupSettings {
-        repository: arguments.backup_to.clone(),
-        backup_period: arguments.backup_every.clone(),
-        keep: arguments.keep,
-        key_file: arguments.backup_key_file.clone(),
-        archive_commitlog: arguments.archive_commitlog.then_some(true),
-        ..BackupSettings::default()
-    });
-    if arguments.temporary {
-        config.choose_temporary();
+    let logging = logging::init(&arguments.log)?;
+    let config = configuration(arguments)?;
+    if arguments.check_config {
+        let path = arguments.config.as_ref().map(|path| format!("{}: ", path.display()));
+        println!("{}the configuration is valid", path.unwrap_or_default());
+        return Ok(());
     }
-    memory::return_periodically()?;
+    if arguments.print_config {
+        print!("{}", printed(arguments, &config)?);
+        return Ok(());
+    }
+    serve_with(arguments, &config, logging)
+}
+
+/// Reads the configuration file, which the command line's arguments override.
+fn configuration(arguments: &ServeArguments) -> anyhow::Result<Config> {
+    let adjust = |config: &mut Config| {
+        config.choose_auth(arguments.authenticator.as_deref(), arguments.authorizer.as_deref());
+        config.choose_backups(BackupSettings {
+            repository: arguments.backup_to.clone(),
+            backup_period: arguments.backup_every.clone(),
+            keep: arguments.keep,
+            key_file: arguments.backup_key_file.clone(),
+            archive_commitlog: arguments.archive_commitlog.then_some(true),
+            ..BackupSettings::default()
+        });
+        if arguments.temporary {
+            config.choose_temporary();
+        }
+    };
+    if let Some(path) = &arguments.config {
+        commitlog_archiving::refuse(path)?;
+        return Config::read_checked(path, &arguments.data, adjust);
+    }
+    let mut config = Config::default();
+    adjust(&mut config);
+    Ok(config)
+}
+
+/// Returns the settings of the listener.
+fn server_config(arguments: &ServeArguments, config: &Config) -> anyhow::Result<ServerConfig> {
     let mut server = config.server()?;
     if let Some(address) = arguments.listen {
         server.listen_address = address;
     }
+    Ok(server)
+}
+
+/// Returns the settings in effect as a configuration file.
+fn printed(arguments: &ServeArguments, config: &Config) -> anyhow::Result<String> {
+    let mut options = config.database(&arguments.data)?;
+    arguments.node.apply(&mut options.node);
+    config::printed(config, &options, &server_config(arguments, config)?, &arguments.admin.address(config)?)
+}
+
+/// Serves until the server is stopped, and closes the database.
+fn serve_with(
+    arguments: &ServeArguments,
+    config: &Config,
+    logging: Arc<dyn LogLevels>,
+) -> anyhow::Result<()> {
+    memory::return_periodically()?;
+    let mut server = server_config(arguments, config)?;
     server.stop_timeout = arguments.stop_timeout;
     server.tls = config.tls()?;
     if let Some(files) = descriptors::raise_limit() {
@@ -232,7 +282,7 @@ fn run_in(arguments: &ServeArguments) -> anyhow::Result<()> {
     if let Some(forwarding) = arguments.forwarding.target(&arguments.data, !arguments.read_only.is_empty())? {
         return runtime.block_on(forward(server, forwarding, arguments.stop_with_stdin));
     }
-    let Served { database, deadline } = runtime.block_on(serve(arguments, &config, server, logging))?;
+    let Served { database, deadline } = runtime.block_on(serve(arguments, config, server, logging))?;
     service_manager::notify("STOPPING=1");
     // A request that ignores its interruption must not keep the process running: its thread ends
     // with the process.
@@ -250,7 +300,11 @@ fn close(database: Database, deadline: Instant) -> anyhow::Result<()> {
     };
     Builder::new().name("close".to_owned()).spawn(close).context("cannot start a thread")?;
     match is_closed.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-        Ok(closed) => closed.context("cannot close the database"),
+        Ok(closed) => {
+            closed.context("cannot close the database")?;
+            tracing::info!("stopped");
+            Ok(())
+        }
         Err(RecvTimeoutError::Timeout) => {
             tracing::warn!(
                 "the database was not closed in time: what is not flushed is replayed from the commit log \

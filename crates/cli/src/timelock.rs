@@ -24,7 +24,8 @@ use crate::admin::reload;
 use crate::credentials::{client_tls, password_in, password_of_environment, token};
 use crate::listening::{cannot_listen, warn_of_exposure, warn_of_plain_text};
 
-use crate::{logging, memory};
+use crate::logging::{self, LogArguments};
+use crate::memory;
 
 /// The default address of servers.
 const ADDRESS_DEFAULT: &str = "127.0.0.1:8421";
@@ -409,7 +410,7 @@ fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
 }
 
 fn start(arguments: &StartArguments) -> anyhow::Result<()> {
-    logging::init();
+    logging::init(&LogArguments::default())?;
     memory::return_periodically()?;
     let runtime = runtime()?;
     let wanted = arguments.listen;

@@ -12,9 +12,9 @@ use crate::error::CallError;
 use crate::program::{Program, check_language};
 use crate::settings::Settings;
 
-/// The error of statements on functions while they are disabled, as in Cassandra.
-pub(crate) const DISABLED: &str = "User-defined functions are disabled in cassandra.yaml - set \
-    user_defined_functions_enabled=true to enable";
+/// The error of statements on functions while they are disabled.
+pub(crate) const DISABLED: &str = "User-defined functions are disabled. Set \
+    `user_defined_functions_enabled: true` in the configuration file (--config) to enable them.";
 
 /// The compiled functions of a database.
 pub struct Functions {
@@ -47,7 +47,7 @@ impl Functions {
     /// Checks that functions are enabled, and in this language.
     ///
     /// # Errors
-    /// Refused, with Cassandra's text if functions are disabled.
+    /// Refused if functions are disabled.
     pub fn check_enabled(&self, language: &str) -> Result<(), CallError> {
         if !self.settings.enabled {
             return Err(CallError::Refused(DISABLED.to_owned()));

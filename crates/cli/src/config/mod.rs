@@ -10,6 +10,8 @@ mod engine;
 #[cfg(test)]
 mod fuzz;
 mod old_names;
+mod printed;
+mod problems;
 mod query_logs;
 #[cfg(test)]
 mod tests;
@@ -35,6 +37,7 @@ pub use backups::BackupSettings;
 use cassette_tools::units::bytes;
 pub use cassette_tools::units::duration;
 pub(crate) use encryption::options_of as encryption_options;
+pub use printed::printed;
 
 /// Keys of cassandra.yaml without a use here, one per line: accepted with a warning, so that a file
 /// for Cassandra can be used unchanged. Those whose protection would be missing are in
@@ -75,6 +78,16 @@ pub enum AdminAddress {
     At(SocketAddr),
     /// `unix:PATH`.
     Unix(PathBuf),
+}
+
+impl std::fmt::Display for AdminAddress {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Off => formatter.write_str("off"),
+            Self::At(address) => address.fmt(formatter),
+            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+        }
+    }
 }
 
 impl std::str::FromStr for AdminAddress {
@@ -199,9 +212,30 @@ struct ClassWithParameters {
 impl Config {
     /// Reads a file, and warns of keys without effect.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
+        Self::read_with(path, |text| Self::parse(text).map(drop).map_err(|error| format!("{error:#}")))
+    }
+
+    /// Reads the file of a server with data directory `data`, lets `adjust` override settings, and
+    /// checks all of them.
+    ///
+    /// # Errors
+    /// All mistakes, with their lines.
+    pub fn read_checked(path: &Path, data: &Path, adjust: impl Fn(&mut Self)) -> anyhow::Result<Self> {
+        let mut config = Self::read_with(path, |text| Self::check_text(text, data, &adjust))?;
+        adjust(&mut config);
+        Ok(config)
+    }
+
+    fn read_with(path: &Path, check: impl Fn(&str) -> Result<(), String>) -> anyhow::Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let config = Self::parse(&text).with_context(|| path.display().to_string())?;
+        // What the checks log is logged again when the settings are used.
+        let silent = tracing::subscriber::NoSubscriber::new();
+        let problems = tracing::subscriber::with_default(silent, || problems::find(&text, check));
+        if !problems.is_empty() {
+            bail!("{}", problems::describe(path, &problems));
+        }
+        let config = Self::parse(&text)?;
         for key in config.others.keys() {
             tracing::warn!("{}: {key} has no effect here{}", path.display(), hint(key));
         }
@@ -219,7 +253,9 @@ impl Config {
         config.take_guardrails()?;
         let is_known = |key: &String| WITHOUT_EFFECT.lines().any(|known| known == key);
         if let Some(unknown) = config.others.keys().find(|key| !is_known(key)) {
-            bail!("unknown key {unknown}; keys are those of Cassandra 5.0's cassandra.yaml");
+            let similar = problems::similar(unknown).map(|key| format!(" (did you mean {key}?)"));
+            let similar = similar.unwrap_or_default();
+            bail!("unknown key {unknown}{similar}; keys are those of Cassandra 5.0's cassandra.yaml");
         }
         for (key, kept) in REQUIRED_VALUES {
             let Some(value) = config.others.get(*key).and_then(chosen) else { continue };
@@ -228,6 +264,45 @@ impl Config {
             }
         }
         Ok(config)
+    }
+
+    /// Returns the first mistake of a text.
+    fn check_text(text: &str, data: &Path, adjust: impl Fn(&mut Self)) -> Result<(), String> {
+        let checked = Self::parse(text).and_then(|mut config| {
+            adjust(&mut config);
+            config.check(data)
+        });
+        checked.map_err(|error| format!("{error:#}"))
+    }
+
+    /// Checks all settings, as the start of a server with data directory `data` does.
+    fn check(&self, data: &Path) -> anyhow::Result<()> {
+        self.server()?;
+        self.admin()?;
+        self.file_access()?;
+        self.database(data)?;
+        self.backups()?;
+        self.audit_log(data)?;
+        self.full_query_log()?;
+        self.tls()?;
+        self.admin_tls()?;
+        Ok(())
+    }
+
+    /// Returns the keys that have a group of keys, and are set.
+    fn groups(&self) -> Vec<&'static str> {
+        [
+            ("admin_encryption_options", self.admin_encryption_options.is_some()),
+            ("audit_logging_options", self.audit_logging_options.is_some()),
+            ("backup_options", self.backup_options.is_some()),
+            ("client_encryption_options", self.client_encryption_options.is_some()),
+            ("default_compaction", self.default_compaction.is_some()),
+            ("full_query_logging_options", self.full_query_logging_options.is_some()),
+            ("transparent_data_encryption_options", self.transparent_data_encryption_options.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(key, is_set)| is_set.then_some(key))
+        .collect()
     }
 
     /// Moves the keys of guardrails from the others.

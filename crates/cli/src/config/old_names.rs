@@ -37,6 +37,11 @@ pub fn modernized(text: &str) -> anyhow::Result<Cow<'_, str>> {
     Ok(Cow::Owned(out))
 }
 
+/// Returns the old names.
+pub fn all() -> impl Iterator<Item = &'static str> {
+    OLD_NAMES.lines().filter_map(|known| known.split(' ').next())
+}
+
 struct Renamed<'a> {
     old: &'static str,
     new: &'static str,

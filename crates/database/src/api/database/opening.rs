@@ -18,7 +18,7 @@ use crate::basics::error::{DatabaseError, Result};
 use crate::basics::paging_key::PagingKey;
 use crate::basics::timeouts::RequestTimeouts;
 use crate::execution::virtual_tables::{self, engine_settings};
-use crate::schema::guardrails::Guardrails;
+use crate::schema::guardrails::{Guardrails, SETTINGS};
 use crate::schema::system::local::Node;
 use crate::statements::builds::{build_index, build_view, load_graph};
 use crate::store::authorization::AuthSettings;
@@ -103,6 +103,31 @@ impl Options {
         }
     }
 
+    /// Returns the settings by cassandra.yaml's names, without timeouts and guardrails.
+    fn shown_settings(&self) -> BTreeMap<String, String> {
+        let mut settings = engine_settings(&self.engine);
+        let prepared_size = format!("{}MiB", self.prepared_statements_cache_size >> 20);
+        settings.insert("prepared_statements_cache_size".to_owned(), prepared_size);
+        settings.extend(switches(self));
+        settings.extend(function_settings(&self.functions));
+        settings.insert("cluster_name".to_owned(), self.node.cluster_name.clone());
+        settings.extend(self.settings.clone());
+        settings
+    }
+
+    /// Returns the settings that a database opened with these options has at its start, by
+    /// cassandra.yaml's names; a value of `None` is null there.
+    ///
+    /// # Errors
+    /// If guardrails are invalid.
+    pub fn effective_settings(&self) -> Result<BTreeMap<String, Option<String>>> {
+        let guardrails = Guardrails::configured(&self.guardrails).map_err(DatabaseError::Config)?;
+        let shown = self.shown_settings().into_iter().map(|(name, value)| (name, Some(value)));
+        let timeouts = self.timeouts.settings().map(|(name, value)| (name.to_owned(), Some(value)));
+        let limits = SETTINGS.iter().map(|limit| (limit.name.to_owned(), guardrails.text(limit.key)));
+        Ok(shown.chain(timeouts).chain(limits).collect())
+    }
+
     /// Returns the defaults with all files in memory: see [`Database::in_memory`].
     pub fn in_memory() -> Self {
         Self { file_system: Arc::new(FakeFileSystem::new()), ..Self::new("/cassette") }
@@ -144,13 +169,7 @@ impl Database {
         let guardrails = Guardrails::configured(&options.guardrails).map_err(DatabaseError::Config)?;
         let guardrails = Arc::new(guardrails);
         options.engine.partition_observer = Some(guardrails.clone());
-        let mut settings = engine_settings(&options.engine);
-        let prepared_size = format!("{}MiB", options.prepared_statements_cache_size >> 20);
-        settings.insert("prepared_statements_cache_size".to_owned(), prepared_size);
-        settings.extend(switches(&options));
-        settings.extend(function_settings(&options.functions));
-        settings.insert("cluster_name".to_owned(), options.node.cluster_name.clone());
-        settings.extend(options.settings);
+        let settings = options.shown_settings();
         let background_threads = options.engine.background_threads;
         let auto_snapshot = options.engine.auto_snapshot;
         let data_dir = options.engine.data_dir.clone();

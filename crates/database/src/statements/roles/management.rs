@@ -9,6 +9,7 @@ use crate::basics::error::{Result, bail_invalid};
 use crate::basics::passwords;
 use crate::basics::response::Outcome;
 use crate::schema::authorization::Resource;
+use crate::statements::schema::absent::unsupported_role_option;
 use crate::store::authorization::RoleChange;
 
 pub(super) fn create(create: &CreateRole, performer: &Performer<'_>) -> Result<Outcome> {
@@ -168,7 +169,7 @@ fn check_options(options: &RoleOptions, performer: &Performer<'_>) -> Result<()>
         (options.custom.is_some(), "OPTIONS"),
     ];
     if let Some((_, option)) = unsupported.into_iter().find(|(is_given, _)| *is_given) {
-        bail_invalid!("org.apache.cassandra.auth.CassandraRoleManager doesn't support {option}");
+        return Err(unsupported_role_option(option));
     }
     if let Some(hashed) = &options.hashed_password {
         passwords::check_hash(hashed)?;

@@ -24,11 +24,19 @@ pub(crate) fn refuse_roles(statement: &Statement) -> DatabaseError {
         _ => None,
     };
     match refused {
-        Some(option) => DatabaseError::Invalid(format!(
-            "org.apache.cassandra.auth.CassandraRoleManager doesn't support {option}"
-        )),
+        Some(option) => unsupported_role_option(option),
         None => unauthorized("You have to be logged in and not anonymous to perform this request"),
     }
+}
+
+/// Returns the error of an option of roles: passwords without authentication, or OPTIONS.
+pub(crate) fn unsupported_role_option(option: &str) -> DatabaseError {
+    DatabaseError::Invalid(match option {
+        "OPTIONS" => "The option OPTIONS of roles is not supported: omit it.".to_owned(),
+        _ => format!(
+            "{option} of roles requires logins. Start the server with `--authenticator PasswordAuthenticator`."
+        ),
+    })
 }
 
 /// Returns the option that the role manager does not support without authentication.

@@ -49,7 +49,10 @@ pub(crate) fn alter(
         }
         AlterTableChange::DropCompactStorage => {
             if !cx.drop_compact_storage_enabled {
-                bail_invalid!("DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.");
+                bail_invalid!(
+                    "DROP COMPACT STORAGE is disabled. Set `drop_compact_storage_enabled: true` \
+                     in the configuration file (--config) to use it."
+                );
             }
             if !table.layout.is_compact() {
                 bail_invalid!("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE");

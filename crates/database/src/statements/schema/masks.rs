@@ -21,8 +21,9 @@ use crate::schema::conditions::Term;
 pub(crate) fn ensure_enabled(cx: &SchemaContext<'_>) -> Result<()> {
     if !cx.dynamic_data_masking_enabled {
         bail_invalid!(
-            "Cannot mask columns because dynamic data masking is not enabled. You can enable it with the \
-             dynamic_data_masking_enabled property on cassandra.yaml"
+            "Cannot mask columns because dynamic data masking is not enabled. Set \
+             `dynamic_data_masking_enabled: true` in the configuration file (--config) to enable \
+             it."
         );
     }
     Ok(())

@@ -25,7 +25,10 @@ pub(crate) fn create(
     cx: &SchemaContext<'_>,
 ) -> Result<Option<Change>> {
     if !cx.materialized_views_enabled {
-        bail_invalid!("Materialized views are disabled. Enable in cassandra.yaml to use.");
+        bail_invalid!(
+            "Materialized views are disabled. Set `materialized_views_enabled: true` in the \
+             configuration file (--config) to use them."
+        );
     }
     let order = &statement.clustering_order;
     let is_twice = |i: &usize| order[..*i].iter().any(|(other, _)| *other == order[*i].0);

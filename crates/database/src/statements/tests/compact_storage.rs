@@ -200,7 +200,8 @@ fn compact_storage_is_dropped_only_if_the_setting_allows_it() {
     run(&session, &TABLES);
     run(&session, &DATA);
     let statement = "ALTER TABLE ks.st DROP COMPACT STORAGE";
-    let expected = "DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.";
+    let expected = "DROP COMPACT STORAGE is disabled. Set `drop_compact_storage_enabled: true` in the \
+        configuration file (--config) to use it.";
     assert_eq!(error(&session, statement), expected);
     session.database().close().unwrap();
     drop(session);

@@ -64,8 +64,8 @@ fn functions_are_refused_unless_they_are_enabled() {
     with_functions(&database);
     database.close().unwrap();
     let database = open_at(&fs, |options| options.functions.enabled = false);
-    let disabled = "User-defined functions are disabled in cassandra.yaml - set \
-                    user_defined_functions_enabled=true to enable";
+    let disabled = "User-defined functions are disabled. Set `user_defined_functions_enabled: true` in the \
+        configuration file (--config) to enable them.";
     for cql in [THRICE, "SELECT k.twice(v) FROM k.t", "SELECT k.total(v) FROM k.t"] {
         assert_eq!(error(&database, "", cql), disabled, "{cql}");
     }

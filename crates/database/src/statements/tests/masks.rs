@@ -185,8 +185,8 @@ fn a_disabled_setting_refuses_masks_and_shows_clear_values() {
     with_table(&database);
     drop(database);
     let database = open_at(&fs, false);
-    let refusal = "Cannot mask columns because dynamic data masking is not enabled. You can enable it with the \
-                   dynamic_data_masking_enabled property on cassandra.yaml";
+    let refusal = "Cannot mask columns because dynamic data masking is not enabled. Set \
+        `dynamic_data_masking_enabled: true` in the configuration file (--config) to enable it.";
     for cql in [
         "CREATE TABLE k.other (k int PRIMARY KEY, v text MASKED WITH DEFAULT)",
         "CREATE TABLE IF NOT EXISTS k.t (k int PRIMARY KEY, v text MASKED WITH DEFAULT)",

@@ -16,8 +16,9 @@ pub(crate) mod stored_schema;
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use cassette_engine::{Engine, EngineError, Mutation, UnknownTable};
+use cassette_engine::{Engine, EngineError, Mutation, ReplaySummary, UnknownTable};
 use cassette_rows::{Selection, TableMetadata, Unfiltered};
 use cassette_vfs::Clock;
 use uuid::Uuid;
@@ -59,13 +60,14 @@ pub(crate) fn open(
     virtual_keyspaces: Vec<Keyspace>,
     build_states: &BuildStates,
 ) -> Result<Opened> {
+    let began = clock.monotonic();
     let built_in = built_in(virtual_keyspaces);
     let own = built_in.keyspaces().flat_map(|keyspace| keyspace.tables.values());
     let stored: Vec<_> = own.filter(|table| !built_in.is_virtual(table)).cloned().collect();
     let ceilings = Ceilings::new();
     let stored = stored.into_iter().chain([ceilings.table().clone()]).collect::<Vec<_>>();
     engine.create_tables(&stored).map_err(|error| failed("the system tables", error))?;
-    engine.replay().map_err(|error| failed("the commit log", error))?;
+    let of_system = engine.replay().map_err(|error| failed("the commit log", error))?;
 
     let now_micros = clock.now_micros();
     let now = encode::seconds(now_micros);
@@ -96,7 +98,9 @@ pub(crate) fn open(
         set_durable_writes(engine, keyspace).map_err(|error| failed(&keyspace.name, error))?;
     }
     // Replays the commit log for the tables that have been created since.
-    engine.finish_recovery().map_err(|error| failed("the commit log", error))?;
+    let recovered = engine.finish_recovery().map_err(|error| failed("the commit log", error))?;
+    let mutations = of_system.mutations + recovered.mutations;
+    report_recovery(engine, &recovered, mutations, tables.len(), clock.monotonic().saturating_sub(began));
     let unknown = engine.unknown_tables().map_err(|error| failed("the tables", error))?;
     if schema_is_empty && !unknown.is_empty() {
         report_problems(&[format!(
@@ -123,6 +127,19 @@ pub(crate) fn open(
         ceiling,
         schema_is_incomplete: schema_is_incomplete || (schema_is_empty && !unknown.is_empty()),
     })
+}
+
+/// Logs what a start found, in one line.
+fn report_recovery(engine: &Engine, read: &ReplaySummary, mutations: u64, tables: usize, time: Duration) {
+    tracing::info!(
+        "opened {}, version {}, {tables} tables: read {} records ({} KiB) of the commit log and replayed \
+         {mutations} mutations, in {} ms",
+        engine.options().data_dir.display(),
+        env!("CARGO_PKG_VERSION"),
+        read.records,
+        read.bytes.div_ceil(1024),
+        time.as_millis()
+    );
 }
 
 /// Logs the problems of the schema and what to do about them.

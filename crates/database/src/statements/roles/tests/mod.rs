@@ -64,7 +64,7 @@ const ROLES: &[(&str, &str, &str)] = &[
     (
         "root",
         "CREATE ROLE r3 WITH OPTIONS = {'a': 'b'}",
-        "org.apache.cassandra.auth.CassandraRoleManager doesn't support OPTIONS",
+        "The option OPTIONS of roles is not supported: omit it.",
     ),
     (
         "root",
@@ -422,7 +422,8 @@ fn without_a_login_statements_on_roles_are_refused_as_by_cassandra() {
         ("CREATE ROLE a WITH SUPERUSER = true", "Only superusers can create a role with superuser status"),
         (
             "CREATE ROLE a WITH PASSWORD = 'x'",
-            "org.apache.cassandra.auth.CassandraRoleManager doesn't support PASSWORD",
+            "PASSWORD of roles requires logins. Start the server with `--authenticator \
+             PasswordAuthenticator`.",
         ),
         ("SELECT role FROM system_auth.roles", ""),
     ] {

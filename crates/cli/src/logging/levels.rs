@@ -1,90 +1,40 @@
-//! Logging to standard error; `cassette nodetool setlogginglevel` changes its levels at runtime.
+//! Which modules log at which level.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cassette_server::admin::LogLevels;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::reload::Handle;
 
 const LEVELS: [&str; 6] = ["TRACE", "DEBUG", "INFO", "WARN", "ERROR", "OFF"];
 
 /// The name in nodetool for all other modules.
-const ROOT: &str = "ROOT";
+pub const ROOT: &str = "ROOT";
 
 /// Cassandra's names of components, and the corresponding modules here.
 const COMPONENTS: [(&str, &[&str]); 2] =
     [("compaction", &["cassette_engine::compaction"]), ("cql", &["cassette_database", "cassette_cql"])];
 
-/// Starts logging with the levels of the environment variable `CASSETTE_LOG`.
-pub fn init() -> Arc<dyn LogLevels> {
-    let asked = std::env::var("CASSETTE_LOG").ok();
-    let first = Levels::parse(asked.as_deref().unwrap_or("info")).unwrap_or_else(|_| Levels::of_root("INFO"));
-    let builder = tracing_subscriber::fmt()
-        .with_env_filter(first.filter())
-        .with_writer(std::io::stderr)
-        .with_filter_reloading();
-    let handle = builder.reload_handle();
-    builder.init();
-    let apply = move |levels: &Levels| reload(&handle, levels);
-    Arc::new(Logging { now: Mutex::new(first.clone()), first, apply: Box::new(apply) })
-}
-
-fn reload<S>(handle: &Handle<EnvFilter, S>, levels: &Levels) -> Result<(), String> {
-    handle.reload(levels.filter()).map_err(|error| format!("cannot change what is logged: {error}"))
-}
-
-struct Logging {
-    first: Levels,
-    now: Mutex<Levels>,
-    apply: Box<Apply>,
-}
-
-/// Applies levels.
-type Apply = dyn Fn(&Levels) -> Result<(), String> + Send + Sync;
-
-impl Logging {
-    fn now(&self) -> MutexGuard<'_, Levels> {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl LogLevels for Logging {
-    fn levels(&self) -> Vec<(String, String)> {
-        let levels = self.now();
-        let root = (ROOT.to_owned(), levels.root.clone());
-        let modules = levels.modules.iter().map(|(module, level)| (module.clone(), level.clone()));
-        std::iter::once(root).chain(modules).collect()
-    }
-
-    fn set(&self, target: &str, level: &str) -> Result<(), String> {
-        let mut now = self.now();
-        let changed = now.with(&self.first, target, level)?;
-        (self.apply)(&changed)?;
-        *now = changed;
-        Ok(())
-    }
-}
-
 /// The levels of named modules, and of all others.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Levels {
-    root: String,
-    modules: BTreeMap<String, String>,
+pub struct Levels {
+    pub root: String,
+    pub modules: BTreeMap<String, String>,
 }
 
 impl Levels {
-    fn of_root(level: &str) -> Self {
-        Self { root: level.to_owned(), modules: BTreeMap::new() }
-    }
-
     /// Parses `info,cassette_engine=debug`.
-    fn parse(text: &str) -> Result<Self, String> {
-        let mut levels = Self::of_root("INFO");
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut levels = Self { root: "INFO".to_owned(), modules: BTreeMap::new() };
         for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
             match directive.split_once('=') {
                 Some((module, level)) => {
-                    levels.modules.insert(module.trim().to_owned(), self::level(level.trim())?);
+                    let module = module.trim();
+                    if !is_module(module) {
+                        return Err(format!(
+                            "{module:?} is no module: modules are called cassette_engine, \
+                             cassette_engine::compaction, …"
+                        ));
+                    }
+                    levels.modules.insert(module.to_owned(), self::level(level.trim())?);
                 }
                 None => levels.root = self::level(directive)?,
             }
@@ -93,7 +43,7 @@ impl Levels {
     }
 
     /// Returns these levels with one changed. An empty one restores that of `first`.
-    fn with(&self, first: &Self, target: &str, level: &str) -> Result<Self, String> {
+    pub fn with(&self, first: &Self, target: &str, level: &str) -> Result<Self, String> {
         let mut changed = self.clone();
         if target.is_empty() && level.is_empty() {
             return Ok(first.clone());
@@ -103,11 +53,10 @@ impl Levels {
             changed.root = level.unwrap_or_else(|| first.root.clone());
             return Ok(changed);
         }
-        let is_module = |name: &str| name.starts_with("cassette");
         let component = COMPONENTS.iter().find(|(name, _)| *name == target).map(|(_, modules)| *modules);
         let targets = match component {
             Some(modules) => modules,
-            None if is_module(target) => &[target],
+            None if target.starts_with("cassette") && is_module(target) => &[target],
             None => {
                 return Err(format!(
                     "{target} is no module that logs: modules are called cassette_engine, \
@@ -124,10 +73,15 @@ impl Levels {
         Ok(changed)
     }
 
-    fn filter(&self) -> EnvFilter {
+    pub fn filter(&self) -> EnvFilter {
         let modules = self.modules.iter().map(|(module, level)| format!(",{module}={level}"));
         EnvFilter::new(std::iter::once(self.root.clone()).chain(modules).collect::<String>())
     }
+}
+
+/// Returns whether `name` can be the path of a module.
+fn is_module(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':')
 }
 
 /// Returns a level in capitals.
@@ -153,5 +107,13 @@ mod tests {
         assert_eq!(set.with(&first, "", "").unwrap(), first);
         assert!(first.with(&first, "org.apache.cassandra.db", "DEBUG").is_err());
         assert!(first.with(&first, "cql", "loud").is_err());
+    }
+
+    #[test]
+    fn what_is_no_level_and_no_module_is_refused() {
+        for text in ["nonsense=ddd", "loud", "info,=debug", "info,cassette engine=debug", "info;debug"] {
+            assert!(Levels::parse(text).is_err(), "{text}");
+        }
+        assert_eq!(Levels::parse("").unwrap(), Levels::parse("info").unwrap());
     }
 }
