@@ -127,6 +127,11 @@ pub enum Operation {
     },
     /// Archive the commit log into the configured repository of backups, now.
     ArchiveCommitLog,
+    /// Interrupt a running statement.
+    CancelStatement {
+        /// From [`RunningStatementReport`](crate::RunningStatementReport).
+        id: u64,
+    },
     /// Import SSTables from directories into a table.
     Import {
         keyspace: String,

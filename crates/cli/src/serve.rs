@@ -20,12 +20,12 @@ use cassette_adopt::{ReadOnly, open_read_only, refuse_foreign};
 use cassette_backup::BackupService;
 use cassette_database::{Database, ServerMetrics};
 use cassette_engine::commitlog::ReplayPolicy;
-use cassette_server::admin::{Admin, LogLevels};
+use cassette_server::admin::{Admin, History, LogLevels};
 use cassette_server::authentication::{Authenticator, CertificateAuthenticator, PasswordAuthenticator};
 use cassette_server::query_logs::{LoggedDatabase, QueryLogs};
 use cassette_server::tls::Tls;
 use cassette_server::{Forwarding, Proxy, Server, ServerConfig, descriptors};
-use cassette_vfs::{RealFileSystem, SystemClock};
+use cassette_vfs::{FileSystem, RealFileSystem, SystemClock};
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -62,6 +62,9 @@ CASSETTE_LOG=debug logs more.";
 
 /// The maximum duration of shutdown after `--stop-timeout`.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
+
+/// The file with the history of metrics, in the data directory.
+const HISTORY: &str = "metrics_history";
 
 /// The time for interrupted requests to end before the database is closed.
 const INTERRUPTED_MAX: Duration = Duration::from_millis(800);
@@ -401,6 +404,7 @@ async fn serve(
     }
     let (drain, mut drained) = watch::channel(false);
     let (stop_admin, mut admin_stopped) = watch::channel(false);
+    let mut history = None;
     if let Some(prepared) = prepared_admin {
         ready += &prepared.ready();
         let drain = move || {
@@ -408,7 +412,10 @@ async fn serve(
             let _ = drain.send(true);
         };
         let access = prepared.access(server.logins());
+        let recorded = start_history(arguments, &database, &metrics)?;
         let admin = Admin::new(database.clone(), metrics, logging, access, drain);
+        admin.set_history(Arc::clone(&recorded));
+        history = Some(recorded);
         set_up_admin(&admin, &logs, backups.as_ref(), server_tls);
         if arguments.read_only.is_empty() {
             admin.set_switch(arguments.forwarding.switch(gate, &arguments.data)?);
@@ -434,6 +441,9 @@ async fn serve(
         drop(signalled.wait_for(|count| *count > 0).await);
     }
     let _ = stop_admin.send(true);
+    if let Some(history) = history {
+        history.stop();
+    }
     Ok(Served { database, deadline: deadline.unwrap_or_else(|| Instant::now() + stop_timeout + CLOSE_MAX) })
 }
 
@@ -476,6 +486,18 @@ fn set_up_admin(
     if let Some(tls) = tls {
         admin.set_tls(tls);
     }
+}
+
+/// Starts to record the history of metrics, in a file unless the database is for reading only.
+fn start_history(
+    arguments: &ServeArguments,
+    database: &Database,
+    server: &Arc<dyn ServerMetrics>,
+) -> anyhow::Result<Arc<History>> {
+    let fs: Arc<dyn FileSystem> = Arc::new(RealFileSystem);
+    let file = arguments.read_only.is_empty().then(|| (fs, arguments.data.join(HISTORY)));
+    let history = History::start(database.clone(), Arc::clone(server), file);
+    Ok(Arc::new(history.context("cannot start a thread")?))
 }
 
 /// Starts the threads of scheduled backups and of archiving, if they are configured.

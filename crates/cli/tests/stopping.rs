@@ -3,8 +3,8 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
@@ -35,6 +35,62 @@ async fn sampling_partitions_for_ten_minutes_does_not_keep_the_process() {
     let began = Instant::now();
     server.stop();
     assert!(began.elapsed() < PATIENCE, "ten minutes");
+}
+
+/// Sends a request to the admin endpoint, and returns the body of the answer.
+fn ask(admin: SocketAddr, line: &str, body: &str) -> String {
+    let mut stream = TcpStream::connect(admin).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "{line} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_cancels_a_running_statement_and_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let admin = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = "user_defined_functions_enabled: true\nuser_defined_functions_fail_timeout: 600s\n\
+                  user_defined_functions_warn_timeout: 600s\nread_request_timeout: 600s\n";
+    let server = Launch::new(&directory.path().join("data"))
+        .config(config)
+        .flag(Box::leak(format!("--admin={admin}").into_boxed_str()))
+        .start();
+    let session = connect_to_keyspace(server.address()).await;
+    execute(&session, "CREATE TABLE t (k int PRIMARY KEY)").await;
+    execute(&session, "INSERT INTO t (k) VALUES (1)").await;
+    let forever = "CREATE FUNCTION forever (x int) CALLED ON NULL INPUT RETURNS int LANGUAGE lua \
+                   AS 'while true do end'";
+    execute(&session, forever).await;
+    let running =
+        || -> Vec<serde_json::Value> { serde_json::from_str(&ask(admin, "GET /v1/running", "")).unwrap() };
+    let query = session.query_unpaged("SELECT forever(k) FROM t WHERE k = 1", ());
+    let cancel = async {
+        let found = loop {
+            if let Some(found) = running().into_iter().next() {
+                break found;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        assert!(found["text"].as_str().unwrap().contains("forever(k)"), "{found}");
+        let operation = serde_json::json!({"operation": "cancel_statement", "id": found["id"]});
+        let answer = ask(admin, "POST /v1/operations", &operation.to_string());
+        assert!(answer.contains("cancelled: "), "{answer}");
+    };
+    let (answer, ()) = tokio::join!(query, cancel);
+    let error = answer.unwrap_err().to_string();
+    assert!(error.contains("the request was cancelled by an operator"), "{error}");
+    execute(&session, "SELECT k FROM t WHERE k = 1").await;
+    assert!(running().is_empty());
+    let log: Vec<serde_json::Value> = serde_json::from_str(&ask(admin, "GET /v1/log", "")).unwrap();
+    assert!(log.iter().any(|line| line["message"].as_str().unwrap().starts_with("opened ")), "{log:?}");
+    server.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -55,6 +55,9 @@ pub enum Interrupted {
     /// The server stops before the request is complete.
     #[error("the node is shutting down")]
     ShuttingDown,
+    /// An operator has cancelled it.
+    #[error("the request was cancelled by an operator")]
+    Cancelled,
 }
 
 /// A clock that never steps back, for deadlines.
@@ -65,7 +68,11 @@ pub trait MonotonicClock: Send + Sync {
 
 /// A flag that interrupts a request from another thread. Clones share the flag.
 #[derive(Debug, Clone, Default)]
-pub struct Cancellation(Arc<AtomicU8>);
+pub struct Cancellation {
+    flag: Arc<AtomicU8>,
+    /// Interrupts this and other requests together.
+    of_all: Option<Arc<AtomicU8>>,
+}
 
 impl Cancellation {
     /// Creates a flag that is not set.
@@ -73,16 +80,21 @@ impl Cancellation {
         Self::default()
     }
 
+    /// Creates a flag for one of the requests that this one interrupts.
+    #[must_use]
+    pub fn of_one(&self) -> Self {
+        Self { flag: Arc::default(), of_all: Some(Arc::clone(&self.flag)) }
+    }
+
     /// Interrupts the request at its next check. The first reason is kept.
     pub fn cancel(&self, reason: Interrupted) {
-        let _ = self.0.compare_exchange(0, code(reason), Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.flag.compare_exchange(0, code(reason), Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Returns the reason, if the request has been cancelled.
     pub fn reason(&self) -> Option<Interrupted> {
-        [Interrupted::TimedOut, Interrupted::ClientGone, Interrupted::ShuttingDown]
-            .into_iter()
-            .find(|reason| code(*reason) == self.0.load(Ordering::Acquire))
+        let codes = [Some(&self.flag), self.of_all.as_ref()];
+        codes.into_iter().flatten().find_map(|flag| reason_of(flag.load(Ordering::Acquire)))
     }
 }
 
@@ -91,6 +103,17 @@ fn code(reason: Interrupted) -> u8 {
         Interrupted::TimedOut => 1,
         Interrupted::ClientGone => 2,
         Interrupted::ShuttingDown => 3,
+        Interrupted::Cancelled => 4,
+    }
+}
+
+fn reason_of(code: u8) -> Option<Interrupted> {
+    match code {
+        1 => Some(Interrupted::TimedOut),
+        2 => Some(Interrupted::ClientGone),
+        3 => Some(Interrupted::ShuttingDown),
+        4 => Some(Interrupted::Cancelled),
+        _ => None,
     }
 }
 
@@ -229,6 +252,20 @@ mod tests {
     impl MonotonicClock for Ticking {
         fn monotonic(&self) -> Duration {
             Duration::from_millis(self.0.fetch_add(1, Ordering::Relaxed))
+        }
+    }
+
+    #[test]
+    fn one_of_several_requests_is_interrupted_alone_or_with_all() {
+        let all = Cancellation::new();
+        let (one, other) = (all.of_one(), all.of_one());
+        one.cancel(Interrupted::Cancelled);
+        assert_eq!((one.reason(), other.reason(), all.reason()), (Some(Interrupted::Cancelled), None, None));
+        all.cancel(Interrupted::ClientGone);
+        assert_eq!(other.reason(), Some(Interrupted::ClientGone));
+        assert_eq!(one.reason(), Some(Interrupted::Cancelled), "the first reason is kept");
+        for code in 0..=5 {
+            assert!(reason_of(code).is_none_or(|reason| self::code(reason) == code));
         }
     }
 

@@ -193,6 +193,10 @@ impl ServerMetrics for Metrics {
         self.running.list()
     }
 
+    fn cancel_request(&self, id: u64) -> Option<String> {
+        self.running.cancel(id)
+    }
+
     fn requests(&self) -> Pool {
         let clients = self.clients.lock();
         let connected: u64 = clients.values().map(|client| client.requests.load(Ordering::Relaxed)).sum();

@@ -302,6 +302,15 @@ fn pages_of_other_origins_get_nothing_and_change_nothing() {
         format!("GET /v1/node HTTP/1.1\r\nHost: {address}\r\nOrigin: http://example.org\r\n"),
         format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nSec-Fetch-Site: cross-site\r\n"),
         format!("POST /v1/operations HTTP/1.1\r\nHost: {address}\r\nContent-Type: text/plain\r\n"),
+        format!("POST /v1/query HTTP/1.1\r\nHost: {address}\r\nContent-Type: text/plain\r\n"),
+        format!(
+            "POST /v1/query HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nSec-Fetch-Site: \
+             cross-site\r\n"
+        ),
+        format!(
+            "POST /v1/query HTTP/1.1\r\nHost: rebound.example\r\nContent-Type: application/json\r\nOrigin: \
+             http://rebound.example\r\n"
+        ),
         format!(
             "POST /v1/operations HTTP/1.1\r\nHost: {address}\r\nOrigin: http://example.org\r\nContent-Type: \
              application/json\r\n"
@@ -318,6 +327,78 @@ fn pages_of_other_origins_get_nothing_and_change_nothing() {
         "GET /v1/node HTTP/1.1\r\nHost: {address}\r\nOrigin: http://{address}\r\nSec-Fetch-Site: same-origin\r\n"
     );
     assert_eq!(endpoint.send(&own, "").0, 200);
+}
+
+#[test]
+fn the_dashboard_loads_and_runs_nothing_but_its_own_files() {
+    let endpoint = Endpoint::new();
+    let policy = "\r\ncontent-security-policy: default-src 'none'; script-src 'self'; style-src 'self'; \
+                  connect-src 'self'; ";
+    let (_, page) = endpoint.get("/");
+    for foreign in ["http:", "https:", "<style", " style=", " onclick=", "javascript:"] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+    let named = page.split(['"', ' ']).filter(|word| word.ends_with(".js") || word.ends_with(".css"));
+    let files: Vec<&str> = named.collect();
+    assert_eq!(files, ["/page.css", "/chart.js", "/page.js"]);
+    assert_eq!(page.matches("<script").count(), 2);
+    for path in files.into_iter().chain(["/"]) {
+        let mut stream = TcpStream::connect(endpoint.address).unwrap();
+        let host = endpoint.address;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(policy), "{path}: {answer}");
+        for unsafe_call in ["innerHTML", "insertAdjacent", "document.write", "eval(", "cookie"] {
+            assert!(!answer.contains(unsafe_call), "{path}: {unsafe_call}");
+        }
+    }
+}
+
+#[test]
+fn queries_read_and_never_write() {
+    let endpoint = Endpoint::new();
+    let session = endpoint.database.session();
+    for statement in [
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE ks.t (k int PRIMARY KEY, v text, b blob)",
+        "INSERT INTO ks.t (k, v) VALUES (1, '<b>''x''</b>')",
+    ] {
+        session.execute(statement, ()).unwrap();
+    }
+    session.execute("INSERT INTO ks.t (k, b) VALUES (2, ?)", (vec![0u8; 5000],)).unwrap();
+    let query = |statement: &str| {
+        let head = format!(
+            "POST /v1/query HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\n",
+            endpoint.address
+        );
+        let (status, body) = endpoint.send(&head, &json!({"statement": statement}).to_string());
+        (status, serde_json::from_str::<Value>(&body).unwrap())
+    };
+    let (status, answer) = query("SELECT k, v FROM ks.t WHERE k = 1");
+    assert_eq!(status, 200, "{answer}");
+    assert_eq!(answer["columns"], json!([{"name": "k", "type": "int"}, {"name": "v", "type": "text"}]));
+    assert_eq!(answer["rows"], json!([["1", "'<b>''x''</b>'"]]));
+    assert_eq!(query("SELECT b FROM ks.t WHERE k = 2").1["rows"], json!([["(5000 bytes)"]]));
+    (0..300).for_each(|k| drop(session.execute("INSERT INTO ks.t (k) VALUES (?)", (k,)).unwrap()));
+    let (_, answer) = query("SELECT k FROM ks.t");
+    assert_eq!((answer["rows"].as_array().unwrap().len(), &answer["has_more"]), (200, &json!(true)));
+    for statement in
+        ["DROP TABLE ks.t", "INSERT INTO ks.t (k) VALUES (7000)", "SELECT", "SELECT * FROM ks.absent"]
+    {
+        assert_eq!(query(statement).0, 400, "{statement}");
+    }
+    assert_eq!(query("SELECT k FROM ks.t WHERE k = 7000").1["rows"], json!([]));
+}
+
+#[test]
+fn a_statement_that_has_ended_cannot_be_cancelled() {
+    let endpoint = Endpoint::new();
+    assert_eq!(endpoint.get("/v1/running").1, "[]");
+    let (status, body) = endpoint.operate(json!({"operation": "cancel_statement", "id": 7}));
+    assert_eq!((status, &body["kind"]), (404, &json!("not_found")));
+    assert_eq!(endpoint.get("/v1/log"), (200, "[]".to_owned()));
+    assert_eq!(endpoint.get("/v1/history").0, 400, "no history is recorded");
 }
 
 #[test]

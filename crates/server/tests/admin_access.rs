@@ -145,7 +145,7 @@ fn only_authenticated_clients_read_and_only_operators_change_something() {
             assert_eq!(endpoint.get(path, &credentials).status, read, "{credentials} {path}");
         }
         assert_eq!(endpoint.operate(&credentials).status, change, "{credentials}");
-        for path in ["/v1/slow_queries", "/v1/cidr_groups"] {
+        for path in ["/v1/slow_queries", "/v1/cidr_groups", "/v1/running", "/v1/log"] {
             assert_eq!(endpoint.get(path, &credentials).status, change, "{credentials}");
         }
         // Partition keys are data.
@@ -156,6 +156,30 @@ fn only_authenticated_clients_read_and_only_operators_change_something() {
     assert!(endpoint.operate(&bearer(READER)).body.contains("EXECUTE or MODIFY on ALL MBEANS"));
     endpoint.database.session().execute("GRANT EXECUTE ON ALL MBEANS TO reader", ()).unwrap();
     assert_eq!(endpoint.operate(&basic("reader", "reader")).status, 200);
+}
+
+#[test]
+fn queries_have_the_permissions_of_the_role_that_logs_in() {
+    let endpoint = Endpoint::new(true);
+    let session = endpoint.database.session();
+    for cql in [
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE ks.t (k int PRIMARY KEY)",
+        "CREATE ROLE operator WITH PASSWORD = 'operator' AND LOGIN = true",
+        "GRANT EXECUTE ON ALL MBEANS TO operator",
+    ] {
+        session.execute(cql, ()).unwrap();
+    }
+    let query = |credentials: &str| {
+        let headers = format!("Content-Type: application/json\r\n{credentials}");
+        endpoint.send("POST /v1/query", &headers, "{\"statement\": \"SELECT * FROM ks.t\"}").status
+    };
+    assert_eq!(query(""), 401);
+    assert_eq!(query(&bearer(READER)), 403);
+    assert_eq!(query(&basic("reader", "reader")), 403);
+    assert_eq!(query(&bearer(OPERATOR)), 400, "a token has no permissions on tables");
+    assert_eq!(query(&basic("root", "root")), 200);
+    assert_eq!(query(&basic("operator", "operator")), 400, "the role has no permission on the table");
 }
 
 #[test]

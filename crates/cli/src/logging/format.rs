@@ -29,13 +29,29 @@ struct Line<'a> {
 
 /// The message of an event, and its other fields.
 #[derive(Debug, Default, Serialize)]
-struct Content {
+pub struct Content {
     message: String,
     #[serde(skip_serializing_if = "Map::is_empty")]
     fields: Map<String, Value>,
 }
 
 impl Content {
+    /// Returns the content of an event.
+    pub fn of(event: &Event<'_>) -> Self {
+        let mut content = Self::default();
+        event.record(&mut content);
+        content
+    }
+
+    /// Returns the message, followed by the fields.
+    pub fn text(&self) -> String {
+        let field = |(name, value): (&String, &Value)| match value {
+            Value::String(text) => format!(" {name}={text}"),
+            other => format!(" {name}={other}"),
+        };
+        std::iter::once(self.message.clone()).chain(self.fields.iter().map(field)).collect()
+    }
+
     fn put(&mut self, field: &Field, value: Value) {
         if field.name() == "message" {
             self.message = match value {
@@ -85,8 +101,7 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut content = Content::default();
-        event.record(&mut content);
+        let content = Content::of(event);
         let metadata = event.metadata();
         let line = Line {
             timestamp: format!("{:.6}", Timestamp::now()),
@@ -136,7 +151,8 @@ mod tests {
         let subscriber = tracing_subscriber::fmt().event_format(Json).with_writer(memory.clone()).finish();
         tracing::subscriber::with_default(subscriber, || {
             let error = io::Error::other("a \"quoted\"\nline");
-            tracing::warn!(target: "cassette_engine", %error, count = 3, is_open = true, "cannot {}", "open\n\u{1b}[0m");
+            let text = "open\n\u{1b}[0m";
+            tracing::warn!(target: "cassette_engine", %error, count = 3, is_open = true, "cannot {text}");
             tracing::info!("second");
         });
         let text = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();

@@ -4,12 +4,13 @@
 mod file;
 mod format;
 mod levels;
+mod recent;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
-use cassette_server::admin::LogLevels;
+use cassette_server::admin::{LogLevels, LogLine};
 use cassette_tools::units::bytes;
 use clap::{Args, ValueEnum};
 use tracing_subscriber::filter::EnvFilter;
@@ -22,6 +23,7 @@ use tracing_subscriber::{Layer, Registry, fmt};
 use self::file::LogFile;
 use self::format::Json;
 use self::levels::{Levels, ROOT};
+use self::recent::Recent;
 
 /// The environment variable with the levels at the start.
 const VARIABLE: &str = "CASSETTE_LOG";
@@ -75,9 +77,10 @@ pub fn init(arguments: &LogArguments) -> anyhow::Result<Arc<dyn LogLevels>> {
         LogFormat::Text => fmt::layer().with_writer(writer).boxed(),
         LogFormat::Json => fmt::layer().event_format(Json).with_writer(writer).boxed(),
     };
-    tracing_subscriber::registry().with(filter).with(lines).init();
+    let recent = Recent::default();
+    tracing_subscriber::registry().with(filter).with(lines).with(recent.clone()).init();
     let apply = move |levels: &Levels| apply(&handle, levels);
-    Ok(Arc::new(Logging { now: Mutex::new(first.clone()), first, apply: Box::new(apply) }))
+    Ok(Arc::new(Logging { now: Mutex::new(first.clone()), first, apply: Box::new(apply), recent }))
 }
 
 /// The registry below the layer that writes lines.
@@ -91,6 +94,7 @@ struct Logging {
     first: Levels,
     now: Mutex<Levels>,
     apply: Box<Apply>,
+    recent: Recent,
 }
 
 /// Applies levels.
@@ -116,5 +120,9 @@ impl LogLevels for Logging {
         (self.apply)(&changed)?;
         *now = changed;
         Ok(())
+    }
+
+    fn recent_lines(&self) -> Vec<LogLine> {
+        self.recent.lines()
     }
 }

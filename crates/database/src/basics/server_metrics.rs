@@ -21,6 +21,10 @@ pub trait ServerMetrics: Send + Sync {
     /// answered from memory at once are not included.
     fn running_requests(&self) -> Vec<RunningRequest>;
 
+    /// Interrupts one of the [`running_requests`](Self::running_requests), and returns its
+    /// description; `None` if it has ended.
+    fn cancel_request(&self, id: u64) -> Option<String>;
+
     /// Returns the pool of request threads.
     fn requests(&self) -> Pool;
 
@@ -87,6 +91,8 @@ pub struct SeenClient {
 /// A request that runs on a request thread or waits for one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningRequest {
+    /// Unique since the start of the server.
+    pub id: u64,
     /// The name of the thread, unique among running threads.
     pub thread: String,
     /// The time that it waited for the thread.

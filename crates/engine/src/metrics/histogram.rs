@@ -92,6 +92,17 @@ impl Histogram {
         counts[..counts.len() - 1].iter().sum()
     }
 
+    /// Returns the number of values in each bucket since the start; `None` if nothing was ever
+    /// recorded. Does not update the recent distribution.
+    pub fn totals(&self) -> Option<Box<[u64]>> {
+        if self.counts.is_unused() {
+            return None;
+        }
+        let mut counts = self.counts.sums().into_vec();
+        counts.pop();
+        Some(counts.into())
+    }
+
     /// Updates the recent distribution and the rates. `now` is monotonic time.
     pub fn tick(&self, now: Duration) {
         if !self.counts.is_unused() {

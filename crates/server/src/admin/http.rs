@@ -10,13 +10,13 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use cassette_admin_api::{CutOverRequest, Operation, Refused};
+use cassette_admin_api::{CutOverRequest, Operation, QueryRequest, Refused};
 use cassette_http::{BodyError, buffered, host};
 
 use super::access::{self, OfConnection, Requester};
 use super::guard::{self, Head};
 use super::top_partitions::{self, Asked};
-use super::{Admin, cidr, cut_over, operations, prometheus, query_logs, report};
+use super::{Admin, cidr, cut_over, history, operations, prometheus, query_logs, report, statements};
 
 /// The maximum length of an operation, in bytes.
 const OPERATION_LENGTH_MAX: usize = 1 << 20;
@@ -49,6 +49,10 @@ fn readable() -> Router<Arc<Admin>> {
             "/page.js",
             get(|| async { page("text/javascript; charset=utf-8", include_str!("page/page.js")) }),
         )
+        .route(
+            "/chart.js",
+            get(|| async { page("text/javascript; charset=utf-8", include_str!("page/chart.js")) }),
+        )
         .route("/metrics", get(metrics))
         .route("/v1/node", get(|admin| blocking(admin, |admin| Ok(report::node(admin)))))
         .route("/v1/tables", get(|admin| blocking(admin, |admin| Ok(report::tables(admin)))))
@@ -56,6 +60,15 @@ fn readable() -> Router<Arc<Admin>> {
         .route(
             "/v1/compactions/history",
             get(|admin| blocking(admin, |admin| report::compaction_history(admin))),
+        )
+        .route(
+            "/v1/history",
+            get(|admin, Query(asked): Query<history::Asked>| {
+                blocking(admin, move |admin| match admin.history.get() {
+                    Some(history) => history.report(&asked),
+                    None => Err(Refused::invalid("this server records no history")),
+                })
+            }),
         )
         .route("/v1/snapshots", get(|admin| blocking(admin, |admin| report::snapshots(admin))))
         .route("/v1/unknown_tables", get(|admin| blocking(admin, |admin| report::unknown_tables(admin))))
@@ -84,6 +97,9 @@ fn operations() -> Router<Arc<Admin>> {
             }),
         )
         .route("/v1/slow_queries", get(|admin| blocking(admin, |admin| Ok(query_logs::slow(admin)))))
+        .route("/v1/running", get(|admin| blocking(admin, |admin| Ok(statements::running(admin)))))
+        .route("/v1/log", get(|admin| blocking(admin, |admin| Ok(admin.logging.recent_lines()))))
+        .route("/v1/query", post(query))
         .route("/v1/operations", post(operate))
         .route("/v1/cut_over", post(step_of_cut_over))
         .route_layer(middleware::from_fn(access::operators_only))
@@ -170,6 +186,17 @@ async fn operate(
     let address = connection.peer.address.map(|address| format!(" at {address}")).unwrap_or_default();
     tracing::info!("operation of {requester}{address}: {operation:?}");
     blocking(state, move |admin| operations::perform(admin, &operation)).await
+}
+
+/// Executes a query of the dashboard. The log shows who requested it, as for operations.
+async fn query(
+    state: State<Arc<Admin>>,
+    Extension(connection): Extension<OfConnection>,
+    Extension(requester): Extension<Requester>,
+    Json(request): Json<QueryRequest>,
+) -> Response {
+    tracing::info!("query of {requester}: {:?}", request.statement);
+    blocking(state, move |admin| statements::query(admin, &connection, &requester, &request)).await
 }
 
 /// Executes a step of a cut-over. Points are requested often, and change nothing.

@@ -6,6 +6,8 @@
 //! | `GET /` | a live dashboard |
 //! | `GET /metrics` | the metrics for Prometheus |
 //! | `GET /v1/node`, `/v1/tables`, `/v1/compactions`, … | reports as JSON ([`cassette_admin_api`]) |
+//! | `GET /v1/history` | the metrics of the last 24 hours |
+//! | `POST /v1/query` | executes a SELECT |
 //! | `POST /v1/operations` | an [`Operation`](cassette_admin_api::Operation) as JSON |
 //! | `POST /v1/cut_over` | a step of a move that takes over the clients, as JSON |
 //!
@@ -18,27 +20,33 @@ mod backups;
 mod cidr;
 mod cut_over;
 mod guard;
+mod history;
 mod http;
+#[cfg(test)]
+mod monitoring;
 mod operations;
 mod process;
 mod prometheus;
 mod query_logs;
 mod report;
+mod statements;
 mod top_partitions;
 
 use std::future::Future;
 use std::io;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 pub use access::{Access, TOKEN_LEVELS};
 pub use backups::backup_keys;
+pub use cassette_admin_api::LogLine;
 use cassette_backup::BackupService;
 use cassette_database::{Database, ServerMetrics};
 pub use cassette_http::{Limits, Listener};
 use cassette_tls::Tls;
 pub use cut_over::Switch;
+pub use history::History;
 
 use crate::query_logs::QueryLogs;
 
@@ -60,9 +68,12 @@ pub struct Admin {
     query_logs: OnceLock<Arc<QueryLogs>>,
     backups: OnceLock<Arc<BackupService>>,
     switch: OnceLock<Switch>,
+    history: OnceLock<Arc<History>>,
+    /// Running queries of the dashboard.
+    queries: AtomicUsize,
 }
 
-/// Access to the log levels.
+/// Access to the log: its levels, and its latest lines.
 pub trait LogLevels: Send + Sync {
     /// Returns modules and their levels; `ROOT` for all others.
     fn levels(&self) -> Vec<(String, String)>;
@@ -73,6 +84,11 @@ pub trait LogLevels: Send + Sync {
     /// # Errors
     /// If the level is unknown.
     fn set(&self, target: &str, level: &str) -> Result<(), String>;
+
+    /// Returns the latest lines of the log, the oldest first.
+    fn recent_lines(&self) -> Vec<LogLine> {
+        Vec::new()
+    }
 }
 
 impl Admin {
@@ -98,6 +114,8 @@ impl Admin {
             query_logs: OnceLock::new(),
             backups: OnceLock::new(),
             switch: OnceLock::new(),
+            history: OnceLock::new(),
+            queries: AtomicUsize::new(0),
         })
     }
 
@@ -111,6 +129,12 @@ impl Admin {
     pub fn set_backups(&self, backups: Arc<BackupService>) {
         // A second call is a mistake without consequences.
         let _ = self.backups.set(backups);
+    }
+
+    /// Sets the history that is shown. Effective once.
+    pub fn set_history(&self, history: Arc<History>) {
+        // A second value has no effect.
+        let _ = self.history.set(history);
     }
 
     /// Lets moves stall and forward the clients of the server. Effective once.

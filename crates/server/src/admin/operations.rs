@@ -16,7 +16,7 @@ use cassette_engine::{
 };
 use cassette_rows::{TableId, TableMetadata};
 
-use super::{Admin, backups, cidr, query_logs};
+use super::{Admin, backups, cidr, query_logs, statements};
 
 /// As many threads as any machine could use; each has a stack.
 const MOST_COMPACTORS: usize = 1024;
@@ -97,6 +97,7 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         }
         Operation::SetCompactionThroughput { mebibytes } => set_compaction_throughput(database, *mebibytes)?,
         Operation::SetConcurrentCompactors { count } => set_concurrent_compactors(database, *count)?,
+        Operation::CancelStatement { id } => return statements::cancel(admin, *id),
         Operation::SetLoggingLevel { target, level } => {
             admin.logging.set(target, level).map_err(Refused::wrong_use)?;
         }

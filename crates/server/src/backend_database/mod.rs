@@ -19,6 +19,7 @@ use cassette_protocol::{
     request::{Batch, BatchType, Execute, Prepare, Query, StatementSource},
     response::{self, ChangeType, Error, ErrorDetail, Failures, SchemaChange, SchemaTarget},
 };
+use cassette_rows::interrupt::Interrupted;
 use smallvec::SmallVec;
 use uuid::Uuid;
 
@@ -453,6 +454,8 @@ fn error_response(error: DatabaseError) -> Error {
         | DatabaseError::Storage { .. }
         | DatabaseError::WouldBlock => ErrorDetail::ServerError,
         DatabaseError::Protocol(_) => ErrorDetail::ProtocolError,
+        // Drivers send overloaded requests again.
+        DatabaseError::Interrupted(Interrupted::Cancelled) => ErrorDetail::ServerError,
         DatabaseError::Overloaded(_) | DatabaseError::Interrupted(_) => ErrorDetail::Overloaded,
         DatabaseError::Unavailable { consistency, required, alive, .. } => {
             ErrorDetail::Unavailable { consistency, required, alive }

@@ -186,7 +186,7 @@ impl<B: Backend> Connection<B> {
             return self.refuse_for_overload(stream);
         }
         let request = Arc::new(request);
-        let entered = self.shared.metrics.running.enter({
+        let entered = self.shared.metrics.running.enter(&self.jobs.cancellation, {
             let (backend, request) = (Arc::clone(&self.shared.backend), Arc::clone(&request));
             move || backend.describe(&request)
         });
@@ -224,7 +224,7 @@ impl<B: Backend> Connection<B> {
     fn run_job(&mut self, charge: Charge, thread: ThreadPermit, job: Job) {
         let Job { stream, request, version, trace, entered, pass } = job;
         let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&self.session));
-        let (done, cancellation) = (self.jobs.sender.clone(), self.jobs.cancellation.clone());
+        let (done, cancellation) = (self.jobs.sender.clone(), entered.cancellation().clone());
         let mut meter = Meter::new(self.permit.responses().clone(), self.shared.config.max_response_size);
         let client = self.permit.owner();
         self.jobs.in_flight += 1;
