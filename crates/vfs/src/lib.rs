@@ -1,4 +1,4 @@
-//! Files and time behind traits: the real ones, and fakes that fail on command.
+//! Files and time behind traits: the real ones, files in memory, and fakes that fail on command.
 //!
 //! # Durability
 //!
@@ -31,6 +31,7 @@ use bytes::Bytes;
 mod clock;
 pub mod encryption;
 mod fake;
+mod in_memory;
 mod lock_held;
 mod memory;
 mod overlay;
@@ -43,6 +44,7 @@ mod unsynced;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use fake::{FakeFileSystem, Operation, OperationKind};
+pub use in_memory::MemoryFileSystem;
 pub use lock_held::LockHeld;
 pub use memory::memory_limit;
 pub use overlay::OverlayFileSystem;

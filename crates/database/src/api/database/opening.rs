@@ -9,7 +9,7 @@ use std::time::Duration;
 use cassette_engine::{CompactionOptions, Engine};
 use cassette_rows::TableParams;
 use cassette_rows::schema::CompactionParams;
-use cassette_vfs::{Clock, FakeFileSystem, FileSystem, RealFileSystem, SystemClock};
+use cassette_vfs::{Clock, FileSystem, MemoryFileSystem, RealFileSystem, SystemClock};
 
 use crate::api::compaction_history;
 use crate::api::prepared::PreparedStatements;
@@ -130,7 +130,7 @@ impl Options {
 
     /// Returns the defaults with all files in memory: see [`Database::in_memory`].
     pub fn in_memory() -> Self {
-        Self { file_system: Arc::new(FakeFileSystem::new()), ..Self::new("/cassette") }
+        Self { file_system: Arc::new(MemoryFileSystem::new()), ..Self::new("/cassette") }
     }
 }
 
@@ -141,9 +141,8 @@ impl<P: Into<PathBuf>> From<P> for Options {
 }
 
 impl Database {
-    /// Opens an empty database whose files are in memory, for tests. It behaves like one in a
-    /// directory, but is lost with its last clone and session, and holds the contents of each file
-    /// twice.
+    /// Opens an empty database whose files are in memory, for tests and caches. It behaves like one
+    /// in a directory, but is lost with its last clone and session.
     ///
     /// # Errors
     /// As [`open`](Self::open).
