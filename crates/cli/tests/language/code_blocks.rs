@@ -1,6 +1,6 @@
 //! Checks that a test covers every code block of the documents.
 //!
-//! The tests are elsewhere: documentation tests of crate `cassette`, `tests/clients`, the tests of
+//! The tests are elsewhere: documentation tests of crates, `tests/clients`, the tests of
 //! configurations and experiments, and those of the kits in `kits`, which contain the code of the
 //! pages about them.
 
@@ -30,11 +30,15 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// The pages whose Rust code the documentation tests of crate `cassette` compile and run.
+/// The pages whose Rust code the documentation tests of crates compile and run.
 fn pages_of_documentation_tests() -> BTreeSet<PathBuf> {
-    let source = read("crates/cassette/src/lib.rs");
-    let included = source.split("include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next());
-    included.map(|path| root().join("crates/cassette/src").join(path).canonicalize().unwrap()).collect()
+    let mut pages = BTreeSet::new();
+    for directory in ["crates/cassette/src", "crates/test/src"] {
+        let source = read(Path::new(directory).join("lib.rs"));
+        let included = source.split("include_str!(\"").skip(1).filter_map(|rest| rest.split('"').next());
+        pages.extend(included.map(|path| root().join(directory).join(path).canonicalize().unwrap()));
+    }
+    pages
 }
 
 /// The pages whose code is from the tests of the kits.
