@@ -376,10 +376,6 @@ async fn serve(
     let listener = bind(wanted).await?;
     let address = listener.local_addr()?;
     let prepared_admin = arguments.admin.prepare(config).await?;
-    config.file_access()?.set();
-    if arguments.read_only.is_empty() {
-        arguments.forwarding.undo(&arguments.data)?;
-    }
     let database = open_database(arguments, config, address)?;
     let backups = start_backups(arguments, config, &database)?;
     let server_tls = server.tls.clone();
@@ -396,12 +392,7 @@ async fn serve(
     let mut cut = signalled.clone();
     let metrics = server.metrics();
     attach(&database, &metrics);
-    let encrypted = encryption(server_tls.as_ref());
-    let mut ready =
-        format!("cassette {} listens for CQL on {address}{encrypted}\n", env!("CARGO_PKG_VERSION"));
-    if !arguments.read_only.is_empty() {
-        ready += "open for reading only: statements that write fail\n";
-    }
+    let mut ready = ready_text(arguments, address, encryption(server_tls.as_ref()));
     let (drain, mut drained) = watch::channel(false);
     let (stop_admin, mut admin_stopped) = watch::channel(false);
     let mut history = None;
@@ -447,12 +438,27 @@ async fn serve(
     Ok(Served { database, deadline: deadline.unwrap_or_else(|| Instant::now() + stop_timeout + CLOSE_MAX) })
 }
 
-/// Opens the data directory for a server that listens on `address`.
+/// Returns what is printed when the server listens for CQL.
+fn ready_text(arguments: &ServeArguments, address: SocketAddr, encrypted: &str) -> String {
+    let mut text =
+        format!("cassette {} listens for CQL on {address}{encrypted}\n", env!("CARGO_PKG_VERSION"));
+    if !arguments.read_only.is_empty() {
+        text += "open for reading only: statements that write fail\n";
+    }
+    text
+}
+
+/// Opens the data directory for a server that listens on `address`. Files get their access, and a
+/// cut-over that was not completed is undone before.
 fn open_database(
     arguments: &ServeArguments,
     config: &Config,
     address: SocketAddr,
 ) -> anyhow::Result<Database> {
+    config.file_access()?.set();
+    if arguments.read_only.is_empty() {
+        arguments.forwarding.undo(&arguments.data)?;
+    }
     let mut options = config.database(&arguments.data)?;
     arguments.node.apply(&mut options.node);
     options.node.address = address.ip();

@@ -1,8 +1,9 @@
 //! A server that does nothing: the most that sockets and the protocol allow on a machine.
 //!
 //! It passes requests on to a real server, and remembers the result of the first execution of each
-//! prepared statement on a connection. It answers all later executions with a copy of that result, so
-//! an operation costs it the frame, the header and the copy. Protocol v5 without compression and TLS.
+//! prepared statement on a connection. It answers all later executions with a copy of that result,
+//! so an operation costs it the frame, the header and the copy. Protocol v5 without compression and
+//! TLS.
 //!
 //! `cargo run --release -p cassette-lab --example null_server -- --listen 127.0.0.1:9300 --upstream
 //! 127.0.0.1:9042`; `benches/null_server.sh` compares `cassette serve` with it.

@@ -307,10 +307,9 @@ fn pages_of_other_origins_get_nothing_and_change_nothing() {
             "POST /v1/query HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nSec-Fetch-Site: \
              cross-site\r\n"
         ),
-        format!(
-            "POST /v1/query HTTP/1.1\r\nHost: rebound.example\r\nContent-Type: application/json\r\nOrigin: \
-             http://rebound.example\r\n"
-        ),
+        "POST /v1/query HTTP/1.1\r\nHost: rebound.example\r\nContent-Type: application/json\r\nOrigin: \
+         http://rebound.example\r\n"
+            .to_owned(),
         format!(
             "POST /v1/operations HTTP/1.1\r\nHost: {address}\r\nOrigin: http://example.org\r\nContent-Type: \
              application/json\r\n"

@@ -33,7 +33,7 @@ pub enum Error {
         /// The column, from 1, in characters.
         column: usize,
         /// The cause.
-        source: DatabaseError,
+        source: Box<DatabaseError>,
     },
     /// The database failed.
     #[error(transparent)]

@@ -54,7 +54,7 @@ pub fn execute(session: &Session, name: &str, text: &str) -> Result<()> {
     for (offset, statement) in statements(text) {
         session.execute(statement, ()).map_err(|source| {
             let (line, column) = place(text, offset, &source);
-            Error::Statement { script: name.to_owned(), line, column, source }
+            Error::Statement { script: name.to_owned(), line, column, source: Box::new(source) }
         })?;
     }
     Ok(())

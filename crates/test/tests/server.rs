@@ -80,7 +80,7 @@ fn an_error_of_a_script_has_the_place_of_the_mistake() {
         }
         other => panic!("{other}"),
     };
-    assert_eq!(place("CREATE TABLE a (k int PRIMARY KEY);\n  CREATE TABEL b (k int PRIMARY KEY);"), (2, 10));
+    assert_eq!(place("CREATE TABLE a (k int PRIMARY KEY);\n  CREATE TABLES b (k int PRIMARY KEY);"), (2, 10));
     assert_eq!(place("CREATE TABLE c (\n  k int PRIMARY KY);"), (2, 17));
     // A statement that is not valid for the schema has the place of its beginning.
     assert_eq!(place("INSERT INTO a (k) VALUES (1); INSERT INTO a (x) VALUES (1);"), (1, 31));

@@ -41,7 +41,7 @@ pub fn printed(
 
 fn of_server(server: &ServerConfig) -> BTreeMap<&'static str, String> {
     let mebibytes = |bytes: usize| {
-        if bytes % (1 << 20) == 0 { format!("{}MiB", bytes >> 20) } else { format!("{bytes}B") }
+        if bytes.is_multiple_of(1 << 20) { format!("{}MiB", bytes >> 20) } else { format!("{bytes}B") }
     };
     let limit = |limit: Option<usize>| limit.map_or_else(|| "-1".to_owned(), |limit| limit.to_string());
     let idle = server.idle_timeout.unwrap_or_default();

@@ -196,7 +196,7 @@ mod tests {
     fn similar_keys_are_proposed_and_others_not() {
         for (unknown, known) in [
             ("memtable_heap_spce", Some("memtable_heap_space")),
-            ("row_cahce_size", Some("row_cache_size")),
+            ("rowcache_size", Some("row_cache_size")),
             ("table_warn_threshold", Some("tables_warn_threshold")),
             ("native_transport_prot", Some("native_transport_port")),
             ("read_request_timeouts", Some("read_request_timeout")),

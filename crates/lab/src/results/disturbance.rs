@@ -12,8 +12,8 @@ const SHARE_MAX: f64 = 0.1;
 /// What a phase did not get of its machine.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
-    /// Processors that programs outside of the benchmark used, on average; absent if a server may run
-    /// on this machine whose process is not known.
+    /// Processors that programs outside of the benchmark used, on average; absent if a server may
+    /// run on this machine whose process is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_processors: Option<f64>,
     /// Processors that the hypervisor gave to other machines, on average.
@@ -95,8 +95,8 @@ pub fn others_now(time: Duration) -> Option<Disturbance> {
 }
 
 /// Parses the first line of `/proc/stat`, proc(5): `cpu user nice system idle iowait irq softirq
-/// steal …`, in ticks. Returns the seconds of programs and the stolen ones. Interrupts are left out:
-/// no process has them, so those of the benchmark could not be told apart.
+/// steal …`, in ticks. Returns the seconds of programs and the stolen ones. Interrupts are left
+/// out: no process has them, so those of the benchmark could not be distinguished.
 fn parse_stat(stat: &str) -> Option<(f64, f64)> {
     let fields: Vec<&str> = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().collect();
     let seconds = |index: usize| {

@@ -43,7 +43,8 @@ impl Latencies {
         loop {
             sum.push(match (ours.peek().copied(), theirs.peek().copied()) {
                 (Some(a), Some(b)) if a.0 == b.0 => {
-                    (ours.next(), theirs.next());
+                    ours.next();
+                    theirs.next();
                     (a.0, a.1.saturating_add(b.1))
                 }
                 (Some(a), Some(b)) if a.0 < b.0 => {
