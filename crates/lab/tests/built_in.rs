@@ -18,7 +18,8 @@ fn lab(arguments: &[&str]) -> Result<bool, LabError> {
 
 fn run(name: &str, scale: &str, results: &Path) {
     let results = results.to_str().unwrap();
-    let fine = lab(&["run", name, "--scale", scale, "--repeats", "1", "--results", results]);
+    let fine =
+        lab(&["run", name, "--accept-disturbed", "--scale", scale, "--repeats", "1", "--results", results]);
     assert!(fine.unwrap_or_else(|error| panic!("{name}: {error}")), "{name}: operations failed");
     let kept = std::fs::read_dir(results).unwrap().map(|entry| entry.unwrap().path());
     let kept: Vec<_> = kept.filter(|path| path.to_str().unwrap().contains(name)).collect();

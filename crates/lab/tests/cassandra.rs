@@ -109,7 +109,8 @@ fn an_experiment_runs_the_whole_life_of_a_cassandra_node() {
     let file = directory.path().join("small.toml");
     std::fs::write(&file, EXPERIMENT).unwrap();
     let results = directory.path().join("results");
-    let arguments = ["lab", "run", file.to_str().unwrap(), "--results", results.to_str().unwrap()];
+    let arguments =
+        ["lab", "run", "--accept-disturbed", file.to_str().unwrap(), "--results", results.to_str().unwrap()];
     let fine = Cli::parse_from(arguments).command.run();
     assert!(fine.unwrap_or_else(|error| panic!("{error}")), "operations failed");
     let run = std::fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
@@ -228,7 +229,8 @@ fn a_built_in_runs_small(name: &str, engine: &str, scale: &str, contact: &str, d
     std::fs::write(&file, for_one_node(name, engine, contact)).unwrap();
     let results = directory.join(format!("{name}-results"));
     let (file, kept) = (file.to_str().unwrap(), results.to_str().unwrap());
-    let arguments = ["lab", "run", file, "--scale", scale, "--repeats", "1", "--results", kept];
+    let arguments =
+        ["lab", "run", "--accept-disturbed", file, "--scale", scale, "--repeats", "1", "--results", kept];
     let fine = Cli::parse_from(arguments).command.run();
     assert!(fine.unwrap_or_else(|error| panic!("{name}: {error}")), "{name}: operations failed");
     let run = std::fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();

@@ -72,7 +72,8 @@ fn a_report_fits_phone_and_desktop_and_follows_the_color_scheme() {
     let file = directory.path().join("small.toml");
     std::fs::write(&file, EXPERIMENT).unwrap();
     let results = directory.path().join("results");
-    let arguments = ["lab", "run", file.to_str().unwrap(), "--results", results.to_str().unwrap()];
+    let arguments =
+        ["lab", "run", "--accept-disturbed", file.to_str().unwrap(), "--results", results.to_str().unwrap()];
     assert!(Cli::parse_from(arguments).command.run().unwrap());
     let run = std::fs::read_dir(&results).unwrap().next().unwrap().unwrap().path();
     let mut page = std::fs::read_to_string(run.join("report.html")).unwrap();
