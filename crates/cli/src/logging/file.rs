@@ -64,22 +64,35 @@ impl LogFile {
 
     /// Renames the file and its predecessors, the oldest first, which the next one replaces.
     fn rotate(&self) -> io::Result<()> {
+        // Another program may have moved the file: then no predecessor makes room.
+        if !self.path.exists() {
+            return Ok(());
+        }
         if self.kept == 0 {
-            return fs::remove_file(&self.path);
+            return unless_missing(fs::remove_file(&self.path));
         }
-        for number in (1..self.kept).rev() {
-            match fs::rename(self.numbered(number), self.numbered(number + 1)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+        for number in (0..self.kept).rev() {
+            unless_missing(fs::rename(self.numbered(number), self.numbered(number + 1)))?;
         }
-        fs::rename(&self.path, self.numbered(1))
+        Ok(())
     }
 
+    /// Returns the path of a predecessor; 0 is the file itself.
     fn numbered(&self, number: u32) -> PathBuf {
+        if number == 0 {
+            return self.path.clone();
+        }
         let mut name = OsString::from(&self.path);
         name.push(format!(".{number}"));
         name.into()
+    }
+}
+
+/// Accepts that a file does not exist.
+fn unless_missing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
     }
 }
 
@@ -134,6 +147,22 @@ mod tests {
         assert_eq!(text("log"), "line 008\nline 009\n");
         (&reopened).write_all(&[b'x'; 100]).unwrap();
         assert_eq!(text("log").len(), 100, "a line longer than the limit is one file");
+    }
+
+    #[test]
+    fn a_file_that_another_program_moved_is_created_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let file = LogFile::open(&path, 10, 2).unwrap();
+        for _ in 0..2 {
+            (&file).write_all(b"line 000\n").unwrap();
+        }
+        fs::rename(&path, directory.path().join("moved")).unwrap();
+        for number in 1..3 {
+            (&file).write_all(format!("line 00{number}\n").as_bytes()).unwrap();
+        }
+        let text = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+        assert_eq!([text("log"), text("log.1"), text("log.2")], ["line 002\n", "line 001\n", "line 000\n"]);
     }
 
     #[test]
