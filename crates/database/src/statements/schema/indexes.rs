@@ -58,7 +58,10 @@ pub(crate) fn create(
     let implementation = implementation(statement)?;
     let kind = implementation.kind;
     if kind == IndexKind::Sasi && !cx.sasi_indexes_enabled {
-        bail_invalid!("SASI indexes are disabled. Enable in cassandra.yaml to use.");
+        bail_invalid!(
+            "SASI indexes are disabled. Set `sasi_indexes_enabled: true` in the configuration file (--config) to \
+             use them."
+        );
     }
     let keyspace = keyspace_to_change(keyspace, cx)?;
     let Some(table) = keyspace.tables.get(statement.table.name.as_str()) else {
