@@ -235,7 +235,23 @@ fn sasi_indexes_are_created_only_if_they_are_enabled() {
     let (_database, session) = open_with(&Files::new(), false);
     run(&session, "CREATE TABLE t (p int PRIMARY KEY, v text)");
     let error = session.execute(&format!("CREATE CUSTOM INDEX ON t (v) USING '{CLASS}'"), ()).unwrap_err();
-    assert_eq!(error.to_string(), "SASI indexes are disabled. Enable in cassandra.yaml to use.");
+    assert!(error.to_string().contains("Set `sasi_indexes_enabled: true`"), "{error}");
+}
+
+#[test]
+fn a_value_of_too_many_terms_is_refused() {
+    let (_database, session) = open(&Files::new());
+    run(&session, "CREATE TABLE t (p int PRIMARY KEY, v text)");
+    run(
+        &session,
+        &format!("CREATE CUSTOM INDEX i ON t (v) USING '{CLASS}' WITH OPTIONS = {{'analyzed': 'true'}}"),
+    );
+    let text: String = (0..10_001).map(|n| format!("{n} ")).collect();
+    let insert = |text: &str| session.execute("INSERT INTO t (p, v) VALUES (1, ?)", (text,));
+    let error = insert(&text).unwrap_err().to_string();
+    assert!(error.contains("more than 10000 terms for index i on"), "{error}");
+    insert(&"a b ".repeat(10_001)).unwrap();
+    assert_eq!(ints(&session, "SELECT p FROM t WHERE v LIKE 'b'"), [1]);
 }
 
 #[test]

@@ -17,5 +17,5 @@ pub(crate) use definition::{
     CLASS_NAME, Finds, Part, SIMILARITY_FUNCTION, Source, TARGET, Target, is_storage_attached,
 };
 pub use definition::{Index, IndexKind};
-pub(crate) use sasi::{LikeKind, SASI, Sasi, Terms};
+pub(crate) use sasi::{LikeKind, SASI, Sasi, TERMS_MAX, Terms};
 pub(crate) use wanted::Wanted;

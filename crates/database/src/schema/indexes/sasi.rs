@@ -2,6 +2,7 @@
 //! Cassandra's.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType};
 use smallvec::{SmallVec, smallvec};
@@ -18,6 +19,10 @@ const ANALYZERS: &str = "org.apache.cassandra.index.sasi.analyzer.";
 
 /// Terms of this length or more, in bytes, are not indexed.
 const TERM_LENGTH_LIMIT: usize = 1024;
+
+/// The maximum number of terms of a value: each costs an entry with the key of the row, so that a
+/// value of many short terms would take many times its own memory.
+pub(crate) const TERMS_MAX: usize = 10_000;
 
 /// The maximum length of a word, in UTF-16 units.
 const WORD_LENGTH_MAX: usize = 255;
@@ -143,33 +148,40 @@ impl Sasi {
         self.tokenizer != Tokenizer::None
     }
 
-    /// Returns the terms of a value, each once.
+    /// Returns the terms of a value, each once: see [`distinct_terms`].
     pub fn terms<'v>(&self, value: Cow<'v, [u8]>) -> Terms<'v> {
-        let mut terms: Terms<'v> = match self.tokenizer {
-            Tokenizer::None => smallvec![value],
-            _ => match std::str::from_utf8(&value) {
-                Ok(text) => {
-                    self.of_text(text).into_iter().map(|term| Cow::Owned(term.into_bytes())).collect()
-                }
-                Err(_) => Terms::new(),
-            },
-        };
-        terms.retain(|term| !term.is_empty() && term.len() < TERM_LENGTH_LIMIT);
-        if terms.len() > 1 {
-            terms.sort_unstable();
-            terms.dedup();
+        let text = std::str::from_utf8(&value);
+        match (self.tokenizer, text) {
+            (Tokenizer::None, _) => one_term(value),
+            (_, Err(_)) => Terms::new(),
+            (Tokenizer::Whole(case), Ok(text)) => one_term(Cow::Owned(case.apply(text).into_bytes())),
+            (Tokenizer::Words(case), Ok(text)) => distinct_terms(words(text).map(|word| case.apply(word))),
+            (Tokenizer::Delimited(delimiter), Ok(text)) => {
+                distinct_terms(text.split(delimiter).map(str::to_owned))
+            }
         }
-        terms
     }
+}
 
-    fn of_text(&self, text: &str) -> Vec<String> {
-        match self.tokenizer {
-            Tokenizer::None => vec![text.to_owned()],
-            Tokenizer::Whole(case) => vec![case.apply(text)],
-            Tokenizer::Words(case) => words(text).into_iter().map(|word| case.apply(word)).collect(),
-            Tokenizer::Delimited(delimiter) => text.split(delimiter).map(str::to_owned).collect(),
+fn is_indexed(term: &[u8]) -> bool {
+    !term.is_empty() && term.len() < TERM_LENGTH_LIMIT
+}
+
+fn one_term(term: Cow<'_, [u8]>) -> Terms<'_> {
+    if is_indexed(&term) { smallvec![term] } else { Terms::new() }
+}
+
+/// Returns each term once, in order: if there are more than [`TERMS_MAX`], the first of them and
+/// one more.
+fn distinct_terms<'v>(terms: impl Iterator<Item = String>) -> Terms<'v> {
+    let mut distinct = BTreeSet::new();
+    for term in terms.filter(|term| is_indexed(term.as_bytes())) {
+        distinct.insert(term);
+        if distinct.len() > TERMS_MAX {
+            break;
         }
     }
+    distinct.into_iter().map(|term| Cow::Owned(term.into_bytes())).collect()
 }
 
 impl Case {
@@ -184,17 +196,20 @@ impl Case {
 }
 
 /// Returns the words of a text. A run of letters of a script without blanks between words is one.
-fn words(text: &str) -> Vec<&str> {
-    let mut runs: Vec<(usize, usize)> = Vec::new();
-    for (start, word) in text.unicode_word_indices() {
-        let end = start + word.len();
-        match runs.last_mut() {
-            Some((from, to)) if *to == start && text[*from..end].chars().all(is_of_run) => *to = end,
-            _ => runs.push((start, end)),
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let is_run = |word: &str| word.chars().all(is_of_run);
+    let mut words = text.unicode_word_indices().peekable();
+    let runs = std::iter::from_fn(move || {
+        let (start, word) = words.next()?;
+        let mut end = start + word.len();
+        if is_run(word) {
+            while let Some((_, more)) = words.next_if(|(next, more)| *next == end && is_run(more)) {
+                end += more.len();
+            }
         }
-    }
-    let words = runs.into_iter().map(|(start, end)| &text[start..end]);
-    words.filter(|word| word.encode_utf16().count() <= WORD_LENGTH_MAX).collect()
+        text.get(start..end)
+    });
+    runs.filter(|word| word.encode_utf16().count() <= WORD_LENGTH_MAX)
 }
 
 /// Whether a character is of Thai, Lao, Burmese or Khmer.
@@ -335,11 +350,21 @@ mod tests {
 
     #[test]
     fn words_are_those_of_unicode() {
-        let words = |text| terms(&[("analyzed", "true")], text);
+        let words = |text: &str| terms(&[("analyzed", "true")], text);
         assert_eq!(words("It's e-mail, foo_bar.baz 3.14!"), ["3.14", "It's", "e", "foo_bar.baz", "mail"]);
         assert_eq!(words("ไทย 日本 カタカナ 한국어"), ["ไทย", "カタカナ", "日", "本", "한국어"]);
         assert_eq!(words("- 😀 !"), [""; 0]);
         assert_eq!(words(&format!("{} b", "a".repeat(256))), ["b"]);
+        assert_eq!(words(&format!("ไ{}", "ท".repeat(200))).len(), 1, "a run is one word");
+    }
+
+    #[test]
+    fn many_terms_are_cut_off_and_repeated_ones_count_once() {
+        let numbers = |count: usize| (0..count).map(|n| format!("{n} a ")).collect::<String>();
+        let words = |text: &str| terms(&[("analyzed", "true")], text).len();
+        assert_eq!(words(&numbers(TERMS_MAX - 1)), TERMS_MAX);
+        assert_eq!(words(&numbers(3 * TERMS_MAX)), TERMS_MAX + 1);
+        assert_eq!(words(&"a b ".repeat(TERMS_MAX)), 2);
     }
 
     #[test]

@@ -26,7 +26,7 @@ use super::entries::{Change, Changes, Entry, LASTING, entries};
 use crate::basics::error::{DatabaseError, Result, WriteType, bail_invalid};
 use crate::planning::context::BindContext;
 use crate::schema::catalog::Catalog;
-use crate::schema::indexes::{Index, IndexKind, Source};
+use crate::schema::indexes::{Index, IndexKind, Source, TERMS_MAX};
 
 /// The maximum number of rows that a write reads. Deletions of more rows leave stale entries.
 const OLD_ROWS_MAX: usize = 1000;
@@ -80,6 +80,19 @@ pub(crate) fn add_index_mutations(
     Ok(has_vectors)
 }
 
+/// Rejects a value with more terms than an index can have.
+fn guard_terms(index: &Index, terms: usize) -> Result<()> {
+    if index.sasi.is_some() && terms > TERMS_MAX {
+        bail_invalid!(
+            "Cannot index a value of more than {TERMS_MAX} terms for index {} on {}({})",
+            index.name,
+            index.base.qualified_name(),
+            index.column.name
+        );
+    }
+    Ok(())
+}
+
 /// Adds entries for all values that the update writes to indexed columns.
 fn add_insertions(
     indexes: &[Arc<Index>],
@@ -92,7 +105,9 @@ fn add_insertions(
     for (row, is_static) in rows.chain(update.static_row.iter().map(|row| (row, true))) {
         let mut changes = Changes::new(&update.key, row.clustering());
         for index in indexes {
-            for entry in entries(index, &update.key, row, is_static, now) {
+            let entries = entries(index, &update.key, row, is_static, now);
+            guard_terms(index, entries.len())?;
+            for entry in entries {
                 guard_size(index, entry.value.len(), cx)?;
                 validate_vector(index, &entry.value).map_err(|message| DatabaseError::WriteFailure {
                     consistency: cx.options.consistency,
