@@ -73,10 +73,10 @@ impl Latencies {
     /// Returns the quantile `fraction` (0 to 1), interpolated within its bucket; `None` without
     /// values.
     pub fn percentile(&self, fraction: f64) -> Option<f64> {
-        let wanted = (self.count() as f64 * fraction).max(f64::MIN_POSITIVE);
+        let wanted = self.count() as f64 * fraction;
         let mut seen = 0.0;
-        for (bucket, count) in self.0.iter().map(|(bucket, count)| (usize::from(*bucket), f64::from(*count)))
-        {
+        for (bucket, count) in self.0.iter().filter(|(_, count)| *count > 0) {
+            let (bucket, count) = (usize::from(*bucket), f64::from(*count));
             if seen + count >= wanted {
                 let below = bucket.checked_sub(1).and_then(|below| BUCKET_OFFSETS.get(below));
                 let low = below.copied().unwrap_or(0) as f64;
