@@ -1,5 +1,7 @@
 //! Texts with several statements, and their execution.
 
+use std::borrow::Cow;
+
 use cassette_cql::keywords::Keyword;
 use cassette_cql::lexer::{Lexer, Symbol, TokenKind};
 use cassette_database::{DatabaseError, Session};
@@ -49,8 +51,15 @@ fn next_statement(text: &str, from: usize) -> Option<(usize, usize, usize)> {
     }
 }
 
+/// Returns a text whose last line is ended. To the lexer, as to Cassandra's, a comment ends with its
+/// line, and one that the text ends in is an error.
+fn with_last_line_ended(text: &str) -> Cow<'_, str> {
+    if text.ends_with('\n') { Cow::Borrowed(text) } else { Cow::Owned(format!("{text}\n")) }
+}
+
 /// Executes the statements of a text one after the other. Messages name the text `name`.
 pub fn execute(session: &Session, name: &str, text: &str) -> Result<()> {
+    let text = &*with_last_line_ended(text);
     for (offset, statement) in statements(text) {
         session.execute(statement, ()).map_err(|source| {
             let (line, column) = place(text, offset, &source);
@@ -77,8 +86,9 @@ fn place(text: &str, offset: usize, error: &DatabaseError) -> (usize, usize) {
 mod tests {
     use super::*;
 
-    fn split(text: &str) -> Vec<&str> {
-        statements(text).into_iter().map(|(_, statement)| statement).collect()
+    fn split(text: &str) -> Vec<String> {
+        let text = with_last_line_ended(text);
+        statements(&text).into_iter().map(|(_, statement)| statement.to_owned()).collect()
     }
 
     #[test]
@@ -90,7 +100,7 @@ mod tests {
         assert_eq!(found[0], "INSERT INTO t (k) VALUES ('x;y')");
         assert!(found[1].starts_with("BEGIN") && found[1].ends_with("APPLY BATCH"));
         assert_eq!(found[2], "SELECT $$;$$");
-        assert_eq!(split(" ;; -- nothing"), [""; 0]);
+        assert_eq!(split(" ;; -- nothing"), Vec::<String>::new());
     }
 
     #[test]
