@@ -184,8 +184,10 @@ pub(crate) fn delete(
     Ok(RowsPlan { deletes_cells_of_ranges, ..plan })
 }
 
+/// Refuses a timestamp beside conditions on columns. Beside `IF EXISTS`, as in Cassandra, other
+/// mistakes of the statement are reported first.
 fn refuse_timestamp(conditions: &ast::Conditions, attributes: &Attributes) -> Result<()> {
-    if attributes.has_timestamp() && !matches!(conditions, ast::Conditions::None) {
+    if attributes.has_timestamp() && matches!(conditions, ast::Conditions::Columns(_)) {
         bail_invalid!("Cannot provide custom timestamp for conditional updates");
     }
     Ok(())
