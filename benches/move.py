@@ -21,6 +21,7 @@ import math
 import os
 import platform
 import random
+import re
 import shlex
 import shutil
 import statistics
@@ -155,6 +156,16 @@ def by_import():
     return move("--by", "import", "--import-directory", directories, "--nodetool", str(WORK / "nodetool-{node}"))
 
 
+def wait_for_compactions(node):
+    """Waits until a node compacts nothing, so that it leaves the processors and the disk to the verification."""
+    while True:
+        run([f"{nodetool()}{node}", "compactionstats"], "compactions")
+        pending = re.search(r"pending(?: tasks|_tasks)?:?\s+(\d+)", (WORK / "compactions").read_text())
+        if pending and pending[1] == "0":
+            return
+        time.sleep(2)
+
+
 def verify():
     """Compares all rows; its seconds and processor time."""
     if VERIFY == "none":
@@ -163,6 +174,7 @@ def verify():
     if VERIFY == "files":
         for node in range(1, NODES + 1):
             run([f"{nodetool()}{node}", "flush", "ycsb"])
+            wait_for_compactions(node)
         nodetool_seconds()
         more = ["--target-files", ",".join(str(WORK / f"cluster/node{node}/data") for node in range(1, NODES + 1))]
     found = run(move("--verify", *more))
