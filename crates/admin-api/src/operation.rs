@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::FaultRule;
 use crate::query_logs::{AuditLogChanges, LogFileChanges};
 
 /// A request to change the node.
@@ -233,6 +234,12 @@ pub enum Operation {
     DisableFullQueryLog,
     /// Disable the full query log, and remove its files.
     ResetFullQueryLog,
+    /// Add a rule of injected faults, or replace the one with its id.
+    PutFault(FaultRule),
+    /// Remove a rule of injected faults.
+    RemoveFault { id: String },
+    /// Remove all rules of injected faults.
+    ClearFaults,
     /// Let compactions start automatically.
     EnableAutoCompaction(Tables),
     /// Keep compactions from starting automatically.

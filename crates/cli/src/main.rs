@@ -22,6 +22,7 @@ mod parent;
 mod serve;
 mod service_manager;
 mod superuser;
+mod testing;
 mod timelock;
 mod transactions;
 mod unix_socket;

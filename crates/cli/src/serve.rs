@@ -6,8 +6,7 @@
 
 use std::fs::Permissions;
 use std::io::Write;
-use std::iter;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
@@ -35,9 +34,10 @@ use crate::address::listen_address;
 use crate::admin::{AdminArguments, Prepared, reload};
 use crate::config::{self, BackupSettings, Config, commitlog_archiving, duration};
 use crate::forwarding::ForwardingArguments;
-use crate::listening::{cannot_listen, warn_of_exposure, warn_of_plain_text};
+use crate::listening::{warn_of_exposure, warn_of_plain_text};
 use crate::logging::{self, LogArguments};
 use crate::node::NodeArguments;
+use crate::testing::{TestingArguments, bind};
 use crate::{memory, parent, service_manager, superuser};
 
 const EXAMPLES: &str = "\
@@ -87,10 +87,11 @@ pub struct ServeArguments {
     #[arg(long, conflicts_with_all = ["data", "read_only"])]
     temporary: bool,
 
-    /// Address to listen on: HOST:PORT, or a port of 127.0.0.1; port 0 selects a free port
-    /// [default: 127.0.0.1:9042]
-    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
-    listen: Option<SocketAddr>,
+    /// Address to listen on: HOST:PORT, or a port of 127.0.0.1; port 0 selects a free port. With
+    /// --nodes, the addresses of all nodes, separated by commas, or that of the first [default:
+    /// 127.0.0.1:9042]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address, value_delimiter = ',')]
+    listen: Vec<SocketAddr>,
 
     /// Start with a damaged commit log and skip its unreadable parts: acknowledged writes and
     /// schema changes may be lost; files are kept, and `nodetool unknowntables` lists tables that
@@ -171,6 +172,9 @@ pub struct ServeArguments {
     #[command(flatten)]
     forwarding: ForwardingArguments,
 
+    #[command(flatten)]
+    testing: TestingArguments,
+
     /// Stop when the parent process, which must be PID, ends for any reason (Linux); for test runs
     /// and scripts
     #[arg(long, value_name = "PID")]
@@ -249,8 +253,9 @@ fn configuration(arguments: &ServeArguments) -> anyhow::Result<Config> {
 /// Returns the settings of the listener.
 fn server_config(arguments: &ServeArguments, config: &Config) -> anyhow::Result<ServerConfig> {
     let mut server = config.server()?;
-    if let Some(address) = arguments.listen {
-        server.listen_address = address;
+    arguments.testing.check_listed(&arguments.listen)?;
+    if let Some(address) = arguments.listen.first() {
+        server.listen_address = *address;
     }
     Ok(server)
 }
@@ -343,12 +348,12 @@ async fn forward(
     Ok(())
 }
 
-async fn bind(wanted: SocketAddr) -> anyhow::Result<TcpListener> {
-    let listener = TcpListener::bind(wanted).await;
-    listener.map_err(|error| {
-        let context = cannot_listen(wanted, "--listen", &error);
-        anyhow::Error::from(error).context(context)
-    })
+/// Lets virtual nodes, if there are any, open and close the listeners of the server.
+fn connect_nodes(database: &Database, server: &Server<LoggedDatabase>) -> anyhow::Result<()> {
+    if let Some(nodes) = database.virtual_nodes() {
+        nodes.connect(Arc::new(server.nodes()?));
+    }
+    Ok(())
 }
 
 /// Shows the server's metrics in the database, and prepares the statements that clients had
@@ -373,26 +378,28 @@ async fn serve(
     if let Some(max) = server.max_concurrent_connections {
         tracing::info!("at most {max} connections: the other file descriptors are for storage");
     }
-    let listener = bind(wanted).await?;
-    let address = listener.local_addr()?;
+    let listeners = arguments.testing.bind(wanted, &arguments.listen).await?;
+    let addresses: Vec<SocketAddr> =
+        listeners.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?;
     let prepared_admin = arguments.admin.prepare(config).await?;
-    let database = open_database(arguments, config, address)?;
+    let database = open_database(arguments, config, &addresses)?;
     let backups = start_backups(arguments, config, &database)?;
     let server_tls = server.tls.clone();
     if let Some(tls) = server_tls.clone() {
         tokio::spawn(reload(tls, "certificates", Tls::reload_if_changed));
     }
     let admin_address = prepared_admin.as_ref().and_then(Prepared::address);
-    set_up_authentication(arguments, &database, &mut server, address, admin_address)?;
+    set_up_authentication(arguments, &database, &mut server, &addresses, admin_address)?;
     let logs = query_logs(config, &arguments.data)?;
     let backend = LoggedDatabase::new(database.clone(), Arc::clone(&logs));
-    let server = Server::with_listener(listener, server, Arc::new(backend));
+    let server = Server::with_listeners(listeners, server, Arc::new(backend))?;
+    connect_nodes(&database, &server)?;
     let gate = server.gate();
     let mut signalled = count_signals(arguments.stop_with_stdin)?;
     let mut cut = signalled.clone();
     let metrics = server.metrics();
     attach(&database, &metrics);
-    let mut ready = ready_text(arguments, address, encryption(server_tls.as_ref()));
+    let mut ready = ready_text(arguments, &addresses, encryption(server_tls.as_ref()));
     let (drain, mut drained) = watch::channel(false);
     let (stop_admin, mut admin_stopped) = watch::channel(false);
     let mut history = None;
@@ -439,21 +446,27 @@ async fn serve(
 }
 
 /// Returns what is printed when the server listens for CQL.
-fn ready_text(arguments: &ServeArguments, address: SocketAddr, encrypted: &str) -> String {
-    let mut text =
-        format!("cassette {} listens for CQL on {address}{encrypted}\n", env!("CARGO_PKG_VERSION"));
+fn ready_text(arguments: &ServeArguments, addresses: &[SocketAddr], encrypted: &str) -> String {
+    let mut text = String::new();
+    if let Some(first) = addresses.first() {
+        text += &format!("cassette {} listens for CQL on {first}{encrypted}\n", env!("CARGO_PKG_VERSION"));
+    }
+    if arguments.testing.has_nodes() {
+        let nodes: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+        text += &format!("virtual nodes listen on {}\n", nodes.join(", "));
+    }
     if !arguments.read_only.is_empty() {
         text += "open for reading only: statements that write fail\n";
     }
     text
 }
 
-/// Opens the data directory for a server that listens on `address`. Files get their access, and a
+/// Opens the data directory for a server that listens on `addresses`. Files get their access, and a
 /// cut-over that was not completed is undone before.
 fn open_database(
     arguments: &ServeArguments,
     config: &Config,
-    address: SocketAddr,
+    addresses: &[SocketAddr],
 ) -> anyhow::Result<Database> {
     config.file_access()?.set();
     if arguments.read_only.is_empty() {
@@ -461,8 +474,12 @@ fn open_database(
     }
     let mut options = config.database(&arguments.data)?;
     arguments.node.apply(&mut options.node);
-    options.node.address = address.ip();
-    options.node.port = address.port();
+    if let Some(first) = addresses.first() {
+        options.node.address = first.ip();
+        options.node.port = first.port();
+    }
+    let hosts: Vec<IpAddr> = addresses.iter().map(SocketAddr::ip).collect();
+    arguments.testing.apply(&mut options, &hosts);
     if !arguments.read_only.is_empty() {
         let ReadOnly { database, warnings } = open_read_only(options, &arguments.read_only)?;
         for warning in warnings {
@@ -526,20 +543,23 @@ fn set_up_authentication(
     arguments: &ServeArguments,
     database: &Database,
     server: &mut ServerConfig,
-    address: SocketAddr,
+    addresses: &[SocketAddr],
     admin_address: Option<SocketAddr>,
 ) -> anyhow::Result<()> {
     superuser::set_up(
         database,
         arguments.superuser_password_file.as_deref(),
-        iter::once(address).chain(admin_address),
+        addresses.iter().copied().chain(admin_address),
         arguments.allow_default_password,
     )?;
     server.authenticator = authenticator(database)?;
-    if server.authenticator.is_none() {
-        warn_of_exposure("CQL", address);
-    } else if server.tls.as_ref().is_none_or(Tls::is_optional) {
-        warn_of_plain_text("CQL", address);
+    let is_plain = server.tls.as_ref().is_none_or(Tls::is_optional);
+    for address in addresses {
+        if server.authenticator.is_none() {
+            warn_of_exposure("CQL", *address);
+        } else if is_plain {
+            warn_of_plain_text("CQL", *address);
+        }
     }
     Ok(())
 }

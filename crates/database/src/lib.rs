@@ -26,6 +26,7 @@ pub use api::embedded::{
     Applied, Batch, ErrorKind, MaybeUnset, OpenOptions, OwnedRow, Query, RestoreNames, Row, RowIter, Rows,
     Session, SnapshotRestore, Statement, Unset, Value, keyspace_definitions,
 };
+pub use api::faults::{BatchPart, RequestStatements};
 pub use api::foreign::{ForeignNode, ForeignTable, Unflushed};
 pub use api::log_point::LogPoint;
 pub use api::prepared::{Prepared, PreparedDescription, ResolvedStatement, StatementId};
@@ -60,12 +61,18 @@ pub use schema::authorization::AuthCacheKind;
 pub use schema::catalog::{
     Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, SchemaEvents, Subscription,
 };
+pub use schema::faults::{
+    EFFECTS as FAULT_EFFECTS, Failure as FaultFailure, FaultCounts, FaultError, FaultRule, FaultValue,
+    Faults, Injected,
+};
 pub use schema::guardrails::{
     Guardrails, Key as GuardrailKey, Kind as GuardrailKind, SETTINGS as GUARDRAILS, Setting as Guardrail,
 };
 pub use schema::indexes::{Index, IndexKind};
 pub use schema::options::compaction::from_map as compaction_params;
 pub use schema::system::local::{Node, PARTITIONER, RELEASE_VERSION, TOKEN};
+pub use schema::topology::{NodePlace, VirtualNode};
 pub use schema::views::View;
+pub use schema::virtual_nodes::{NodeCounts, NodeEvent, NodeState, NodeSwitch, VirtualNodes};
 pub use store::authorization::{AuthCacheSettings, AuthSettings, CidrFiltering, CidrSettings};
 pub use store::indexes::SearchMetrics;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use cassette_database::Injected;
 use cassette_protocol::{
     Prelude, Request, Version,
     response::{Error, SchemaChange},
@@ -21,6 +22,10 @@ pub trait Backend: Send + Sync + 'static {
 
     /// Creates the session of a new connection.
     fn open_session(&self, peer: SocketAddr) -> Self::Session;
+
+    /// Records which virtual node the client of a session has connected to, by its index. Called at
+    /// most once, before everything else.
+    fn connected_to(&self, _session: &Self::Session, _node: usize) {}
 
     /// Records the role that the client of a session has logged in as. Called at most once, before
     /// its first request.
@@ -68,6 +73,12 @@ pub trait Backend: Send + Sync + 'static {
         trace: Option<Uuid>,
         body: Body<'_>,
     ) -> Result<Answer, Error>;
+
+    /// Returns what tests have a request meet besides or instead of its execution, and counts it.
+    /// Called once for each request, before it is executed.
+    fn injected_fault(&self, _session: &Self::Session, _request: &Request) -> Option<Injected> {
+        None
+    }
 
     /// Calls `listener` after every change of the schema. The listener does not block.
     fn subscribe(&self, listener: Box<dyn Fn(&SchemaChange) + Send + Sync>) -> Self::Subscription;

@@ -12,8 +12,7 @@ use cassette_database::ServerMetrics;
 use cassette_protocol::response::Event;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::{broadcast, watch},
-    task::JoinSet,
+    sync::{broadcast, mpsc},
     time::MissedTickBehavior,
 };
 use tracing::{debug, info, warn};
@@ -24,6 +23,7 @@ use crate::{
     forwarding,
     gate::{Gate, Phase},
     limits::{ConnectionRefused, Limits},
+    listeners::{Command, Connections, Listeners, ServerNodes},
     logins::{LoginGate, Logins},
     metrics::Metrics,
     shared::Shared,
@@ -52,7 +52,9 @@ const REFUSALS_INTERVAL: Duration = Duration::from_secs(1);
 /// A listening server, which accepts no connection before [`Server::serve`].
 #[derive(Debug)]
 pub struct Server<B: Backend> {
-    listener: TcpListener,
+    listeners: Listeners,
+    /// Requests to open and close listeners, and their sender.
+    commands: (mpsc::UnboundedSender<Command>, mpsc::UnboundedReceiver<Command>),
     shared: Arc<Shared<B>>,
     /// Ends with the server.
     _subscription: B::Subscription,
@@ -62,12 +64,17 @@ impl<B: Backend> Server<B> {
     /// Listens on the configured address.
     pub async fn bind(config: ServerConfig, backend: Arc<B>) -> io::Result<Self> {
         let listener = TcpListener::bind(config.listen_address).await?;
-        Ok(Self::with_listener(listener, config, backend))
+        Self::with_listeners(vec![listener], config, backend)
     }
 
-    /// Uses an existing listener instead of the configured address: for a backend that needs the
-    /// port before it is opened.
-    pub fn with_listener(listener: TcpListener, config: ServerConfig, backend: Arc<B>) -> Self {
+    /// Uses existing listeners instead of the configured address, for a backend that needs the port
+    /// before it is opened: one, or one for each virtual node.
+    pub fn with_listeners(
+        listeners: Vec<TcpListener>,
+        config: ServerConfig,
+        backend: Arc<B>,
+    ) -> io::Result<Self> {
+        let listeners = Listeners::new(listeners)?;
         let (events, _) = broadcast::channel(EVENTS_BEHIND_MAX);
         let sender = events.clone();
         let subscription = backend.subscribe(Box::new(move |change| {
@@ -78,17 +85,23 @@ impl<B: Backend> Server<B> {
         let metrics = Metrics::new(Arc::clone(&limits.threads));
         let logins = LoginGate::new(Arc::clone(&limits.auth_threads), Arc::clone(&metrics));
         let shared = Arc::new(Shared { config, backend, limits, metrics, events, logins, gate: Gate::new() });
-        Self { listener, shared, _subscription: subscription }
+        Ok(Self { listeners, commands: mpsc::unbounded_channel(), shared, _subscription: subscription })
     }
 
     /// Returns the listening address with the actual port.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.listeners.sockets.address().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
 
     /// Returns the metrics.
     pub fn metrics(&self) -> Arc<dyn ServerMetrics> {
         Arc::clone(&self.shared.metrics) as Arc<dyn ServerMetrics>
+    }
+
+    /// Returns what opens and closes the listeners of virtual nodes while the server serves.
+    pub fn nodes(&self) -> io::Result<ServerNodes> {
+        let (commands, events) = (self.commands.0.clone(), self.shared.events.clone());
+        Ok(ServerNodes { commands, events, port: self.local_address()?.port() })
     }
 
     /// Returns what stalls and forwards requests, for the admin endpoint.
@@ -114,18 +127,17 @@ impl<B: Backend> Server<B> {
     /// when `cut` completes, it interrupts the remaining requests, names them in the log and
     /// returns.
     pub async fn serve_until(self, stop: impl Future<Output = ()>, cut: impl Future<Output = ()>) {
-        let Self { listener, shared, _subscription } = self;
-        let (stopping, stopped) = watch::channel(false);
-        let mut connections = JoinSet::new();
+        let Self { mut listeners, commands: (_sender, mut commands), shared, _subscription } = self;
         let mut refusals = Refusals::default();
         tokio::pin!(stop);
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            let Listeners { sockets, connections } = &mut listeners;
             tokio::select! {
-                accepted = listener.accept() => match accepted {
+                (node, accepted) = sockets.accept() => match accepted {
                     Ok((stream, peer)) => {
-                        if let Err(refused) = accept(&shared, stream, peer, &stopped, &mut connections) {
+                        if let Err(refused) = accept(&shared, stream, peer, node, connections) {
                             shared.metrics.connections_refused.fetch_add(1, Ordering::Relaxed);
                             refusals.log(peer, refused);
                         }
@@ -135,20 +147,21 @@ impl<B: Backend> Server<B> {
                         tokio::time::sleep(ACCEPT_RETRY).await;
                     }
                 },
-                Some(ended) = connections.join_next() => shared.connection_ended(ended),
+                ended = connections.ended() => shared.connection_ended(ended),
+                Some(command) = commands.recv() => listeners.execute(command).await,
                 _ = ticks.tick() => shared.tick(),
                 () = &mut stop => break,
             }
         }
-        drop(listener);
+        let Listeners { sockets, mut connections } = listeners;
+        drop((sockets, commands));
         info!("stopping: {} connections to end", connections.len());
-        // An error only means that there is no connection.
-        let _ = stopping.send(true);
+        connections.stop();
         let timeout = shared.config.stop_timeout;
         let why_cut = tokio::select! {
             () = async {
-                while let Some(ended) = connections.join_next().await {
-                    shared.connection_ended(ended);
+                while connections.len() > 0 {
+                    shared.connection_ended(connections.ended().await);
                 }
             } => return,
             () = tokio::time::sleep(timeout) => format!("within {timeout:?}"),
@@ -190,11 +203,12 @@ fn accept<B: Backend>(
     shared: &Arc<Shared<B>>,
     stream: TcpStream,
     peer: SocketAddr,
-    stopped: &watch::Receiver<bool>,
-    connections: &mut JoinSet<()>,
+    node: usize,
+    connections: &mut Connections,
 ) -> Result<(), ConnectionRefused> {
     let permit = shared.limits.admit(peer.ip())?;
-    let (shared, stopped) = (Arc::clone(shared), stopped.clone());
+    let Some((connections, stopped)) = connections.of(node) else { return Ok(()) };
+    let shared = Arc::clone(shared);
     let task = async move {
         // Answers are sent in one piece as soon as they are ready; waiting for more to send would
         // only delay them.
@@ -208,7 +222,7 @@ fn accept<B: Backend>(
         if let Phase::Forwarding(to) = phase {
             return Box::pin(forwarding::serve(stream, peer, &to, &shared.config, &permit, stopped)).await;
         }
-        match Connection::new(shared, stream, peer, permit, stopped).run().await {
+        match Connection::new(shared, stream, (peer, node), permit, stopped).run().await {
             Ok(()) => debug!("connection from {peer} ended"),
             Err(error) => debug!("connection from {peer} broke: {error}"),
         }

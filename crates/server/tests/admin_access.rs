@@ -148,6 +148,9 @@ fn only_authenticated_clients_read_and_only_operators_change_something() {
         for path in ["/v1/slow_queries", "/v1/cidr_groups", "/v1/running", "/v1/log"] {
             assert_eq!(endpoint.get(path, &credentials).status, change, "{credentials}");
         }
+        // Operators learn that the server injects none; others nothing.
+        let expected = if change == 200 { 400 } else { 403 };
+        assert_eq!(endpoint.get("/v1/faults", &credentials).status, expected, "{credentials}");
         // Partition keys are data.
         let sampled = "/v1/top_partitions?millis=1&capacity=1&top=1&keyspace=none";
         let expected = if change == 200 { 400 } else { 403 };

@@ -202,7 +202,7 @@ fn serve(
     let server = {
         let _entered = runtime.enter();
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        cassette_server::Server::with_listener(listener, config, Arc::new(database.clone()))
+        cassette_server::Server::with_listeners(vec![listener], config, Arc::new(database.clone()))?
     };
     let run = move || {
         database.set_server(&server.metrics());

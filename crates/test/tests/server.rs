@@ -35,6 +35,20 @@ async fn a_driver_uses_a_keyspace_with_the_schema_of_files() {
     drop(server);
 }
 
+#[tokio::test]
+async fn an_injected_fault_is_an_error_of_the_driver() {
+    let server = Server::builder().configure(|options| options.fault_injection = true).start().unwrap();
+    let keyspace = server.keyspace_of("CREATE TABLE t (k int PRIMARY KEY)").unwrap();
+    const RULE: &str = "INSERT INTO system_testing.cassette_faults (id, effect, table_name, message) \
+                        VALUES ('a', 'unavailable', 't', 'as the test wants')";
+    server.execute(RULE).unwrap();
+    let session = connect(&server, &keyspace).await;
+    let error = session.query_unpaged("SELECT k FROM t", ()).await.unwrap_err().to_string();
+    assert!(error.contains("as the test wants"), "{error}");
+    server.execute("TRUNCATE system_testing.cassette_faults").unwrap();
+    session.query_unpaged("SELECT k FROM t", ()).await.unwrap();
+}
+
 #[test]
 fn a_reset_removes_the_rows_and_keeps_the_schema() {
     let server = Server::start().unwrap();

@@ -13,8 +13,8 @@ use crate::basics::metrics::RequestKind;
 use crate::execution::Execution;
 use crate::execution::modification::{Mutations, guard_disk_usage};
 use crate::planning::modification::ModificationPlan;
-use crate::schema::authorization::AuthCacheKind;
 use crate::schema::catalog::Catalog;
+use crate::schema::testing::WritableTable;
 use crate::statements::plan::Plan;
 use crate::statements::required::authorize;
 use crate::store::data::Decision;
@@ -113,7 +113,7 @@ fn check_deferrable(
     catalog: &Catalog,
 ) -> std::result::Result<(), DeferError> {
     let table = modification.table();
-    let refused = if AuthCacheKind::of_table(table).is_some() {
+    let refused = if WritableTable::of(table).is_some() {
         Undeferrable::NoData
     } else if modification.has_conditions() {
         Undeferrable::Conditional

@@ -89,6 +89,8 @@ pub struct StatementOptions {
     /// The address of the client, which `CassandraCIDRAuthorizer` checks; none for requests that do
     /// not come over a network.
     pub client_address: Option<IpAddr>,
+    /// The virtual node that coordinates the request, by its index; the first by default.
+    pub node: u16,
     /// Whether the request is internal to the database and exempt from the guardrails on batch
     /// sizes and tombstones.
     pub is_internal: bool,

@@ -33,6 +33,9 @@ pub(crate) struct Execution<'a> {
     /// How long it may still wait for other schema changes; `None` for no limit. After the wait it
     /// is not interrupted.
     pub schema_patience: Cell<Option<Duration>>,
+    /// Whether the virtual node that coordinates it has a replica of a partition that it reads or
+    /// writes; `None` without virtual nodes.
+    pub is_own_of_coordinator: Cell<Option<bool>>,
 }
 
 impl<'a> Execution<'a> {
@@ -67,6 +70,7 @@ impl<'a> Execution<'a> {
             started,
             read_until: Cell::new(started),
             schema_patience: Cell::new(None),
+            is_own_of_coordinator: Cell::new(None),
         }
     }
 

@@ -12,9 +12,9 @@ use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::basics::request::{BoundValue, StatementOptions};
 use crate::planning::functions::UsedFunction;
 use crate::planning::terms::Markers;
-use crate::schema::authorization::AuthCacheKind;
 use crate::schema::catalog::{Catalog, KeyspaceKind};
 use crate::schema::guardrails::{Guard, Guardrails};
+use crate::schema::testing::WritableTable;
 
 /// The inputs of planning, and its by-products.
 pub(crate) struct PlanContext<'a> {
@@ -90,7 +90,7 @@ impl<'a> PlanContext<'a> {
                 "{} keyspace is not user-modifiable.",
                 table.keyspace
             ))),
-            _ if AuthCacheKind::of_table(&table).is_some() => Ok(table),
+            _ if WritableTable::of(&table).is_some() => Ok(table),
             _ if keyspace.virtual_tables.contains(&table.name) => {
                 bail_invalid!("Modification is not supported by table {}", table.qualified_name())
             }

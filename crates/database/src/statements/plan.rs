@@ -14,13 +14,14 @@ use crate::basics::response::{ColumnSpec, Outcome, ResultMetadata, RowSink};
 use crate::basics::timeouts::Limited;
 use crate::execution::Execution;
 use crate::execution::describe::DescribePlan;
+use crate::execution::virtual_tables;
 use crate::planning::context::PlanContext;
 use crate::planning::functions::UsedFunction;
 use crate::planning::modification::{BatchPlan, ModificationPlan};
 use crate::planning::select::SelectPlan;
 use crate::planning::terms::Markers;
-use crate::schema::authorization::AuthCacheKind;
 use crate::schema::catalog::{Catalog, KeyspaceKind};
+use crate::schema::testing::{WritableTable, refuse_absent};
 use crate::statements::roles::RoleStatement;
 use crate::statements::schema::{self, SchemaStatement};
 
@@ -144,8 +145,8 @@ impl Planned {
             // A change of the schema or of a whole table must not stop halfway.
             Plan::Truncate(table) => {
                 execution.guard().drop_or_truncate()?;
-                if let Some(kind) = AuthCacheKind::of_table(table) {
-                    execution.store.authorization().invalidate_cache(kind);
+                if let Some(virtual_table) = WritableTable::of(table) {
+                    virtual_tables::truncate(virtual_table, execution.store)?;
                     return Ok(Outcome::Void);
                 }
                 interrupt::check_now()?;
@@ -283,7 +284,10 @@ fn plan(statement: &Statement, cx: &mut PlanContext<'_>) -> Result<(Plan, Option
 fn plan_use(keyspace: &ast::Identifier, cx: &PlanContext<'_>) -> Result<Plan> {
     match cx.catalog.keyspace(keyspace) {
         Some(keyspace) => Ok(Plan::Use(keyspace.name.clone())),
-        None => bail_invalid!("Keyspace '{}' does not exist", keyspace.as_str()),
+        None => {
+            refuse_absent(keyspace)?;
+            bail_invalid!("Keyspace '{}' does not exist", keyspace.as_str())
+        }
     }
 }
 
@@ -297,7 +301,7 @@ fn plan_truncate(name: &QualifiedName, cx: &mut PlanContext<'_>) -> Result<Plan>
         KeyspaceKind::Local => {
             Err(DatabaseError::Unauthorized(format!("{} keyspace is not user-modifiable.", table.keyspace)))
         }
-        _ if AuthCacheKind::of_table(&table).is_some() => Ok(Plan::Truncate(table)),
+        _ if WritableTable::of(&table).is_some() => Ok(Plan::Truncate(table)),
         _ if keyspace.virtual_tables.contains(&table.name) => {
             bail_invalid!("Truncation is not supported by table {}", table.qualified_name())
         }

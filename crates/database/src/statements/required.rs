@@ -16,6 +16,7 @@ use crate::planning::functions::UsedFunction;
 use crate::planning::modification::ModificationPlan;
 use crate::schema::authorization::{Resource, is_readable_by_everyone};
 use crate::schema::catalog::Catalog;
+use crate::schema::system::TESTING;
 use crate::statements::plan::{Plan, Planned};
 use crate::statements::roles::Performer;
 use crate::store::Store;
@@ -68,6 +69,17 @@ impl Plan {
         Ok(required)
     }
 
+    /// Whether it uses a table that controls a server in tests.
+    fn is_on_testing(&self) -> bool {
+        match self {
+            Self::Select(select) => select.table().keyspace == TESTING,
+            Self::Modification(modification) => modification.table().keyspace == TESTING,
+            Self::Batch(batch) => batch.statements().iter().any(|each| each.table().keyspace == TESTING),
+            Self::Truncate(table) => table.keyspace == TESTING,
+            Self::Schema(_) | Self::Use(_) | Self::Describe(_) | Self::Roles(_) => false,
+        }
+    }
+
     /// Returns the table or view with masks that it reads.
     fn masked_table(&self) -> Option<&TableMetadata> {
         let table = match self {
@@ -96,6 +108,12 @@ pub(crate) fn authorize(
         store.check_data_center(role)?;
         if let Some(address) = options.client_address {
             store.check_address(role, address)?;
+        }
+        if store.is_for_tests() && planned.plan.is_on_testing() && !store.is_superuser(role)? {
+            // Independent of the authorizer: these tables control what all clients observe.
+            return Err(DatabaseError::Unauthorized(
+                "Only superusers are allowed to use system_testing".to_owned(),
+            ));
         }
     }
     if !store.authorization().settings().permissions {

@@ -38,10 +38,14 @@ use crate::basics::time_uuids::{self, TimeUuids};
 use crate::basics::timeouts::{Deadlines, Limited, RequestTimeouts};
 use crate::planning::context::TimeUuidSource;
 use crate::schema::catalog::{Catalog, Keyspace, SchemaEvents};
+use crate::schema::faults::Faults;
 use crate::schema::guardrails::{DiskUsage, Guardrails};
 use crate::schema::indexes::Index;
+use crate::schema::options::replication::DataCenters;
 use crate::schema::system::local::Node;
+use crate::schema::topology::NodePlace;
 use crate::schema::views::View;
+use crate::schema::virtual_nodes::VirtualNodes;
 use crate::store::authorization::{AuthSettings, Authorization};
 use crate::store::build_state::BuildStates;
 use crate::store::opening::open;
@@ -69,6 +73,7 @@ pub(crate) struct Store {
     settings: StoreSettings,
     events: SchemaEvents,
     node: Node,
+    virtual_nodes: Option<VirtualNodes>,
     deadlines: Deadlines,
     disk_usage: DiskUsage,
     metrics: RequestMetrics,
@@ -107,6 +112,10 @@ pub(crate) struct StoreSettings {
     pub enforces_replica_counts: bool,
     /// `sasi_indexes_enabled`.
     pub sasi_indexes_enabled: bool,
+    /// The rules of injected faults, in a server for tests.
+    pub faults: Option<Arc<Faults>>,
+    /// The places of virtual nodes, in a server for tests; otherwise empty.
+    pub virtual_nodes: Vec<NodePlace>,
     /// `drop_compact_storage_enabled`.
     pub drop_compact_storage_enabled: bool,
     /// `vector_graph_memory`, bytes.
@@ -137,10 +146,13 @@ impl Store {
     /// If the schema or the commit log cannot be read, or the data directory belongs to another
     /// cluster.
     pub fn open(parts: StoreParts) -> Result<(Self, Unbuilt)> {
-        let StoreParts { engine, clock, paging_key, node, timeouts, virtual_keyspaces, settings, .. } = parts;
+        let StoreParts { engine, clock, paging_key, node, timeouts, virtual_keyspaces, mut settings, .. } =
+            parts;
         let slow_queries = SlowQueries::new(parts.slow_query_log_timeout);
         let build_states = BuildStates::new(settings.vector_graph_memory);
         let opened = open(&engine, &*clock, node, virtual_keyspaces, &build_states)?;
+        let places = std::mem::take(&mut settings.virtual_nodes);
+        let virtual_nodes = (!places.is_empty()).then(|| VirtualNodes::new(places, opened.node.host_id));
         let store = Self {
             engine,
             deadlines: Deadlines::new(timeouts, clock.clone()),
@@ -157,6 +169,7 @@ impl Store {
             settings,
             events: SchemaEvents::default(),
             node: opened.node,
+            virtual_nodes,
             disk_usage: DiskUsage::default(),
             metrics: RequestMetrics::default(),
             slow_queries,
@@ -321,6 +334,32 @@ impl Store {
     /// `enforce_replica_counts`: whether consistency levels that need more replicas than one fail.
     pub fn enforces_replica_counts(&self) -> bool {
         self.settings.enforces_replica_counts
+    }
+
+    /// Returns the rules of injected faults, in a server for tests.
+    #[inline]
+    pub fn faults(&self) -> Option<&Faults> {
+        self.settings.faults.as_deref()
+    }
+
+    /// Returns the virtual nodes, in a server for tests that has any.
+    #[inline]
+    pub fn virtual_nodes(&self) -> Option<&VirtualNodes> {
+        self.virtual_nodes.as_ref()
+    }
+
+    /// Whether it is that of a server for tests, which has the keyspace `system_testing`.
+    #[inline]
+    pub fn is_for_tests(&self) -> bool {
+        self.settings.faults.is_some() || self.virtual_nodes.is_some()
+    }
+
+    /// Returns the data centers of the cluster.
+    pub fn data_centers(&self) -> DataCenters {
+        match &self.virtual_nodes {
+            Some(nodes) => DataCenters::of(nodes.nodes().iter().map(|node| node.place.data_center.as_str())),
+            None => DataCenters::of(std::iter::once(self.node.data_center.as_str())),
+        }
     }
 
     /// `dynamic_data_masking_enabled`.

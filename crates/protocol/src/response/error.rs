@@ -144,11 +144,14 @@ impl WriteType {
         }
     }
 
+    /// Returns the write type with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|write_type| write_type.name() == name)
+    }
+
     fn decode(reader: &mut Reader<'_>) -> Result<Self, ProtocolError> {
         let name = reader.read_string()?;
-        Self::ALL
-            .into_iter()
-            .find(|write_type| write_type.name() == name)
+        Self::from_name(name)
             .ok_or_else(|| ProtocolError::Invalid(format!("Invalid value '{name}' for WriteType")))
     }
 }

@@ -16,7 +16,7 @@ use cassette_http::{BodyError, buffered, host};
 use super::access::{self, OfConnection, Requester};
 use super::guard::{self, Head};
 use super::top_partitions::{self, Asked};
-use super::{Admin, cidr, cut_over, history, operations, prometheus, query_logs, report, statements};
+use super::{Admin, cidr, cut_over, faults, history, operations, prometheus, query_logs, report, statements};
 
 /// The maximum length of an operation, in bytes.
 const OPERATION_LENGTH_MAX: usize = 1 << 20;
@@ -96,6 +96,7 @@ fn operations() -> Router<Arc<Admin>> {
                 blocking(admin, move |admin| cidr::groups_of(admin, address))
             }),
         )
+        .route("/v1/faults", get(|admin| blocking(admin, |admin| faults::list(admin))))
         .route("/v1/slow_queries", get(|admin| blocking(admin, |admin| Ok(query_logs::slow(admin)))))
         .route("/v1/running", get(|admin| blocking(admin, |admin| Ok(statements::running(admin)))))
         .route("/v1/log", get(|admin| blocking(admin, |admin| Ok(admin.logging.recent_lines()))))

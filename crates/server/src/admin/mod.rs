@@ -19,6 +19,7 @@ mod access;
 mod backups;
 mod cidr;
 mod cut_over;
+mod faults;
 mod guard;
 mod history;
 mod http;

@@ -16,7 +16,7 @@ use cassette_engine::{
 };
 use cassette_rows::{TableId, TableMetadata};
 
-use super::{Admin, backups, cidr, query_logs, statements};
+use super::{Admin, backups, cidr, faults, query_logs, statements};
 
 /// As many threads as any machine could use; each has a stack.
 const MOST_COMPACTORS: usize = 1024;
@@ -152,6 +152,9 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
         Operation::ResetFullQueryLog => query_logs::of(admin)?
             .reset_full_query()
             .map_err(|error| Refused::failed(format!("cannot remove the full query log: {error}")))?,
+        Operation::PutFault(rule) => faults::put(admin, rule)?,
+        Operation::RemoveFault { id } => faults::remove(admin, id)?,
+        Operation::ClearFaults => faults::clear(admin)?,
         Operation::EnableAutoCompaction(tables) => set_autocompaction(database, tables, true)?,
         Operation::DisableAutoCompaction(tables) => set_autocompaction(database, tables, false)?,
         Operation::StopCompactions { id: Some(id), .. } => stop_compaction(database, id)?,

@@ -4,15 +4,15 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU16, AtomicU64, Ordering},
     },
 };
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use cassette_database::{
-    self as db, BatchKind, BatchSource, BoundValue, Caller, Database, DatabaseError, Executed, Outcome,
-    Prepared, ResolvedStatement, StatementOptions, without_waiting,
+    self as db, BatchKind, BatchSource, BoundValue, Caller, Database, DatabaseError, Executed, Injected,
+    Outcome, Prepared, ResolvedStatement, StatementOptions, without_waiting,
 };
 use cassette_protocol::{
     Prelude, QueryParameters, Request, ResultMessage, Value, Values, Version,
@@ -24,6 +24,7 @@ use smallvec::SmallVec;
 use uuid::Uuid;
 
 mod description;
+mod faulted;
 mod tracing;
 
 use crate::{
@@ -53,6 +54,8 @@ pub struct ClientSession {
     /// The keyspace of USE.
     keyspace: ArcSwapOption<String>,
     peer: Option<SocketAddr>,
+    /// The index of the virtual node that it has connected to.
+    node: AtomicU16,
     /// The number of the connection since the start of the process.
     id: u64,
     /// The role that has logged in; none without authentication.
@@ -93,6 +96,10 @@ impl Backend for Database {
         static CONNECTIONS: AtomicU64 = AtomicU64::new(1);
         let id = CONNECTIONS.fetch_add(1, Ordering::Relaxed);
         ClientSession { peer: Some(peer), id, ..ClientSession::default() }
+    }
+
+    fn connected_to(&self, session: &ClientSession, node: usize) {
+        session.node.store(u16::try_from(node).unwrap_or(0), Ordering::Relaxed);
     }
 
     fn logged_in(&self, session: &ClientSession, role: &str) {
@@ -143,6 +150,14 @@ impl Backend for Database {
             Err(DatabaseError::WouldBlock) if effort == Effort::MemoryOnly => Ok(Answer::WouldBlock),
             answer => answer.map_err(error_response),
         }
+    }
+
+    #[inline]
+    fn injected_fault(&self, session: &ClientSession, request: &Request) -> Option<Injected> {
+        if !self.faults()?.is_active() {
+            return None;
+        }
+        faulted::injected(self, session, request)
     }
 
     fn subscribe(&self, listener: Box<dyn Fn(&SchemaChange) + Send + Sync>) -> db::Subscription {
@@ -268,11 +283,7 @@ impl RequestHandler<'_> {
                 values: &bound.values,
             })
             .collect();
-        let kind = match batch.batch_type {
-            BatchType::Logged => BatchKind::Logged,
-            BatchType::Unlogged => BatchKind::Unlogged,
-            BatchType::Counter => BatchKind::Counter,
-        };
+        let kind = batch_kind(batch.batch_type);
         let mut sink = ResultSink::new(body, self.version, MetadataWanted::Full);
         let keyspace = self.session.keyspace.load();
         let executed = self.database.batch(
@@ -392,6 +403,14 @@ fn metadata_wanted<'a>(statement: &ResolvedStatement, execute: &'a Execute) -> M
     }
 }
 
+fn batch_kind(batch_type: BatchType) -> BatchKind {
+    match batch_type {
+        BatchType::Logged => BatchKind::Logged,
+        BatchType::Unlogged => BatchKind::Unlogged,
+        BatchType::Counter => BatchKind::Counter,
+    }
+}
+
 fn options(parameters: &QueryParameters, session: &ClientSession) -> StatementOptions {
     StatementOptions {
         consistency: parameters.consistency,
@@ -403,6 +422,7 @@ fn options(parameters: &QueryParameters, session: &ClientSession) -> StatementOp
         keyspace: parameters.keyspace.clone(),
         caller: session.caller(),
         client_address: session.peer.map(|peer| peer.ip().to_canonical()),
+        node: session.node.load(Ordering::Relaxed),
         is_internal: false,
     }
 }

@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
+use cassette_database::FaultFailure;
 use cassette_protocol::{
     DecodedRequest, Envelope, Opcode, Prelude, Request, Response, Version,
     response::{Error, ErrorDetail},
@@ -43,9 +44,17 @@ pub(super) struct Jobs {
 
 /// A finished job.
 pub(super) struct Done {
-    stream: i16,
-    trace: Option<Uuid>,
-    outcome: Result<(Prelude, Finished), Error>,
+    pub stream: i16,
+    pub trace: Option<Uuid>,
+    pub outcome: Outcome,
+}
+
+/// The outcome of a job.
+pub(super) enum Outcome {
+    Result(Prelude, Finished),
+    Error(Error),
+    /// A fault closes the connection, within this answer if there is one.
+    Closed(Option<(Prelude, Finished)>),
 }
 
 /// The body of a response, in pieces, waiting to be sent.
@@ -56,12 +65,24 @@ pub(super) struct Finished {
 
 /// A request that needs a thread.
 pub(super) struct Job {
-    stream: i16,
+    pub stream: i16,
     request: Arc<Request>,
     version: Version,
     trace: Option<Trace>,
     entered: Entered,
     pass: OwnedPass,
+}
+
+/// A job with what its thread needs.
+pub(super) struct Work<B: Backend> {
+    pub job: Job,
+    shared: Arc<Shared<B>>,
+    session: Arc<B::Session>,
+    meter: Meter,
+    owner: owner::Owner,
+    pub done: mpsc::UnboundedSender<Done>,
+    /// How the request fails after its execution.
+    pub failure: Option<FaultFailure>,
 }
 
 impl Jobs {
@@ -73,6 +94,11 @@ impl Jobs {
     /// Returns the number of jobs started and not yet answered.
     pub fn in_flight(&self) -> usize {
         self.in_flight
+    }
+
+    /// Counts a job that is started.
+    pub fn enter(&mut self) {
+        self.in_flight += 1;
     }
 
     /// Returns a job that has already finished.
@@ -107,7 +133,7 @@ impl Drop for Jobs {
 
 /// A trace of a request.
 #[derive(Clone, Copy)]
-struct Trace {
+pub(super) struct Trace {
     id: Uuid,
     /// Whether the client requested it, and receives its id.
     is_told: bool,
@@ -127,6 +153,11 @@ impl<B: Backend> Connection<B> {
         if self.throw_on_overload && self.permit.requests().is_exceeded() && charge.is_none() {
             drop(pass);
             return self.refuse_for_overload(stream);
+        }
+        if let Some(injected) = self.shared.backend.injected_fault(&self.session, &request) {
+            let trace = tracing.then(|| Trace { id: self.shared.backend.new_trace(), is_told: true });
+            let pass = pass.into_owned();
+            return self.execute_faulted(stream, request, version, (length, charge), trace, pass, injected);
         }
         if tracing || self.shared.backend.traces_by_chance() {
             let trace = Trace { id: self.shared.backend.new_trace(), is_told: tracing };
@@ -185,12 +216,7 @@ impl<B: Backend> Connection<B> {
         if charge.is_none() && self.throw_on_overload {
             return self.refuse_for_overload(stream);
         }
-        let request = Arc::new(request);
-        let entered = self.shared.metrics.running.enter(&self.jobs.cancellation, {
-            let (backend, request) = (Arc::clone(&self.shared.backend), Arc::clone(&request));
-            move || backend.describe(&request)
-        });
-        let job = Box::new(Job { stream, request, version, trace, entered, pass });
+        let job = Box::new(self.job(stream, request, version, trace, pass));
         let (threads, client) = (Arc::clone(&self.shared.limits.threads), self.permit.thread_client());
         let charge = match charge {
             Some(charge) => match threads.try_acquire(client) {
@@ -211,6 +237,23 @@ impl<B: Backend> Connection<B> {
         self.waiting = Some(Waiting::thread(granted, job));
     }
 
+    /// Returns a job, which is shown as a running request from now on.
+    pub(super) fn job(
+        &self,
+        stream: i16,
+        request: Request,
+        version: Version,
+        trace: Option<Trace>,
+        pass: OwnedPass,
+    ) -> Job {
+        let request = Arc::new(request);
+        let entered = self.shared.metrics.running.enter(&self.jobs.cancellation, {
+            let (backend, request) = (Arc::clone(&self.shared.backend), Arc::clone(&request));
+            move || backend.describe(&request)
+        });
+        Job { stream, request, version, trace, entered, pass }
+    }
+
     /// Continues with the resource for which the connection has waited.
     pub(super) fn go_on(&mut self, granted: Granted) {
         match granted {
@@ -222,56 +265,82 @@ impl<B: Backend> Connection<B> {
     }
 
     fn run_job(&mut self, charge: Charge, thread: ThreadPermit, job: Job) {
-        let Job { stream, request, version, trace, entered, pass } = job;
-        let (shared, session) = (Arc::clone(&self.shared), Arc::clone(&self.session));
-        let (done, cancellation) = (self.jobs.sender.clone(), entered.cancellation().clone());
-        let mut meter = Meter::new(self.permit.responses().clone(), self.shared.config.max_response_size);
-        let client = self.permit.owner();
-        self.jobs.in_flight += 1;
-        tokio::task::spawn_blocking(move || {
-            entered.start();
-            let (mut last, mut pieces) = (Vec::new(), Vec::new());
-            let id = trace.map(|trace| trace.id);
-            let body = Body::in_pieces(&mut last, &mut pieces, &mut meter);
-            let answer = interrupt::cancellable(&cancellation, || {
-                owner::on_behalf_of(client, || {
-                    execute(&shared, &session, &request, version, Effort::MayBlock, id, body)
-                })
-            });
-            let outcome = answer.and_then(|answer| match answer {
-                Answer::Result(prelude) => {
-                    pieces.push(last);
-                    let charge = meter.complete(pieces.iter().map(Vec::len).sum());
-                    Ok((prelude, Finished { pieces, charge }))
-                }
-                Answer::WouldBlock => {
-                    error!(
-                        "a request that may block was rejected because it would block: {:?}",
-                        request.opcode()
-                    );
-                    Err(Error::new(ErrorDetail::ServerError, "The request could not be scheduled"))
-                }
-            });
-            drop((entered, request, charge, thread, pass));
-            // An error means that the connection is closed and no client waits for the answer.
-            let trace = trace.filter(|trace| trace.is_told).map(|trace| trace.id);
-            let _ = done.send(Done { stream, trace, outcome });
-        });
+        self.jobs.enter();
+        let work = self.work(job);
+        tokio::task::spawn_blocking(move || work.perform(charge, thread));
+    }
+
+    /// Returns a job with what its thread needs.
+    pub(super) fn work(&self, job: Job) -> Work<B> {
+        Work {
+            job,
+            shared: Arc::clone(&self.shared),
+            session: Arc::clone(&self.session),
+            meter: Meter::new(self.permit.responses().clone(), self.shared.config.max_response_size),
+            owner: self.permit.owner(),
+            done: self.jobs.sender.clone(),
+            failure: None,
+        }
     }
 
     /// Encodes the answer of a job.
+    ///
+    /// # Errors
+    /// If a fault closes the connection.
     pub(super) async fn answer(&mut self, done: Done) -> io::Result<()> {
         let Done { stream, trace: tracing_id, outcome } = done;
         match outcome {
-            Ok((prelude, finished)) => {
+            Outcome::Result(prelude, finished) => {
                 self.answer_with(stream, &Prelude { tracing_id, ..prelude }, finished).await
             }
-            Err(error) => {
+            Outcome::Error(error) => {
                 let prelude = Prelude { tracing_id, ..Prelude::default() };
                 self.encoder.response(stream, &Response::Error(error), &prelude);
                 Ok(())
             }
+            // Boxed: few connections need the room.
+            Outcome::Closed(answer) => Box::pin(self.close_by_fault(stream, answer)).await,
         }
+    }
+}
+
+impl<B: Backend> Work<B> {
+    /// Executes the request on this thread, which may block.
+    pub fn perform(mut self, charge: Charge, thread: ThreadPermit) {
+        let Job { stream, request, version, trace, entered, pass } = self.job;
+        entered.start();
+        let (mut last, mut pieces) = (Vec::new(), Vec::new());
+        let id = trace.map(|trace| trace.id);
+        let body = Body::in_pieces(&mut last, &mut pieces, &mut self.meter);
+        let (shared, session) = (&self.shared, &self.session);
+        let answer = interrupt::cancellable(entered.cancellation(), || {
+            owner::on_behalf_of(self.owner, || {
+                execute(shared, session, &request, version, Effort::MayBlock, id, body)
+            })
+        });
+        let outcome = match answer {
+            Ok(Answer::Result(prelude)) => {
+                pieces.push(last);
+                let charge = self.meter.complete(pieces.iter().map(Vec::len).sum());
+                let finished = Finished { pieces, charge };
+                match &self.failure {
+                    None => Outcome::Result(prelude, finished),
+                    Some(failure) => self.shared.failed(failure, Some((prelude, finished))),
+                }
+            }
+            Ok(Answer::WouldBlock) => {
+                error!(
+                    "a request that may block was rejected because it would block: {:?}",
+                    request.opcode()
+                );
+                Outcome::Error(Error::new(ErrorDetail::ServerError, "The request could not be scheduled"))
+            }
+            Err(error) => Outcome::Error(error),
+        };
+        drop((entered, request, charge, thread, pass));
+        // An error means that the connection is closed and no client waits for the answer.
+        let trace = trace.filter(|trace| trace.is_told).map(|trace| trace.id);
+        let _ = self.done.send(Done { stream, trace, outcome });
     }
 }
 

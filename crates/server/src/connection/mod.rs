@@ -17,6 +17,7 @@
 
 mod authenticating;
 mod execution;
+mod faults;
 mod forwarding;
 mod handshake;
 mod reading;
@@ -196,12 +197,13 @@ impl<B: Backend> Connection<B> {
     pub fn new(
         shared: Arc<Shared<B>>,
         stream: Socket,
-        peer: SocketAddr,
+        (peer, node): (SocketAddr, usize),
         permit: ConnectionPermit,
         stopped: watch::Receiver<bool>,
     ) -> Self {
         let length_max = shared.config.max_frame_size.min(MESSAGE_LENGTH_MAX_BEFORE_READY);
         let session = Arc::new(shared.backend.open_session(peer));
+        shared.backend.connected_to(&session, node);
         let seen = Arc::clone(&session);
         Self {
             registered: shared.metrics.register(peer, encryption(&stream), move || B::keyspace(&seen)),

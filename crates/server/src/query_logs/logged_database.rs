@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use cassette_database::{self as db, Database};
+use cassette_database::{self as db, Database, Injected};
 use cassette_protocol::{
     Request, Version,
     response::{Error, SchemaChange},
@@ -105,6 +105,10 @@ impl Backend for LoggedDatabase {
         self.database.open_session(peer)
     }
 
+    fn connected_to(&self, session: &ClientSession, node: usize) {
+        Backend::connected_to(&self.database, session, node);
+    }
+
     fn logged_in(&self, session: &ClientSession, role: &str) {
         self.database.logged_in(session, role);
         self.write_login(session, |entries| entries.logged_in(role));
@@ -147,6 +151,11 @@ impl Backend for LoggedDatabase {
             return self.execute_logged(session, request, version, effort, trace, body);
         }
         Backend::execute(&self.database, session, request, version, effort, trace, body)
+    }
+
+    #[inline]
+    fn injected_fault(&self, session: &ClientSession, request: &Request) -> Option<Injected> {
+        Backend::injected_fault(&self.database, session, request)
     }
 
     fn subscribe(&self, listener: Box<dyn Fn(&SchemaChange) + Send + Sync>) -> db::Subscription {

@@ -131,6 +131,7 @@ impl Database {
             Some(first) => {
                 let write_type = WriteType::of_batch(kind, conditional, has_counters);
                 let outcome = self.store().limit(Limited::write(write_type, options), first.started, execute);
+                first.count_for_node(matches!(outcome, Err(DatabaseError::WouldBlock)));
                 let request = if conditional { RequestKind::CasWrite } else { RequestKind::Write };
                 let elapsed = self.store().clock().monotonic() - first.started;
                 self.metrics().record(request, elapsed, &outcome);

@@ -20,6 +20,7 @@ use crate::basics::timeouts::RequestTimeouts;
 use crate::execution::virtual_tables::{self, engine_settings};
 use crate::schema::guardrails::{Guardrails, SETTINGS};
 use crate::schema::system::local::Node;
+use crate::schema::topology::NodePlace;
 use crate::statements::builds::{build_index, build_view, load_graph};
 use crate::store::authorization::AuthSettings;
 use crate::store::{Store, StoreParts, StoreSettings};
@@ -54,6 +55,12 @@ pub struct Options {
     /// `sasi_indexes_enabled`: whether SASI indexes can be created. Default: false, as in
     /// Cassandra.
     pub sasi_indexes_enabled: bool,
+    /// Whether tests can inject faults: a server compares requests with the rules of
+    /// `system_testing.cassette_faults`, which exists then. Default: false.
+    pub fault_injection: bool,
+    /// The virtual nodes that a server for tests presents, each with its own address; the keyspace
+    /// `system_testing` exists then. Default: none, one node.
+    pub virtual_nodes: Vec<NodePlace>,
     /// `drop_compact_storage_enabled`: whether ALTER TABLE … DROP COMPACT STORAGE is allowed.
     /// Default: false, as in Cassandra.
     pub drop_compact_storage_enabled: bool,
@@ -92,6 +99,8 @@ impl Options {
             functions: cassette_functions::Settings::default(),
             enforce_replica_counts: false,
             sasi_indexes_enabled: false,
+            fault_injection: false,
+            virtual_nodes: Vec::new(),
             drop_compact_storage_enabled: false,
             vector_graph_memory: 1 << 30,
             default_compaction: CompactionParams::default(),
@@ -169,6 +178,7 @@ impl Database {
         let guardrails = Arc::new(guardrails);
         options.engine.partition_observer = Some(guardrails.clone());
         let settings = options.shown_settings();
+        let is_for_tests = options.fault_injection || !options.virtual_nodes.is_empty();
         let background_threads = options.engine.background_threads;
         let auto_snapshot = options.engine.auto_snapshot;
         let data_dir = options.engine.data_dir.clone();
@@ -185,7 +195,7 @@ impl Database {
             node: options.node,
             timeouts: options.timeouts,
             slow_query_log_timeout: options.slow_query_log_timeout,
-            virtual_keyspaces: virtual_tables::keyspaces(),
+            virtual_keyspaces: virtual_tables::keyspaces(is_for_tests),
             settings: StoreSettings {
                 background_threads,
                 materialized_views_enabled: options.materialized_views_enabled,
@@ -193,6 +203,8 @@ impl Database {
                 functions: options.functions,
                 enforces_replica_counts: options.enforce_replica_counts,
                 sasi_indexes_enabled: options.sasi_indexes_enabled,
+                faults: options.fault_injection.then(Arc::default),
+                virtual_nodes: options.virtual_nodes,
                 drop_compact_storage_enabled: options.drop_compact_storage_enabled,
                 vector_graph_memory: options.vector_graph_memory,
                 default_params: TableParams {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::api::prepared::{Prepared, ResolvedStatement};
-use crate::basics::error::{Result, bail_invalid};
+use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::basics::metrics::RequestKind;
 use crate::basics::request::{StatementOptions, Values};
 use crate::basics::response::{Executed, RowSink};
@@ -142,6 +142,7 @@ impl Database {
         let execution = execution.with_masks(masks);
         let request = planned.plan.limited(options);
         let outcome = self.store().limit(request, execution.started, || planned.execute(&execution, sink));
+        execution.count_for_node(matches!(outcome, Err(DatabaseError::WouldBlock)));
         if let Some(kind) = planned.plan.request_kind(options) {
             let ended = match kind {
                 // Its rows were just read to the end.

@@ -92,6 +92,7 @@ fn apply<P: AsRef<ModificationPlan>>(
         _ => WriteType::Batch,
     };
     batch_limits::check(kind, &mutations.list, first)?;
+    first.require_replicas_of_mutations(&mutations.list, options.consistency)?;
     let partitions = mutations.len();
     mutations.apply(first, write_type)?;
     first.store.metrics().record_batch(kind, partitions);

@@ -60,6 +60,7 @@ pub(crate) fn apply_parts_if(
 ) -> Result<Outcome> {
     let Some(Part { plan, execution }) = parts.first() else { return Ok(Outcome::Void) };
     let table = &plan.table;
+    execution.require_replicas_of(table, &[key.token()], execution.serial_read_level())?;
     let refused = execution.store.admitted(execution, WriteType::Cas, |admission| {
         trace(|| "Reading existing values for CAS precondition");
         let _lock = execution.store.lock_for_condition(execution.started, table.id, &key)?;

@@ -5,9 +5,9 @@ use crate::basics::error::{Result, WriteType};
 use crate::basics::request::{Consistency, ConsistencyRules};
 use crate::basics::response::{Outcome, RowSink};
 use crate::execution::Execution;
-use crate::execution::virtual_tables::delete_keys;
+use crate::execution::virtual_tables;
 use crate::planning::modification::ModificationPlan;
-use crate::schema::authorization::AuthCacheKind;
+use crate::schema::testing::WritableTable;
 
 impl ModificationPlan {
     /// Applies the guardrails on the statement.
@@ -39,10 +39,11 @@ impl ModificationPlan {
         let rows = self.rows_of(execution)?;
         let times = rows.attributes.times(execution, &self.table, || execution.default_timestamp())?;
         rows.add_to(&mut mutations, &times, execution)?;
-        if let Some(kind) = AuthCacheKind::of_table(&self.table) {
-            delete_keys(kind, &mutations.list, execution.store)?;
+        if let Some(virtual_table) = WritableTable::of(&self.table) {
+            virtual_tables::apply(virtual_table, &mutations.list, execution.store)?;
             return Ok(Outcome::Void);
         }
+        execution.require_replicas_of_mutations(&mutations.list, options.consistency)?;
         mutations.apply(execution, WriteType::Simple)?;
         Ok(Outcome::Void)
     }

@@ -6,7 +6,7 @@ use super::aggregation::{Aggregation, Group};
 use super::reader::{Flow, Reader};
 use super::result_size::MeasuredSink;
 use crate::basics::error::{Result, bail_invalid};
-use crate::basics::request::ConsistencyRules;
+use crate::basics::request::{Consistency, ConsistencyRules};
 use crate::basics::response::{Outcome, RowSink};
 use crate::execution::Execution;
 use crate::execution::replicas::read_level;
@@ -70,6 +70,9 @@ impl SelectPlan {
             }
         }
         execution.require_replicas(&self.table, level)?;
+        if execution.store.virtual_nodes().is_some() {
+            self.require_virtual_replicas(execution, level)?;
+        }
         sink.begin(&self.metadata);
         let next = if execution.guard().is_set(Key::ReadThresholdsEnabled) {
             let mut sink = MeasuredSink::new(sink, self, execution);
@@ -94,6 +97,16 @@ impl SelectPlan {
             None if self.order.sorts_rows() => self.push_sorted(run, limits, sink),
             None => self.push_rows(run, limits, sink),
         }
+    }
+
+    /// Compares a level with the virtual nodes that are up and have replicas of what is read.
+    fn require_virtual_replicas(&self, execution: &Execution<'_>, level: Consistency) -> Result<()> {
+        if !self.restrictions.partition.names_keys() {
+            return execution.require_all_replicas_of(&self.table, level);
+        }
+        let keys = self.restrictions.partition.keys(execution)?;
+        let tokens: Vec<_> = keys.iter().map(DecoratedKey::token).collect();
+        execution.require_replicas_of(&self.table, &tokens, level)
     }
 
     /// Applies the guardrails on the statement and its consistency level.

@@ -263,6 +263,12 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         rows: Option<u32>,
     ) -> Result<Box<dyn PartitionStream>> {
         let (store, table) = (self.execution.store, &self.plan.table);
+        if store.virtual_nodes().is_some()
+            && let Some(read) =
+                virtual_tables::read_cluster(table, store, self.execution.options.node, key, selection)
+        {
+            return Ok(read);
+        }
         if self.execution.catalog.is_virtual(table) {
             return Ok(virtual_tables::read(table, store, key, selection));
         }
@@ -286,6 +292,17 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
 
     fn scan(&self, range: &KeyRange) -> Result<Box<dyn PartitionStream>> {
         let (store, table) = (self.execution.store, &self.plan.table);
+        if store.virtual_nodes().is_some()
+            && let Some(scan) = virtual_tables::scan_cluster(
+                table,
+                store,
+                self.execution.options.node,
+                range,
+                &self.selection,
+            )
+        {
+            return Ok(scan);
+        }
         if self.execution.catalog.is_virtual(table) {
             return Ok(virtual_tables::scan(table, store, range, &self.selection));
         }

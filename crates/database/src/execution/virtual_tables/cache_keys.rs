@@ -54,7 +54,7 @@ impl VirtualTable for CacheKeys {
 ///
 /// # Errors
 /// Invalid, for changes that are not deletions.
-pub(crate) fn delete_keys(kind: AuthCacheKind, mutations: &[Mutation], store: &Store) -> Result<()> {
+pub(super) fn delete_keys(kind: AuthCacheKind, mutations: &[Mutation], store: &Store) -> Result<()> {
     for Mutation { table, update } in mutations {
         let is_deleted = !update.deletion.is_live();
         if !is_deleted && !update.rows.iter().all(|row| !row.deletion().is_live()) {

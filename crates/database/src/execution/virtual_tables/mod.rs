@@ -1,10 +1,13 @@
 //! Virtual tables: tables whose rows are computed from memory when they are read. All but those of
-//! the keys of caches are read-only.
+//! [`WritableTable`] are read-only.
 
 mod cache_keys;
 mod cidr;
+mod cluster;
+mod faults;
 mod indexes;
 mod metrics;
+mod nodes;
 mod pools;
 mod schema;
 mod settings;
@@ -13,14 +16,17 @@ use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, LazyLock};
 
-use cassette_engine::KeyRange;
+use cassette_engine::{KeyRange, Mutation};
 use cassette_rows::{DecoratedKey, PartitionStream, PartitionUpdate, Selection, TableMetadata};
 
+use crate::basics::error::{Result, bail_invalid};
 use crate::schema::authorization::AuthCacheKind;
 use crate::schema::catalog::{Keyspace, KeyspaceKind, KeyspaceParams, Replication};
 use crate::schema::options::own_table;
+use crate::schema::system::TESTING;
+use crate::schema::testing::WritableTable;
 use crate::store::Store;
-pub(crate) use cache_keys::delete_keys;
+pub(crate) use cluster::{read_cluster, scan_cluster};
 pub(crate) use pools::pools;
 use schema::VirtualSchema;
 pub(crate) use settings::of_engine as engine_settings;
@@ -97,8 +103,13 @@ fn system_views() -> Vec<Definition> {
     tables
 }
 
-/// The tables of `system_virtual_schema` and `system_views`, and the source of each, by keyspace
-/// and name.
+fn system_testing() -> Vec<Definition> {
+    let (faults, of_faults) = faults::FaultRules::definition();
+    let (nodes, of_nodes) = nodes::NodeStates::definition();
+    vec![(faults, of_faults, Box::new(faults::FaultRules)), (nodes, of_nodes, Box::new(nodes::NodeStates))]
+}
+
+/// The tables of virtual keyspaces, and the source of each, by keyspace and name.
 struct VirtualTables {
     keyspaces: Vec<Keyspace>,
     sources: HashMap<(String, String), Source>,
@@ -106,7 +117,12 @@ struct VirtualTables {
 
 static TABLES: LazyLock<VirtualTables> = LazyLock::new(|| {
     let (mut keyspaces, mut sources) = (Vec::new(), HashMap::new());
-    for (name, tables) in [("system_virtual_schema", virtual_schema()), ("system_views", system_views())] {
+    let all = [
+        ("system_virtual_schema", virtual_schema()),
+        ("system_views", system_views()),
+        (TESTING, system_testing()),
+    ];
+    for (name, tables) in all {
         let params = KeyspaceParams { durable_writes: true, replication: Replication::local() };
         let mut keyspace = Keyspace::new(name, KeyspaceKind::Virtual, params);
         for (cql, comment, source) in tables {
@@ -122,9 +138,37 @@ static TABLES: LazyLock<VirtualTables> = LazyLock::new(|| {
     VirtualTables { keyspaces, sources }
 });
 
-/// Returns `system_virtual_schema` and `system_views`.
-pub(crate) fn keyspaces() -> Vec<Keyspace> {
-    TABLES.keyspaces.clone()
+/// Returns `system_virtual_schema` and `system_views`, and `system_testing` of a server for tests.
+pub(crate) fn keyspaces(is_for_tests: bool) -> Vec<Keyspace> {
+    let is_present = |keyspace: &&Keyspace| is_for_tests || keyspace.name != TESTING;
+    TABLES.keyspaces.iter().filter(is_present).cloned().collect()
+}
+
+/// Applies changes of rows of a virtual table.
+///
+/// # Errors
+/// Invalid, for changes that the table does not support.
+pub(crate) fn apply(table: WritableTable, mutations: &[Mutation], store: &Store) -> Result<()> {
+    match table {
+        WritableTable::CacheKeys(kind) => cache_keys::delete_keys(kind, mutations, store),
+        WritableTable::Faults => faults::apply(mutations, store),
+        WritableTable::Nodes => nodes::apply(mutations, store),
+    }
+}
+
+/// Removes all rows of a virtual table.
+///
+/// # Errors
+/// Invalid, if the table does not support that.
+pub(crate) fn truncate(table: WritableTable, store: &Store) -> Result<()> {
+    match table {
+        WritableTable::CacheKeys(kind) => {
+            store.authorization().invalidate_cache(kind);
+            Ok(())
+        }
+        WritableTable::Faults => faults::truncate(store),
+        WritableTable::Nodes => bail_invalid!("nodes cannot be deleted: set their state to removed"),
+    }
 }
 
 /// Returns the source of a table; `None` for tables of `system` and other keyspaces that are always

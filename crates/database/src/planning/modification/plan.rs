@@ -10,7 +10,7 @@ use super::json::JsonInsert;
 use super::rows_plan::{self, RowsPlan};
 use crate::basics::error::{Result, WriteType, bail_invalid};
 use crate::planning::context::{BindContext, PlanContext};
-use crate::schema::authorization::AuthCacheKind;
+use crate::schema::testing::WritableTable;
 
 /// A planned INSERT, UPDATE or DELETE.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl ModificationPlan {
     /// Rejects views, and attributes that the statement cannot have. In a batch, as in Cassandra,
     /// this comes after the checks of the batch.
     fn validate(&self, cx: &PlanContext<'_>) -> Result<()> {
-        if AuthCacheKind::of_table(&self.table).is_some() {
+        if WritableTable::of(&self.table).is_some() {
             if self.has_timestamp() {
                 bail_invalid!("Custom timestamp is not supported by virtual tables");
             }
@@ -219,7 +219,7 @@ pub(crate) fn validate(kind: BatchKind, has_timestamp: bool, statements: &[&Modi
             bail_invalid!("Cannot provide custom timestamp for a BATCH containing counters");
         }
     }
-    if statements.iter().any(|s| AuthCacheKind::of_table(s.table()).is_some()) {
+    if statements.iter().any(|s| WritableTable::of(s.table()).is_some()) {
         if kind == BatchKind::Logged {
             bail_invalid!("Cannot include a virtual table statement in a logged batch");
         }

@@ -6,7 +6,7 @@ use cassette_cql::ast::Permission;
 use cassette_rows::types::parse_class_name;
 
 use super::PermissionSet;
-use crate::schema::system::is_system;
+use crate::schema::system::{TESTING, is_system};
 
 /// The object of a permission. Its name is the one that Cassandra stores.
 ///
@@ -143,7 +143,7 @@ impl<'a> Resource<'a> {
 
 /// Returns whether a keyspace comes with the database.
 fn is_own(keyspace: &str) -> bool {
-    is_system(keyspace) || ["system_views", "system_virtual_schema"].contains(&keyspace)
+    is_system(keyspace) || ["system_views", "system_virtual_schema", TESTING].contains(&keyspace)
 }
 
 /// The form in Cassandra's messages and lists.

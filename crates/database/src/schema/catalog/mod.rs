@@ -15,8 +15,9 @@ use cassette_rows::types::UserType;
 use cassette_rows::{TableId, TableMetadata};
 use uuid::Uuid;
 
-use crate::basics::error::{DatabaseError, Result, bail_invalid};
+use crate::basics::error::{Result, bail_invalid};
 use crate::schema::indexes::Index;
+use crate::schema::testing::refuse_absent;
 use crate::schema::views::View;
 pub use events::{SchemaEvents, Subscription};
 pub use keyspace::{Keyspace, KeyspaceKind, KeyspaceParams, Replication};
@@ -89,7 +90,11 @@ impl Catalog {
     /// # Errors
     /// Invalid, with Cassandra's text, if it does not exist.
     pub fn require_keyspace(&self, name: &str) -> Result<&Arc<Keyspace>> {
-        self.keyspace(name).ok_or_else(|| DatabaseError::Invalid(format!("keyspace {name} does not exist")))
+        let Some(keyspace) = self.keyspace(name) else {
+            refuse_absent(name)?;
+            bail_invalid!("keyspace {name} does not exist")
+        };
+        Ok(keyspace)
     }
 
     /// Returns a table by its names.

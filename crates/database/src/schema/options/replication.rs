@@ -14,8 +14,26 @@ pub(crate) const LOCAL: &str = "org.apache.cassandra.locator.LocalStrategy";
 const FACTOR: &str = "replication_factor";
 /// `default_keyspace_rf`.
 const FACTOR_DEFAULT: &str = "1";
-/// The number of nodes in the cluster and in its only data center.
-const NODES: u32 = 1;
+
+/// The data centers of the cluster, with the numbers of their nodes: one node, unless a server for
+/// tests has virtual ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DataCenters(BTreeMap<String, u32>);
+
+impl DataCenters {
+    /// Returns the data centers of nodes.
+    pub fn of<'a>(nodes: impl Iterator<Item = &'a str>) -> Self {
+        let mut counts = BTreeMap::new();
+        for name in nodes {
+            *counts.entry(name.to_owned()).or_insert(0) += 1;
+        }
+        Self(counts)
+    }
+
+    fn nodes(&self) -> u32 {
+        self.0.values().sum()
+    }
+}
 
 impl Replication {
     /// Returns `SimpleStrategy` with this replication factor.
@@ -45,7 +63,7 @@ pub(crate) fn parse(
     keyspace: &str,
     entries: &Entries,
     previous: &BTreeMap<String, String>,
-    data_center: &str,
+    data_centers: &DataCenters,
 ) -> Result<Replication> {
     let mut options: BTreeMap<String, String> =
         entries.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
@@ -65,17 +83,19 @@ pub(crate) fn parse(
             let factor = previous.get(FACTOR).map_or(FACTOR_DEFAULT, String::as_str);
             options.entry(FACTOR.to_owned()).or_insert_with(|| factor.to_owned());
             factor_of(&options[FACTOR])?;
-            refuse_others(keyspace, &options, "SimpleStrategy", FACTOR)?;
+            refuse_others(keyspace, &options, "SimpleStrategy", |key| key == FACTOR)?;
         }
         NETWORK_TOPOLOGY => {
-            expand_data_centers(&mut options, previous, data_center);
+            expand_data_centers(&mut options, previous, data_centers);
             if options.is_empty() {
                 bail_config!("Configuration for at least one datacenter must be present");
             }
             for factor in options.values() {
                 factor_of(factor)?;
             }
-            refuse_others(keyspace, &options, "NetworkTopologyStrategy", data_center)?;
+            refuse_others(keyspace, &options, "NetworkTopologyStrategy", |key| {
+                data_centers.0.contains_key(key)
+            })?;
         }
         other => bail_config!("Unable to find replication strategy class '{other}'"),
     }
@@ -86,7 +106,7 @@ pub(crate) fn parse(
 fn expand_data_centers(
     options: &mut BTreeMap<String, String>,
     previous: &BTreeMap<String, String>,
-    data_center: &str,
+    data_centers: &DataCenters,
 ) {
     let mut factor = options.remove(FACTOR);
     if factor.is_none() && options.is_empty() {
@@ -99,7 +119,9 @@ fn expand_data_centers(
         for (key, value) in previous.iter().filter(|(key, _)| *key != FACTOR) {
             options.entry(key.clone()).or_insert_with(|| value.clone());
         }
-        options.entry(data_center.to_owned()).or_insert(factor);
+        for name in data_centers.0.keys() {
+            options.entry(name.clone()).or_insert_with(|| factor.clone());
+        }
     }
     options.retain(|_, factor| factor != "0");
 }
@@ -108,9 +130,9 @@ fn refuse_others(
     keyspace: &str,
     options: &BTreeMap<String, String>,
     strategy: &str,
-    known: &str,
+    is_known: impl Fn(&str) -> bool,
 ) -> Result<()> {
-    match options.keys().find(|key| *key != known) {
+    match options.keys().find(|key| !is_known(key)) {
         Some(other) => bail_config!(
             "Unrecognized strategy option {{{other}}} passed to {strategy} for keyspace {keyspace}"
         ),
@@ -150,12 +172,13 @@ pub(crate) fn total_factor(replication: &Replication) -> u32 {
 }
 
 /// Returns Cassandra's warnings about fewer nodes than replicas.
-pub(crate) fn warnings(keyspace: &str, replication: &Replication) -> Vec<String> {
+pub(crate) fn warnings(keyspace: &str, replication: &Replication, data_centers: &DataCenters) -> Vec<String> {
     let warning = |(key, factor): (&String, &String)| {
-        let factor = factor_of(factor).ok().filter(|factor| *factor > NODES)?;
+        let nodes = data_centers.0.get(key).copied().unwrap_or_else(|| data_centers.nodes());
+        let factor = factor_of(factor).ok().filter(|factor| *factor > nodes)?;
         let place = if key == FACTOR { String::new() } else { format!(" for datacenter {key}") };
         Some(format!(
-            "Your replication factor {factor} for keyspace {keyspace} is higher than the number of nodes {NODES}{place}"
+            "Your replication factor {factor} for keyspace {keyspace} is higher than the number of nodes {nodes}{place}"
         ))
     };
     replication.options.iter().filter_map(warning).collect()

@@ -52,8 +52,13 @@ impl Default for Node {
     }
 }
 
-/// Returns the row of `system.local` without its `schema_version`.
+/// Returns the row of `system.local`.
 pub(crate) fn node_row(catalog: &Catalog, node: &Node, timestamp: i64) -> Option<Mutation> {
+    row_of(catalog, node, &[TOKEN.to_owned()], timestamp)
+}
+
+/// [`node_row`] of a node with these tokens.
+pub(crate) fn row_of(catalog: &Catalog, node: &Node, tokens: &[String], timestamp: i64) -> Option<Mutation> {
     let table = catalog.table(SYSTEM, "local")?;
     let values = [
         ("bootstrapped", "COMPLETED".into()),
@@ -73,7 +78,7 @@ pub(crate) fn node_row(catalog: &Catalog, node: &Node, timestamp: i64) -> Option
         ("rpc_address", node.address.into()),
         ("rpc_port", i32::from(node.port).into()),
         ("schema_version", catalog.version().into()),
-        ("tokens", Value::Set(vec![TOKEN.into()])),
+        ("tokens", Value::Set(tokens.iter().map(|token| token.as_bytes().to_vec()).collect())),
     ];
     Some(mutation(table, "local", vec![row_update(table, &[], &values, timestamp)]))
 }

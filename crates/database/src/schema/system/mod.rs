@@ -30,6 +30,9 @@ pub(crate) const SYSTEM_TRACES: &str = "system_traces";
 /// The keyspace of roles and permissions.
 pub(crate) const SYSTEM_AUTH: &str = "system_auth";
 
+/// The keyspace that exists only in servers for tests.
+pub(crate) const TESTING: &str = "system_testing";
+
 /// The table of roles.
 pub(crate) const ROLES: &str = "roles";
 /// The table of the roles of clients' certificates.

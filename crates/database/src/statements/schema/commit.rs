@@ -43,7 +43,6 @@ pub(crate) fn change_schema(
     let store = execution.store;
     let changing = store.lock_schema_within(execution.schema_patience.take())?;
     let before = store.catalog();
-    let node = store.node();
     let timestamp = store.next_timestamp(store.clock().now_micros())?;
     // The cells of a dropped column up to the time of the drop are deleted, also if the column is
     // added again, and that time is rounded up: no later write may have a timestamp up to it.
@@ -51,7 +50,7 @@ pub(crate) fn change_schema(
     store.withhold_timestamps(alter_table::whole_millisecond(timestamp))?;
     let cx = SchemaContext {
         catalog: &before,
-        data_center: &node.data_center,
+        data_centers: store.data_centers(),
         timestamp,
         new_id: store.next_time_uuid(),
         materialized_views_enabled: store.materialized_views_enabled(),

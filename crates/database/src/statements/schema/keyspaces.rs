@@ -31,9 +31,9 @@ pub(crate) fn create(statement: &CreateKeyspace, cx: &SchemaContext<'_>) -> Resu
         bail_config!("Missing replication strategy class");
     }
     let durable_writes = attributes.boolean("durable_writes")?.unwrap_or(true);
-    let replication = replication::parse(name, entries, &BTreeMap::new(), cx.data_center)?;
+    let replication = replication::parse(name, entries, &BTreeMap::new(), &cx.data_centers)?;
     guard_replicas(name, &replication, cx)?;
-    let warnings = replication::warnings(name, &replication);
+    let warnings = replication::warnings(name, &replication, &cx.data_centers);
     let params = KeyspaceParams { durable_writes, replication };
     Ok(Some(Change {
         keyspace: KeyspaceChange::Put(Keyspace::new(name, KeyspaceKind::User, params)),
@@ -56,10 +56,11 @@ pub(crate) fn alter(statement: &AlterKeyspace, cx: &SchemaContext<'_>) -> Result
     let mut warnings = Vec::new();
     let replication = match attributes.map("replication")? {
         Some(entries) if !entries.is_empty() => {
-            let replication = replication::parse(name, entries, &before.replication.options, cx.data_center)?;
+            let replication =
+                replication::parse(name, entries, &before.replication.options, &cx.data_centers)?;
             // System keyspaces have more replicas than most clusters have nodes.
             if keyspace.kind == KeyspaceKind::User {
-                warnings = replication::warnings(name, &replication);
+                warnings = replication::warnings(name, &replication, &cx.data_centers);
             }
             replication
         }

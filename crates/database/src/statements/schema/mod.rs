@@ -37,6 +37,8 @@ use crate::planning::context::{BindContext, PlanContext};
 use crate::schema::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::schema::guardrails::Guard;
 use crate::schema::is_word;
+use crate::schema::options::replication::DataCenters;
+use crate::schema::system::TESTING;
 
 /// The maximum length of a keyspace name.
 const KEYSPACE_NAME_LENGTH: usize = 48;
@@ -52,8 +54,8 @@ pub(crate) struct SchemaStatement {
 pub(crate) struct SchemaContext<'a> {
     /// The current catalog.
     pub catalog: &'a Catalog,
-    /// The only data center, `data_center` of `system.local`.
-    pub data_center: &'a str,
+    /// The data centers of the cluster.
+    pub data_centers: DataCenters,
     /// The time of the change, microseconds: the write timestamp of its rows, and the drop time of
     /// columns.
     pub timestamp: i64,
@@ -183,6 +185,9 @@ fn refuse_own_keyspace(statement: &SchemaStatement, catalog: &Catalog) -> Result
     let name = &statement.keyspace;
     // Independent of case: directories could differ only in it.
     let kind = catalog.keyspace(&name.to_lowercase()).map(|keyspace| keyspace.kind);
+    if name.eq_ignore_ascii_case(TESTING) && matches!(statement.statement, Statement::CreateKeyspace(_)) {
+        bail_invalid!("System keyspace '{name}' is not user-modifiable");
+    }
     match (kind, &statement.statement) {
         // Cassandra checks no permissions on a keyspace that does not exist yet, so the error comes
         // later. The same applies to indexes and functions, which these keyspaces lack.

@@ -238,6 +238,44 @@ fn statements_on_data_need_the_permissions_of_cassandra() {
 }
 
 #[test]
+fn only_superusers_can_use_the_tables_that_control_a_server_in_tests() {
+    const INSERT: &str = "INSERT INTO system_testing.cassette_faults (id, effect) VALUES ('a', 'overloaded')";
+    const BATCH: &str = "BEGIN UNLOGGED BATCH INSERT INTO system_testing.cassette_faults (id, effect) \
+                         VALUES ('a', 'overloaded') APPLY BATCH";
+    const REFUSED: &str = "Only superusers are allowed to use system_testing";
+    // Without an authorizer, too.
+    for permissions in [true, false] {
+        let auth = AuthSettings { permissions, ..settings() };
+        let database =
+            Database::open(Options { auth, fault_injection: true, ..Options::in_memory() }).unwrap();
+        let roles = [
+            ("", "CREATE ROLE root WITH SUPERUSER = true AND LOGIN = true", ""),
+            ("", "CREATE ROLE u WITH LOGIN = true", ""),
+        ];
+        script(&database, &roles);
+        if permissions {
+            script(&database, &[("", "GRANT ALL ON ALL KEYSPACES TO u", "")]);
+        }
+        let steps = [
+            ("u", INSERT, REFUSED),
+            ("u", "UPDATE system_testing.cassette_faults SET times = 1 WHERE id = 'a'", REFUSED),
+            ("u", "DELETE FROM system_testing.cassette_faults WHERE id = 'a'", REFUSED),
+            ("u", "SELECT * FROM system_testing.cassette_faults", REFUSED),
+            ("u", "TRUNCATE system_testing.cassette_faults", REFUSED),
+            ("u", "UPDATE system_testing.cassette_nodes SET state = 'down' WHERE address = '::1'", REFUSED),
+            ("root", INSERT, ""),
+            ("root", "SELECT * FROM system_testing.cassette_faults", ""),
+            ("root", "TRUNCATE system_testing.cassette_faults", ""),
+        ];
+        script(&database, &steps);
+        let mut rows = Rows::default();
+        let refused = database.query(None, BATCH, Values::NONE, &options("u"), &mut rows);
+        assert!(refused.is_err(), "batches cannot contain rules");
+        assert!(database.faults().unwrap().list().is_empty());
+    }
+}
+
+#[test]
 fn conditional_writes_and_writes_of_tables_with_views_need_more_permissions() {
     let database = open_with_tables();
     script(
