@@ -62,6 +62,12 @@ func WithArguments(arguments ...string) Option {
 	return func(o *options) { o.arguments = append(o.arguments, arguments...) }
 }
 
+// WithFaultInjection lets tests add faults with Server.AddFault.
+func WithFaultInjection() Option { return WithArguments("--fault-injection") }
+
+// WithNodes presents virtual nodes: a number of them, or their places, as in --nodes.
+func WithNodes(nodes string) Option { return WithArguments("--nodes", nodes) }
+
 // WithTimeout sets how long to wait for the server; the default is 30 s.
 func WithTimeout(timeout time.Duration) Option { return func(o *options) { o.timeout = timeout } }
 

@@ -4,6 +4,10 @@ export interface StartOptions {
   data?: string
   /** A configuration file with keys of cassandra.yaml. */
   config?: string
+  /** Whether tests can add `faults`. */
+  faultInjection?: boolean
+  /** A number of virtual nodes, or their places, as in `--nodes`. */
+  nodes?: number | string
   /** Further arguments of `cassette serve`. */
   arguments?: string[]
   /** The binary to start, instead of the one that `findBinary` finds. */
@@ -20,6 +24,29 @@ export interface ExecuteOptions {
   format?: 'table' | 'json' | 'csv' | 'markdown'
 }
 
+/** The rules of injected faults of a server with `faultInjection`. */
+export interface Faults {
+  /**
+   * Adds a rule, and resolves to its id. The columns are those of the table `system_testing.cassette_faults`, which
+   * docs/testing.md describes.
+   */
+  add(effect: string, columns?: Record<string, string | number | boolean>): Promise<string>
+  /** Removes a rule. Does nothing if it does not exist. */
+  remove(id: string): Promise<void>
+  /** Removes all rules. */
+  clear(): Promise<void>
+  /** Resolves to all rules, with how many requests they `matched` and `injected` faults into. */
+  list(): Promise<Record<string, unknown>[]>
+}
+
+/** The virtual nodes of a server with `nodes`. */
+export interface Nodes {
+  /** Changes the state of a node: take another one down than that at `server.host`. */
+  set(address: string, state: 'up' | 'down' | 'removed'): Promise<void>
+  /** Resolves to all nodes, with their states and requests. */
+  list(): Promise<Record<string, unknown>[]>
+}
+
 /** A running server. It ends with this process, however that ends, and removes its temporary data. */
 export interface Server {
   readonly host: string
@@ -29,6 +56,8 @@ export interface Server {
   readonly pid: number
   /** Options for a `Client` of cassandra-driver. */
   readonly clientOptions: { contactPoints: string[]; localDataCenter: string }
+  readonly faults: Faults
+  readonly nodes: Nodes
   /** What the server has logged: its end, if that is long. */
   readonly log: string
   /** Executes statements with `cassette cql`, and resolves to what it prints. Rejects if one fails. */

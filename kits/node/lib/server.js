@@ -5,6 +5,7 @@ const os = require('node:os')
 const { promisify } = require('node:util')
 
 const { findBinary } = require('./binary')
+const { Faults, Nodes } = require('./faults')
 
 /** The line that the server prints when clients can connect. */
 const READY = /listens for CQL on ([^ ,\n]+):(\d+)/
@@ -28,6 +29,8 @@ class Server {
   constructor(binary, child) {
     this.#binary = binary
     this.#child = child
+    this.faults = new Faults(this)
+    this.nodes = new Nodes(this)
     child.stderr.setEncoding('utf8').on('data', (text) => {
       this.#log += text
       if (this.#log.length > 2 * LOG_MAX) this.#log = this.#log.slice(-LOG_MAX)
@@ -125,10 +128,14 @@ class Server {
 }
 
 /** Starts a server on a free port of 127.0.0.1. */
-async function start({ data, config, arguments: further = [], binary = findBinary(), timeout = 30_000 } = {}) {
+async function start(options = {}) {
+  const { data, config, faultInjection = false, nodes, arguments: further = [] } = options
+  const { binary = findBinary(), timeout = 30_000 } = options
   const words = ['serve', '--listen', '127.0.0.1:0', '--admin', 'off', '--stop-with-stdin']
   words.push(...(data === undefined ? ['--temporary'] : ['--data', data]))
   if (config !== undefined) words.push('--config', config)
+  if (faultInjection) words.push('--fault-injection')
+  if (nodes !== undefined) words.push('--nodes', String(nodes))
   const server = new Server(binary, spawn(binary, [...words, ...further], { stdio: 'pipe' }))
   await server.ready(timeout)
   return server

@@ -8,6 +8,8 @@ The pytest plugin of this package has fixtures: `cassette_server`, `cassette_clu
 """
 
 from cassette._binary import BinaryNotFoundError, find_binary
+from cassette._faults import Faults
+from cassette._nodes import Nodes
 from cassette._server import Server, ServerError, StatementError
 
-__all__ = ["BinaryNotFoundError", "Server", "ServerError", "StatementError", "find_binary"]
+__all__ = ["BinaryNotFoundError", "Faults", "Nodes", "Server", "ServerError", "StatementError", "find_binary"]

@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import IO
 
 from cassette._binary import find_binary
+from cassette._faults import Faults
+from cassette._nodes import Nodes
 
 #: The line that the server prints when clients can connect.
 _READY = re.compile(rb"listens for CQL on (\S+):(\d+)")
@@ -38,6 +40,8 @@ class Server:
 
     data: a directory to keep the data in, instead of a temporary one.
     config: a configuration file with keys of cassandra.yaml.
+    fault_injection: whether `faults` can be added.
+    nodes: a number of virtual nodes, or their places, as in `--nodes`.
     arguments: further arguments of `cassette serve`.
     binary: the binary to start, instead of the one that `find_binary` finds.
     ready_seconds: how long to wait for the server.
@@ -48,6 +52,8 @@ class Server:
         *,
         data: str | os.PathLike[str] | None = None,
         config: str | os.PathLike[str] | None = None,
+        fault_injection: bool = False,
+        nodes: int | str | None = None,
         arguments: Sequence[str] = (),
         binary: str | os.PathLike[str] | None = None,
         ready_seconds: float = 30.0,
@@ -56,7 +62,15 @@ class Server:
         self._arguments = ["--temporary"] if data is None else ["--data", os.fspath(data)]
         if config is not None:
             self._arguments += ["--config", os.fspath(config)]
+        if fault_injection:
+            self._arguments.append("--fault-injection")
+        if nodes is not None:
+            self._arguments += ["--nodes", str(nodes)]
         self._arguments += arguments
+        #: The rules of injected faults, with `fault_injection`.
+        self.faults = Faults(self.execute)
+        #: The virtual nodes, with `nodes`.
+        self.nodes = Nodes(self.execute)
         self._ready_seconds = ready_seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None

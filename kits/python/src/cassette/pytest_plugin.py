@@ -74,7 +74,7 @@ def cassette_session(request: pytest.FixtureRequest, _cassette_keyspaces: _Keysp
     """A session in a keyspace with the schema of the marker `cassette_schema`, else of the configuration.
 
     Tests with the same schema share the keyspace; without a schema, each test has its own, which is dropped afterwards.
-    After each test, all tables of all keyspaces are truncated.
+    After each test, the faults that it added are removed, and all tables of all keyspaces are truncated.
     """
     schema = _schema_of(request)
     if schema:
@@ -124,6 +124,8 @@ class _Keyspaces:
         return name
 
     def truncate(self) -> None:
+        if self._server.faults._is_used:
+            self._server.faults.clear()
         rows = self._admin.execute("SELECT keyspace_name, table_name FROM system_schema.tables")
         users = [(keyspace, table) for keyspace, table in rows if not keyspace.startswith("system")]
         pending = [self._admin.execute_async(f'TRUNCATE "{keyspace}"."{table}"') for keyspace, table in users]

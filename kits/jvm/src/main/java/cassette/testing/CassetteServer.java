@@ -42,6 +42,7 @@ public final class CassetteServer implements AutoCloseable {
     private final Process process;
     private final Log log;
     private final InetSocketAddress address;
+    private final Faults faults = new Faults(this);
 
     private CassetteServer(Builder builder) throws IOException {
         binary = builder.binary != null ? builder.binary : Binary.find();
@@ -50,6 +51,12 @@ public final class CassetteServer implements AutoCloseable {
         command.addAll(builder.data == null ? List.of("--temporary") : List.of("--data", builder.data.toString()));
         if (builder.config != null) {
             command.addAll(List.of("--config", builder.config.toString()));
+        }
+        if (builder.faultInjection) {
+            command.add("--fault-injection");
+        }
+        if (builder.nodes != null) {
+            command.addAll(List.of("--nodes", builder.nodes));
         }
         command.addAll(builder.arguments);
         process = new ProcessBuilder(command).start();
@@ -93,6 +100,20 @@ public final class CassetteServer implements AutoCloseable {
     /** Executes statements in a keyspace, as {@link #execute(String)} does. */
     public String execute(String keyspace, String statements) {
         return shell(List.of("--keyspace", keyspace), statements);
+    }
+
+    /** Returns the rules of injected faults. */
+    public Faults faults() {
+        return faults;
+    }
+
+    /**
+     * Changes the state of a virtual node: {@code up}, {@code down} or {@code removed}. Take another one down than
+     * that of {@link #address()}, through which this class connects.
+     */
+    public void setNode(String node, String state) {
+        execute("UPDATE system_testing.cassette_nodes SET state = " + Faults.literal(state) + " WHERE address = "
+                + Faults.literal(node) + ";");
     }
 
     /** Truncates all tables of all keyspaces, except those of the system. */
@@ -200,6 +221,8 @@ public final class CassetteServer implements AutoCloseable {
         private Path binary;
         private Path data;
         private Path config;
+        private boolean faultInjection;
+        private String nodes;
         private List<String> arguments = List.of();
         private Duration timeout = Duration.ofSeconds(30);
 
@@ -220,6 +243,18 @@ public final class CassetteServer implements AutoCloseable {
         /** Selects a configuration file with keys of cassandra.yaml. */
         public Builder config(Path config) {
             this.config = config;
+            return this;
+        }
+
+        /** Lets tests add {@link CassetteServer#faults()}. */
+        public Builder faultInjection() {
+            faultInjection = true;
+            return this;
+        }
+
+        /** Presents virtual nodes: a number of them, or their places, as in {@code --nodes}. */
+        public Builder nodes(String nodes) {
+            this.nodes = nodes;
             return this;
         }
 
