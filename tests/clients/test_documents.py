@@ -242,6 +242,20 @@ def test_the_statements_of_the_page_of_security_are_valid(tmp_path):
 
 
 @own_server
+def test_the_statements_of_the_page_of_testing_work_as_shown(reader):
+    one = reader()
+    # Three nodes share a port.
+    one.server = Server(one.directory / "data", "--admin", "off", "--fault-injection", "--nodes", "3")
+    one.server.start()
+    shown = ""
+    for line, info, text in blocks(ROOT / "docs" / "testing.md"):
+        if info == "text":
+            assert matches(text, shown), f"testing.md:{line}: expected\n{text}\nfound\n{shown}"
+        elif info.startswith("cql"):
+            shown = one.enter(info, text)
+
+
+@own_server
 def test_the_statements_of_the_page_of_vector_search_are_valid(tmp_path):
     server = Server(tmp_path / "data").start()
     session = connect("127.0.0.1", server.port).connect()
