@@ -34,10 +34,6 @@ pub fn decode_row(text: &str, columns: &[(&str, &DataType)]) -> Result<Vec<JsonC
         Ok(other) => return Err(not_a_map(&format!("it is a {}", other.class()))),
         Err(reason) => return Err(not_a_map(&reason)),
     };
-    let known: HashSet<&str> = columns.iter().map(|(column, _)| *column).collect();
-    if let Some((name, _)) = entries.iter().find(|(name, _)| !known.contains(name.as_str())) {
-        return Err(ValueError::invalid(format!("JSON values map contains unrecognized column: {name}")));
-    }
     // Of entries with one name the last wins.
     let by_name: HashMap<&str, &Json> = entries.iter().map(|(name, json)| (name.as_str(), json)).collect();
     let read = |(column, data_type): &(&str, &DataType)| match by_name.get(column) {
@@ -47,7 +43,13 @@ pub fn decode_row(text: &str, columns: &[(&str, &DataType)]) -> Result<Vec<JsonC
             .map(JsonColumn::Value)
             .map_err(|error| ValueError::invalid(format!("Error decoding JSON value for {column}: {error}"))),
     };
-    columns.iter().map(read).collect()
+    // As in Cassandra, unknown columns are refused after values that cannot be decoded.
+    let values = columns.iter().map(read).collect::<Result<_, _>>()?;
+    let known: HashSet<&str> = columns.iter().map(|(column, _)| *column).collect();
+    if let Some((name, _)) = entries.iter().find(|(name, _)| !known.contains(name.as_str())) {
+        return Err(ValueError::invalid(format!("JSON values map contains unrecognized column: {name}")));
+    }
+    Ok(values)
 }
 
 /// Returns names without their quotes, or lower-cased if they have none.

@@ -13,7 +13,6 @@ use crate::basics::response::{Outcome, RowSink};
 use crate::execution::Execution;
 use crate::planning::modification::plan::validate;
 use crate::planning::modification::{BatchPlan, ModificationPlan};
-use crate::planning::restrictions::StatementKind;
 
 /// The cost of a batched statement, in steps of [`interrupt`].
 const STATEMENT_STEPS: u32 = 8;
@@ -146,10 +145,7 @@ fn apply_conditional<P: AsRef<ModificationPlan>>(
         if key.get_or_insert_with(|| this.clone()) != &this {
             bail_invalid!("Batch with conditions cannot span multiple partitions");
         }
-        if rows.restrictions.clustering.has_in() {
-            let statements = if rows.kind == StatementKind::Delete { "deletions" } else { "updates" };
-            bail_invalid!("IN on the clustering key columns is not supported with conditional {statements}");
-        }
+        conditional::refuse_several_rows(rows)?;
         let part = Part { plan: rows, execution };
         question.get_or_insert_with(|| Question::new(&rows.table)).add(&part)?;
         parts.push(part);

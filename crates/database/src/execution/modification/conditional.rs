@@ -24,6 +24,7 @@ use crate::execution::Execution;
 use crate::planning::context::Masks;
 use crate::planning::modification::conditions::Conditions;
 use crate::planning::modification::rows_plan::RowsPlan;
+use crate::planning::restrictions::StatementKind;
 use crate::planning::select::masked::MaskedColumn;
 
 /// One statement of a conditional write, with its values.
@@ -38,15 +39,29 @@ pub(crate) fn apply_if(
     execution: &Execution<'_>,
     sink: &mut dyn RowSink,
 ) -> Result<Outcome> {
-    let [key] =
-        <[DecoratedKey; 1]>::try_from(plan.restrictions.partition.keys(execution)?).map_err(|_| {
-            DatabaseError::invalid("IN on the partition key is not supported with conditional updates")
-        })?;
+    let mut keys = plan.restrictions.partition.keys(execution)?.into_iter();
+    let (Some(key), false) = (keys.next(), plan.restrictions.partition.has_in()) else {
+        return Err(in_is_unsupported("partition key", plan));
+    };
+    refuse_several_rows(plan)?;
     let part = Part { plan, execution };
     let mut question = Question::new(&plan.table);
     question.add(&part)?;
     question.finish()?;
     apply_parts_if(&[part], &question, key, false, sink)
+}
+
+/// Refuses IN on the clustering columns of a conditional write.
+pub(crate) fn refuse_several_rows(plan: &RowsPlan) -> Result<()> {
+    if plan.restrictions.clustering.has_in() {
+        return Err(in_is_unsupported("clustering key columns", plan));
+    }
+    Ok(())
+}
+
+fn in_is_unsupported(columns: &str, plan: &RowsPlan) -> DatabaseError {
+    let statements = if plan.kind == StatementKind::Delete { "deletions" } else { "updates" };
+    DatabaseError::invalid(format!("IN on the {columns} is not supported with conditional {statements}"))
 }
 
 /// Executes statements on one partition, some of them conditional: all are applied if all

@@ -135,7 +135,6 @@ pub(crate) fn update(
     let operations = operations.finish();
     let changes = (operations, attributes, conditions);
     let plan = restricted(StatementKind::Update, &update.where_clause, table, changes, cx)?;
-    validate_one_row(&plan, "updates")?;
     Ok(plan)
 }
 
@@ -179,7 +178,6 @@ pub(crate) fn delete(
             bail_invalid!("{NEEDED} use IF condition on non static columns");
         }
     }
-    validate_one_row(&plan, "deletions")?;
     let deletes_cells_of_ranges = !plan.operations.regulars.is_empty() && !names_rows;
     Ok(RowsPlan { deletes_cells_of_ranges, ..plan })
 }
@@ -233,17 +231,4 @@ pub(crate) fn refuse_insert_of_counters(table: &TableMetadata) -> Result<()> {
     } else {
         Ok(())
     }
-}
-
-fn validate_one_row(plan: &RowsPlan, statements: &str) -> Result<()> {
-    if plan.conditions.is_empty() {
-        return Ok(());
-    }
-    if plan.restrictions.partition.has_in() {
-        bail_invalid!("IN on the partition key is not supported with conditional {statements}");
-    }
-    if plan.restrictions.clustering.has_in() {
-        bail_invalid!("IN on the clustering key columns is not supported with conditional {statements}");
-    }
-    Ok(())
 }
