@@ -51,8 +51,8 @@ fn next_statement(text: &str, from: usize) -> Option<(usize, usize, usize)> {
     }
 }
 
-/// Returns a text whose last line is ended. To the lexer, as to Cassandra's, a comment ends with its
-/// line, and one that the text ends in is an error.
+/// Returns a text whose last line is ended. To the lexer, as to Cassandra's, a comment ends with
+/// its line, and one that the text ends in is an error.
 fn with_last_line_ended(text: &str) -> Cow<'_, str> {
     if text.ends_with('\n') { Cow::Borrowed(text) } else { Cow::Owned(format!("{text}\n")) }
 }
