@@ -53,14 +53,16 @@ impl Core {
     }
 
     fn flush_frozen(self: &Arc<Self>, table: &Arc<Table>) -> Result<()> {
+        table.check_flushes()?;
         loop {
             let Some(oldest) = table.view().flushing.first().cloned() else { return Ok(()) };
             self.write_out(table, &oldest)?;
         }
     }
 
-    /// Replaces the active memtable by a new one, unless it is empty.
-    fn switch(&self, table: &Table) {
+    /// Replaces the active memtable by a new one, unless it is empty. The caller holds the table's
+    /// flush lock.
+    pub fn switch(&self, table: &Table) {
         let writers_held_out = table.write_order.write();
         let memtable = table.view().memtable.clone();
         let ends = self.log_position(table, memtable.begins);

@@ -1,5 +1,6 @@
 //! TRUNCATE: a table, its indexes and its views.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,9 +23,17 @@ pub(crate) fn truncate(
     table: &Arc<TableMetadata>,
     patience: Option<Duration>,
 ) -> Result<Outcome> {
-    let failed = |error: EngineError| DatabaseError::Truncate {
-        message: format!("Error during truncate: {}: {error}", table.qualified_name()),
-        cause: Some(error.into()),
+    let failed = |error: EngineError| {
+        let name = table.qualified_name();
+        let mut message = format!("Error during truncate: {name}: {error}");
+        if error.is_disk_full() && store.leaves_snapshot(table) {
+            let _ = write!(
+                message,
+                "; rows in memory are written to the snapshot before TRUNCATE: to omit it, execute ALTER TABLE \
+                 {name} WITH allow_auto_snapshot = false"
+            );
+        }
+        DatabaseError::Truncate { message, cause: Some(error.into()) }
     };
     let engine = store.engine();
     // Indexes are neither created nor dropped meanwhile.

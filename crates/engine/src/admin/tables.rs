@@ -22,7 +22,7 @@ use crate::store::core::{Core, Phase};
 use crate::store::data_directory::TableDirectory;
 use crate::store::sstable_handle::SSTable;
 use crate::store::table::{Table, Unreadable};
-use crate::store::transaction::{self, OperationType, Transaction};
+use crate::store::transaction::{self, CommitError, Committed, OperationType, Transaction};
 use crate::strategies::options::CompactionOptions;
 
 impl Core {
@@ -90,7 +90,9 @@ impl Core {
         directory: &TableDirectory,
     ) -> Result<Table> {
         let TableDirectory { path: directory, is_new } = directory;
-        let entries = if *is_new { Vec::new() } else { transaction::recover(self.fs.as_ref(), directory)? };
+        let discard = |position| self.discard_log(metadata.id, position);
+        let entries =
+            if *is_new { Vec::new() } else { transaction::recover(self.fs.as_ref(), directory, discard)? };
         let found = found_sstables(&entries, directory)?;
         let open = |sstable: &FoundSSTable| {
             Ok::<_, EngineError>(if sstable.has_data {
@@ -259,8 +261,9 @@ impl Core {
     /// See [`Engine::truncate`](crate::Engine::truncate).
     ///
     /// Without SSTables, all data is in the log: the position up to which it is not needed is
-    /// recorded, in one step. Otherwise, or if a snapshot is to be taken, everything is flushed to
-    /// SSTables first, and these are removed in one transaction.
+    /// recorded, in one step. Otherwise one transaction removes the SSTables and discards the log
+    /// up to that position. If a snapshot is to be taken, which consists of SSTables, memtables are
+    /// flushed first. If not, they are not, so that a table can be truncated on a full disk.
     pub fn truncate(self: &Arc<Self>, id: TableId, keep: Option<&str>) -> Result<()> {
         self.check_running()?;
         if self.phase() == Phase::Recovering {
@@ -278,32 +281,94 @@ impl Core {
         if !has_sstables && (keep.is_none() || !is_in_memory) {
             return self.truncate_memtables(&table);
         }
-        // Every record up to here is in an SSTable after the flush, and those of writes meanwhile.
-        let position = self.usable_log()?.event_position();
-        self.flush_alone(&table)?;
-        let position = position.max(self.positions.get(table.id));
-        // Without the flushed SSTables, a replay of the log would restore their data. A flush
-        // succeeds even if it could not save its position, or had none because the log has failed.
-        // Nor must the truncation survive a crash that loses earlier writes of other tables.
-        self.usable_log()?.sync()?;
-        self.positions.ensure_saved()?;
+        let log = self.usable_log()?;
+        let event_position = log.event_position();
+        match keep {
+            Some(_) => self.flush_alone(&table)?,
+            None => self.switch(&table),
+        }
+        // The removed memtables and SSTables contain the table's records up to here, and the active
+        // memtable those of later writes.
+        let begins = table.view().first_memtable().begins;
+        let ends = table.view().memtable.begins.max(self.positions.get(id));
+        // If the log had failed when the memtable was replaced, there is no such position, and this
+        // fails. Nor must the truncation survive a crash that loses earlier writes of other tables.
+        log.sync()?;
         if let Some(schema) = keep {
             self.snapshot_before(&table, Cause::Truncated, schema)?;
         }
         // Including those that could not be opened.
         let descriptors = self.data_files(&table.directory)?;
-        let transaction =
+        let mut transaction =
             Transaction::begin(self.fs.clone(), &table.directory, OperationType::Truncate, self.time_uuid())?;
-        let committed = self.commit(&table, transaction, &descriptors)?;
-        table.change_view(|view| {
+        transaction.discard_log(ends);
+        let committed = self.commit_truncation(&table, &log, transaction, &descriptors)?;
+        let discarded = table.change_view(|view| {
             view.sstables = Arc::new([]);
             view.quarantined = Arc::new([]);
             view.unreadable = Arc::new([]);
+            std::mem::take(&mut view.flushing)
         });
+        discarded.iter().for_each(|frozen| self.memory.release(frozen.bytes));
         self.row_cache.forget(id);
+        self.measure_compaction_debt(&table);
+        let is_known = self.positions.get(id) == ends;
+        let saved = if is_known { self.positions.ensure_saved() } else { self.positions.advance(id, ends) };
+        // The log may remove its segments even if that failed: the transaction has the position.
+        log.mark_clean(id.0.as_u128(), begins, ends);
+        // Flushes of other tables may succeed now.
+        *self.flush_failure.lock() = None;
         // Before the files are removed: if that fails, the table is truncated nevertheless.
-        self.log_event(&table, EventKind::Truncated, position)?;
+        self.log_event(&table, EventKind::Truncated, event_position.max(ends))?;
+        if let Err(error) = self.finish_truncation(saved, committed) {
+            tracing::warn!(%error, "files of a truncated table stay until the next start");
+        }
+        self.flush_wanted.raise();
+        Ok(())
+    }
+
+    /// Commits the truncation of a table. If the outcome is unknown, the table has its rows until
+    /// the next start. Nothing durable may depend on them: neither later writes, nor SSTables from
+    /// compactions and flushes.
+    fn commit_truncation(
+        &self,
+        table: &Table,
+        log: &CommitLog,
+        transaction: Transaction,
+        removed: &[Descriptor],
+    ) -> Result<Committed> {
+        transaction.commit(removed).map_err(|error| match error {
+            CommitError::Undone(error) => error.into(),
+            CommitError::Unknown(error) => {
+                // The lock of flushes is held, and compactions are paused.
+                table.forbid_flushes(&error);
+                self.forbid_compactions(table, &error);
+                log.fail(io::Error::other(format!("whether a table is truncated is unknown: {error}")));
+                error.into()
+            }
+        })
+    }
+
+    /// Removes the files of a truncation and of its transaction, whose position must be durable
+    /// before. `saved` is the result of saving it: if space was lacking, the removed files give
+    /// some.
+    fn finish_truncation(&self, saved: cassette_rows::Result<()>, committed: Committed) -> Result<()> {
+        if saved.is_err() {
+            committed.remove_files()?;
+            self.positions.ensure_saved()?;
+        }
         Ok(committed.finish()?)
+    }
+
+    /// Discards the records up to the position of a truncation that a crash has interrupted.
+    fn discard_log(&self, table: TableId, position: Position) -> cassette_rows::Result<()> {
+        // A later position is not one of this log: the directory comes from elsewhere, and records
+        // that are yet to come must not be skipped. During recovery the log has no end yet; it
+        // continues after all positions.
+        if self.log.load().as_ref().is_some_and(|log| position > log.position()) {
+            return Ok(());
+        }
+        self.positions.advance(table, position)
     }
 
     /// Logs what readers of archived segments need, once it is durable: an event without its effect
@@ -319,8 +384,7 @@ impl Core {
         let writers_held_out = table.write_order.write();
         let log = self.usable_log()?;
         let (ends, event_position) = (log.position(), log.event_position());
-        let begins =
-            table.view().flushing.first().map_or(table.view().memtable.begins, |f| f.memtable.begins);
+        let begins = table.view().first_memtable().begins;
         // The positions are durable immediately. A crash that the truncation survives must not lose
         // earlier acknowledged writes of other tables.
         log.sync()?;

@@ -164,6 +164,17 @@ pub enum EngineError {
         /// The reason.
         reason: String,
     },
+    /// No memtable of the table may be flushed before the next start.
+    #[error(
+        "{table}: flushes are disabled until the next start, since it is unknown whether the table is \
+         truncated: {reason}"
+    )]
+    FlushesForbidden {
+        /// The table.
+        table: String,
+        /// The reason.
+        reason: String,
+    },
     /// A command names an SSTable that the table does not have.
     #[error("{table} has no SSTable {id}")]
     UnknownSSTable {

@@ -20,6 +20,7 @@ mod settings;
 mod snapshots;
 pub(crate) mod testing;
 mod threads;
+mod truncation;
 mod unknown_tables;
 mod waiting;
 

@@ -332,11 +332,11 @@ impl Core {
 
     /// Forbids compactions of the table until the next start: SSTables that no view has may be
     /// loaded then, and must find the tombstones that cover their data.
-    fn forbid_compactions(&self, table: &Table, cause: &StorageError) {
+    pub fn forbid_compactions(&self, table: &Table, cause: &StorageError) {
         tracing::error!(
             table = table.metadata().qualified_name(),
             error = %cause,
-            "new SSTables are loaded at the next start only, if at all; no compaction runs until then"
+            "the next start determines which SSTables the table has; no compaction runs until then"
         );
         table.compaction.lock().forbidden = Some(cause.to_string());
     }

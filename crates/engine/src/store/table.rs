@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
@@ -12,6 +12,7 @@ use crossbeam_utils::sync::{ShardedLock, ShardedLockReadGuard, ShardedLockWriteG
 use hashbrown::HashSet;
 use parking_lot::{Condvar, Mutex};
 
+use crate::basics::error::EngineError;
 use crate::log::commitlog::Position;
 use crate::memory::memtable::Memtable;
 use crate::metrics::TableMetrics;
@@ -53,6 +54,8 @@ pub(crate) struct Table {
     dropped: AtomicBool,
     /// Whether writes go to the log: the keyspace's `durable_writes`.
     durable_writes: AtomicBool,
+    /// The reason why no memtable may be flushed before the next start. Set with `flush` held.
+    flushes_forbidden: OnceLock<String>,
     /// The position up to which the log has been replayed into the memtable, during replay.
     pub recovery: Mutex<Recovery>,
     /// Metrics since the table was opened.
@@ -199,6 +202,7 @@ impl Table {
             next_sstable: AtomicU64::new(last_sstable + 1),
             dropped: AtomicBool::new(false),
             durable_writes: AtomicBool::new(true),
+            flushes_forbidden: OnceLock::new(),
             recovery: Mutex::default(),
             metrics: Arc::default(),
         }
@@ -266,6 +270,25 @@ impl Table {
         self.dropped.load(Ordering::Relaxed)
     }
 
+    /// Forbids flushes until the next start, which may find that the rows in memtables were
+    /// truncated. Called with `flush` held.
+    pub fn forbid_flushes(&self, cause: &StorageError) {
+        // The first reason remains.
+        let _ = self.flushes_forbidden.set(cause.to_string());
+    }
+
+    /// # Errors
+    /// If flushes are forbidden.
+    pub fn check_flushes(&self) -> Result<(), EngineError> {
+        match self.flushes_forbidden.get() {
+            Some(reason) => {
+                let table = self.metadata().qualified_name();
+                Err(EngineError::FlushesForbidden { table, reason: reason.clone() })
+            }
+            None => Ok(()),
+        }
+    }
+
     pub fn set_durable_writes(&self, durable: bool) {
         self.durable_writes.store(durable, Ordering::Relaxed);
     }
@@ -280,6 +303,11 @@ impl View {
     /// Returns all memtables, the latest first.
     pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.memtable).chain(self.flushing.iter().rev().map(|frozen| &frozen.memtable))
+    }
+
+    /// Returns the oldest memtable.
+    pub fn first_memtable(&self) -> &Memtable {
+        self.flushing.first().map_or(&self.memtable, |frozen| &frozen.memtable)
     }
 
     /// Removes and adds SSTables.

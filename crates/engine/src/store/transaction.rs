@@ -7,6 +7,7 @@
 //! ```text
 //! ADD:[/absolute/path/nb-7-big-,0,0][<checksum>]                                   a new SSTable
 //! REMOVE:[/absolute/path/nb-5-big-,<last modified, ms>,<files>][<checksum>]        an old one
+//! REMOVE:[/absolute/path/log-<segment>-<offset>-,0,0][<checksum>]                  of a truncation
 //! COMMIT:[,0,0][<checksum>]
 //!
 //! checksum = crc32 in decimal of: path, type, i32 low half and i32 high half of the time, i32 files     big-endian
@@ -22,6 +23,12 @@
 //!
 //! [`recover`] does on opening what is left: after COMMIT step 4; without it the added SSTables'
 //! files go, durably, and then the transaction's.
+//!
+//! A truncation also discards rows that are in memtables and the commit log alone. Its transaction
+//! contains the position up to which the log is not needed, so that COMMIT is the moment for both.
+//! The position is recorded with the [replay positions](crate::log::replay_positions) before the
+//! transaction's file is deleted. Its line has the form of an SSTable without files, which other
+//! readers of this format accept: for them there is nothing to remove.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +37,11 @@ use cassette_rows::StorageError;
 use cassette_sstable::Descriptor;
 use cassette_vfs::{DirEntry, FileSystem, WritableFile};
 use uuid::Uuid;
+
+use crate::log::commitlog::Position;
+
+/// Begins the name in the line of a position.
+const POSITION: &str = "log-";
 
 /// The operation of a transaction, which names its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +77,7 @@ pub(crate) struct Transaction {
     path: PathBuf,
     file: Box<dyn WritableFile>,
     added: Vec<Descriptor>,
+    discarded: Option<Position>,
 }
 
 type Result<T> = cassette_rows::Result<T>;
@@ -83,7 +96,13 @@ impl Transaction {
 
     fn create(fs: Arc<dyn FileSystem>, directory: &Path, path: PathBuf) -> Result<Self> {
         let file = fs.create(&path).map_err(|e| StorageError::io(&path, "create the transaction log", e))?;
-        Ok(Self { fs, directory: directory.to_owned(), path, file, added: Vec::new() })
+        Ok(Self { fs, directory: directory.to_owned(), path, file, added: Vec::new(), discarded: None })
+    }
+
+    /// Discards the table's records in the commit log up to `position` with the commit. The caller
+    /// saves the position before [`Committed::finish`].
+    pub fn discard_log(&mut self, position: Position) {
+        self.discarded = Some(position);
     }
 
     /// Announces a new SSTable, before any of its files is created.
@@ -123,6 +142,10 @@ impl Transaction {
             }
             lines.push_str(&line("REMOVE", &absolute_prefix(sstable), modified, files.len()));
         }
+        if let Some(position) = self.discarded {
+            let name = format!("{POSITION}{}-{}-", position.segment, position.offset);
+            lines.push_str(&line("REMOVE", &absolute(&self.directory.join(name)), 0, 0));
+        }
         if !lines.is_empty() {
             self.append(&lines)?;
         }
@@ -134,7 +157,7 @@ impl Transaction {
     /// be gone, durably, before a file of an added SSTable is removed. A second log without COMMIT
     /// then names the added SSTables, so that [`recover`] finishes a removal that fails halfway.
     fn undo(self) -> Result<()> {
-        let Self { fs, directory, path, file, added } = self;
+        let Self { fs, directory, path, file, added, discarded: _ } = self;
         drop(file);
         finish(fs.as_ref(), &directory, &path, &[])?;
         if added.is_empty() {
@@ -186,7 +209,13 @@ pub(crate) struct Committed {
 }
 
 impl Committed {
-    /// Removes the files of the removed SSTables. [`recover`] repeats what fails here.
+    /// Removes the files of the removed SSTables, and keeps the transaction's.
+    pub fn remove_files(&self) -> Result<()> {
+        remove_files(self.fs.as_ref(), &self.directory, &self.removed)
+    }
+
+    /// Removes the files of the removed SSTables, and then the transaction's. [`recover`] repeats
+    /// what fails here.
     pub fn finish(self) -> Result<()> {
         finish(self.fs.as_ref(), &self.directory, &self.path, &self.removed)
     }
@@ -215,8 +244,13 @@ fn remove_files(fs: &dyn FileSystem, directory: &Path, prefixes: &[String]) -> R
 }
 
 /// Completes or undoes the transactions that a crash left in a table's directory. Returns what the
-/// directory contains then.
-pub(crate) fn recover(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<DirEntry>> {
+/// directory contains then. `discard` durably records a position up to which the table's records in
+/// the commit log are not needed.
+pub(crate) fn recover(
+    fs: &dyn FileSystem,
+    directory: &Path,
+    mut discard: impl FnMut(Position) -> Result<()>,
+) -> Result<Vec<DirEntry>> {
     let list = || fs.read_dir(directory).map_err(|e| StorageError::io(directory, "list", e));
     let entries = list()?;
     let mut is_changed = false;
@@ -234,6 +268,7 @@ pub(crate) fn recover(fs: &dyn FileSystem, directory: &Path) -> Result<Vec<DirEn
             )
         })?;
         tracing::info!(path = %path.display(), committed = leftover.committed, "finishing an interrupted transaction");
+        leftover.discarded.map_or(Ok(()), &mut discard)?;
         finish(fs, directory, &path, &leftover.doomed)?;
         is_changed = true;
     }
@@ -271,27 +306,38 @@ struct Leftover {
     committed: bool,
     /// File name prefixes of the SSTables to remove.
     doomed: Vec<String>,
+    /// The position up to which a truncation discarded the log.
+    discarded: Option<Position>,
 }
 
 impl Leftover {
     /// Returns a damaged line as the error if a COMMIT follows it.
     fn parse(content: &[u8]) -> std::result::Result<Self, Vec<u8>> {
         let (mut added, mut removed) = (Vec::new(), Vec::new());
-        let mut damaged = None;
+        let (mut damaged, mut discarded) = (None, None);
         for raw in content.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             match parse_line(raw) {
                 Some(("COMMIT", _)) => match damaged {
                     Some(line) => return Err(line),
-                    None => return Ok(Self { committed: true, doomed: removed }),
+                    None => return Ok(Self { committed: true, doomed: removed, discarded }),
                 },
                 Some(("ADD", prefix)) => added.push(prefix),
-                Some(("REMOVE", prefix)) => removed.push(prefix),
+                Some(("REMOVE", prefix)) => match parse_position(&prefix) {
+                    Some(position) => discarded = discarded.max(Some(position)),
+                    None => removed.push(prefix),
+                },
                 Some(_) => {}
                 None => damaged = Some(raw.to_owned()),
             }
         }
-        Ok(Self { committed: false, doomed: added })
+        Ok(Self { committed: false, doomed: added, discarded: None })
     }
+}
+
+/// Returns the position in the name of a line.
+fn parse_position(name: &str) -> Option<Position> {
+    let (segment, offset) = name.strip_prefix(POSITION)?.strip_suffix('-')?.split_once('-')?;
+    Some(Position { segment: segment.parse().ok()?, offset: offset.parse().ok()? })
 }
 
 /// Returns a line's type and file name prefix; `None` if it is damaged.
@@ -328,8 +374,11 @@ fn checksum(kind: &str, path: &str, modified: i64, files: i32) -> u32 {
 }
 
 fn absolute_prefix(sstable: &Descriptor) -> String {
-    let path = sstable.directory.join(sstable.file_prefix());
-    std::path::absolute(&path).unwrap_or(path).display().to_string()
+    absolute(&sstable.directory.join(sstable.file_prefix()))
+}
+
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
 
 fn files_of(fs: &dyn FileSystem, directory: &Path, prefix: &str) -> Result<Vec<String>> {
@@ -384,10 +433,20 @@ mod tests {
         whole.collect()
     }
 
+    /// Recovers the directory. Returns the position up to which the log is discarded.
+    fn recovered(fs: &FakeFileSystem) -> Result<Option<Position>> {
+        let mut discarded = None;
+        recover(fs, Path::new(DIRECTORY), |position| {
+            discarded = Some(position);
+            Ok(())
+        })?;
+        Ok(discarded)
+    }
+
     /// Crashes `fs`, recovers the directory, and returns its SSTables.
     fn sstables_after_crash(fs: &FakeFileSystem, seed: u64) -> Vec<u64> {
         let fs = fs.crash(seed);
-        recover(&fs, Path::new(DIRECTORY)).unwrap();
+        recovered(&fs).unwrap();
         sstables(&fs)
     }
 
@@ -437,7 +496,7 @@ mod tests {
             for seed in 0..20 {
                 let fs = crashed_replacement(11 + seed % 12, seed);
                 fs.fail_from(fs.operations() + step);
-                let _ = recover(&fs, Path::new(DIRECTORY));
+                let _ = recovered(&fs);
                 let left = sstables_after_crash(&fs, seed + 1);
                 assert!(left == [3] || left == [1, 2], "{left:?}");
             }
@@ -451,7 +510,7 @@ mod tests {
             fs.fail_at(fs.operations() + step);
             let committed = replace(&fs).is_ok();
             fs.heal();
-            recover(&fs, Path::new(DIRECTORY)).unwrap();
+            recovered(&fs).unwrap();
             let left = sstables(&fs);
             // After a failed commit the new SSTable may exist beside the old ones, complete: the
             // same data twice.
@@ -477,7 +536,7 @@ mod tests {
                 fail_each(&fs, [first, second]);
                 let committed = replace(&fs).is_ok();
                 fs.heal();
-                recover(&fs, Path::new(DIRECTORY)).unwrap();
+                recovered(&fs).unwrap();
                 let left = sstables(&fs);
                 // A commit that failed, and could not be undone either, may have happened.
                 let expected = left == [3] || !committed && (left == [1, 2] || left == [1, 2, 3]);
@@ -513,10 +572,10 @@ mod tests {
             let fs = crashed_replacement(begun, seed);
             // The process starts twice before the machine crashes.
             fs.fail_at(fs.operations() + step);
-            let _ = recover(&fs, Path::new(DIRECTORY));
+            let _ = recovered(&fs);
             fs.heal();
             fs.fail_from(fs.operations() + second);
-            let _ = recover(&fs, Path::new(DIRECTORY));
+            let _ = recovered(&fs);
             let left = sstables_after_crash(&fs, seed + 1);
             assert!(left == [3] || left == [1, 2], "{begun} {step} {second} {seed}: {left:?}");
         }
@@ -533,13 +592,81 @@ mod tests {
         ]
         .concat();
         let leftover = Leftover::parse(log.as_bytes()).unwrap();
-        assert_eq!(leftover, Leftover { committed: true, doomed: vec!["nb-1-big-".into()] });
+        assert_eq!(leftover, Leftover { committed: true, doomed: vec!["nb-1-big-".into()], discarded: None });
         let torn = &log.as_bytes()[..log.len() - 3];
         let leftover = Leftover::parse(torn).unwrap();
-        assert_eq!(leftover, Leftover { committed: false, doomed: vec!["nb-3-big-".into()] });
+        assert_eq!(
+            leftover,
+            Leftover { committed: false, doomed: vec!["nb-3-big-".into()], discarded: None }
+        );
         let mut damaged = log.into_bytes();
         damaged[12] ^= 1;
         assert!(Leftover::parse(&damaged).is_err());
+    }
+
+    const TRUNCATED: Position = Position { segment: 1_795_228_485_000, offset: u32::MAX };
+
+    /// Removes SSTables 1 and 2 and discards the log; an error if that was not committed.
+    fn truncate(fs: &FakeFileSystem) -> std::result::Result<(), Box<dyn std::error::Error>> {
+        let shared = Arc::new(fs.clone());
+        let mut transaction =
+            Transaction::begin(shared, Path::new(DIRECTORY), OperationType::Truncate, Uuid::nil())?;
+        transaction.discard_log(TRUNCATED);
+        let committed = transaction.commit(&[descriptor(1), descriptor(2)])?;
+        let _ = committed.remove_files().and_then(|()| committed.finish());
+        Ok(())
+    }
+
+    #[test]
+    fn a_truncation_discards_the_log_if_and_only_if_it_removes_the_sstables() {
+        let steps = {
+            let fs = directory();
+            let before = fs.operations();
+            truncate(&fs).unwrap();
+            assert_eq!(sstables(&fs), Vec::<u64>::new());
+            fs.operations() - before
+        };
+        for step in 1..=steps {
+            for seed in 0..40 {
+                let fs = directory();
+                fs.fail_from(fs.operations() + step);
+                let committed = truncate(&fs).is_ok();
+                let fs = fs.crash(seed);
+                let discarded = recovered(&fs).unwrap();
+                let what = format!("step {step}, seed {seed}, committed: {committed}");
+                match (&sstables(&fs)[..], discarded) {
+                    ([1, 2], None) => assert!(!committed, "{what}"),
+                    ([], Some(TRUNCATED)) => {}
+                    // The caller had saved the position: the transaction's file was removed last.
+                    ([], None) => assert!(committed, "{what}"),
+                    (left, discarded) => panic!("{what}: {left:?}, {discarded:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_position_that_cannot_be_recorded_keeps_the_transaction() {
+        let fs = directory();
+        fs.fail_when(|operation| {
+            (operation.kind == cassette_vfs::OperationKind::RemoveFile).then_some(std::io::ErrorKind::Other)
+        });
+        truncate(&fs).unwrap();
+        fs.heal();
+        let refuse = |_| Err(StorageError::corrupt(DIRECTORY, "injected"));
+        recover(&fs, Path::new(DIRECTORY), refuse).unwrap_err();
+        assert_eq!(recovered(&fs).unwrap(), Some(TRUNCATED));
+        assert_eq!(sstables(&fs), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn only_a_whole_position_is_one() {
+        assert_eq!(parse_position("log-7-40-"), Some(Position { segment: 7, offset: 40 }));
+        for other in
+            ["nb-7-big-", "log-", "log-7-", "log-7-40", "log--7-40-", "log-7-4294967296-", "log-7-4-0-"]
+        {
+            assert_eq!(parse_position(other), None, "{other}");
+        }
     }
 
     #[test]
