@@ -1,6 +1,5 @@
 //! `INSERT INTO … JSON`.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use cassette_cql::ast::{self, JsonValue};
@@ -64,18 +63,18 @@ impl JsonInsert {
     /// Plans the INSERT for the values of this execution.
     pub fn rows(&self, table: &Arc<TableMetadata>, cx: &BindContext<'_>) -> Result<RowsPlan> {
         let values = match &self.source {
-            Source::Literal(values) => Cow::Borrowed(values),
+            Source::Literal(values) => values.clone(),
             Source::Marker(text) => match text.bind(cx)? {
                 Bound::Value(bytes) => {
                     let text = std::str::from_utf8(&bytes)
                         .map_err(|_| DatabaseError::invalid("JSON text is not UTF-8"))?;
-                    Cow::Owned(decode(text, table)?)
+                    decode(text, table)?
                 }
                 _ => bail_invalid!("Got null for INSERT JSON values"),
             },
         };
         let mut set = Vec::with_capacity(values.len());
-        for (column, value) in columns(table).zip(values.iter()) {
+        for (column, value) in columns(table).zip(values) {
             let term = match value {
                 JsonColumn::Absent if self.default_unset => match column.kind {
                     ColumnKind::Static | ColumnKind::Regular => continue,
@@ -84,7 +83,7 @@ impl JsonInsert {
                     }
                 },
                 JsonColumn::Absent | JsonColumn::Null => Term::Null,
-                JsonColumn::Value(bytes) => Term::Value(bytes.clone().into()),
+                JsonColumn::Value(bytes) => Term::Value(bytes.into()),
             };
             set.push((column.clone(), term));
         }

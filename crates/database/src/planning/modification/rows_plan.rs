@@ -134,8 +134,7 @@ pub(crate) fn update(
     }
     let operations = operations.finish();
     let changes = (operations, attributes, conditions);
-    let plan = restricted(StatementKind::Update, &update.where_clause, table, changes, cx)?;
-    Ok(plan)
+    restricted(StatementKind::Update, &update.where_clause, table, changes, cx)
 }
 
 /// Plans a DELETE.
