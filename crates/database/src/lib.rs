@@ -61,10 +61,6 @@ pub use schema::authorization::AuthCacheKind;
 pub use schema::catalog::{
     Catalog, Keyspace, KeyspaceKind, KeyspaceParams, Replication, SchemaEvents, Subscription,
 };
-pub use schema::faults::{
-    EFFECTS as FAULT_EFFECTS, Failure as FaultFailure, FaultCounts, FaultError, FaultRule, FaultValue,
-    Faults, Injected,
-};
 pub use schema::guardrails::{
     Guardrails, Key as GuardrailKey, Kind as GuardrailKind, SETTINGS as GUARDRAILS, Setting as Guardrail,
 };
@@ -73,6 +69,10 @@ pub use schema::options::compaction::from_map as compaction_params;
 pub use schema::system::local::{Node, PARTITIONER, RELEASE_VERSION, TOKEN};
 pub use schema::topology::{NodePlace, VirtualNode};
 pub use schema::views::View;
-pub use schema::virtual_nodes::{NodeCounts, NodeEvent, NodeState, NodeSwitch, VirtualNodes};
 pub use store::authorization::{AuthCacheSettings, AuthSettings, CidrFiltering, CidrSettings};
+pub use store::faults::{
+    EFFECTS as FAULT_EFFECTS, Failure as FaultFailure, FaultCounts, FaultError, FaultRule, FaultValue,
+    Faults, Injected,
+};
 pub use store::indexes::SearchMetrics;
+pub use store::virtual_nodes::{NodeCounts, NodeEvent, NodeState, NodeSwitch, VirtualNodes};

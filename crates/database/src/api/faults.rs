@@ -5,7 +5,7 @@ use cassette_cql::ast::BatchKind;
 use crate::api::database::Database;
 use crate::basics::error::WriteType;
 use crate::basics::request::{Consistency, StatementOptions};
-use crate::schema::faults::{FaultedRequest, Faults, Injected, StatementClass};
+use crate::store::faults::{FaultedRequest, Faults, Injected, StatementClass};
 
 /// The statements of a request.
 #[derive(Debug, Clone, Copy)]

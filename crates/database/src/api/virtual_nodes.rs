@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::api::database::Database;
-use crate::schema::virtual_nodes::VirtualNodes;
+use crate::store::virtual_nodes::VirtualNodes;
 
 impl Database {
     /// Returns the virtual nodes, of a server for tests that has any.
@@ -25,7 +25,7 @@ mod tests {
     use crate::api::embedded::Rows;
     use crate::basics::request::{Consistency, StatementOptions, Values};
     use crate::schema::topology::NodePlace;
-    use crate::schema::virtual_nodes::{NodeCounts, NodeState};
+    use crate::store::virtual_nodes::{NodeCounts, NodeState};
     use crate::{DatabaseError, Options};
 
     /// Three nodes in `dc1` and one in `dc2`.

@@ -11,7 +11,7 @@ use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::basics::request::Consistency;
 use crate::schema::catalog::{KeyspaceKind, Replication};
 use crate::schema::options::replication::factors_by_name;
-use crate::schema::virtual_nodes::{NodeState, View, VirtualNodes};
+use crate::store::virtual_nodes::{NodeState, View, VirtualNodes};
 
 impl Execution<'_> {
     /// Rejects a consistency level that one node cannot satisfy, if the setting requires it.

@@ -4,7 +4,6 @@
 pub(crate) mod authorization;
 pub(crate) mod catalog;
 pub(crate) mod conditions;
-pub(crate) mod faults;
 pub(crate) mod functions;
 pub(crate) mod guardrails;
 pub(crate) mod indexes;
@@ -13,7 +12,6 @@ pub(crate) mod system;
 pub(crate) mod testing;
 pub(crate) mod topology;
 pub(crate) mod views;
-pub(crate) mod virtual_nodes;
 
 /// Java's `\w+`: the characters allowed in directory names.
 pub(crate) fn is_word(name: &str) -> bool {

@@ -8,10 +8,12 @@ pub(crate) mod authorization;
 pub(crate) mod build_notes;
 pub(crate) mod build_state;
 pub(crate) mod data;
+pub(crate) mod faults;
 pub(crate) mod indexes;
 pub(crate) mod mutation_size;
 pub(crate) mod opening;
 pub(crate) mod views;
+pub(crate) mod virtual_nodes;
 pub(crate) mod write_clock;
 
 use std::collections::BTreeMap;
@@ -38,18 +40,18 @@ use crate::basics::time_uuids::{self, TimeUuids};
 use crate::basics::timeouts::{Deadlines, Limited, RequestTimeouts};
 use crate::planning::context::TimeUuidSource;
 use crate::schema::catalog::{Catalog, Keyspace, SchemaEvents};
-use crate::schema::faults::Faults;
 use crate::schema::guardrails::{DiskUsage, Guardrails};
 use crate::schema::indexes::Index;
 use crate::schema::options::replication::DataCenters;
 use crate::schema::system::local::Node;
 use crate::schema::topology::NodePlace;
 use crate::schema::views::View;
-use crate::schema::virtual_nodes::VirtualNodes;
 use crate::store::authorization::{AuthSettings, Authorization};
 use crate::store::build_state::BuildStates;
+use crate::store::faults::Faults;
 use crate::store::opening::open;
 use crate::store::views::LargeWrites;
+use crate::store::virtual_nodes::VirtualNodes;
 use crate::store::write_clock::WriteClock;
 
 /// The open storage of a database, and the state that its statements share.

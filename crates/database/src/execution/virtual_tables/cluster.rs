@@ -14,8 +14,8 @@ use crate::schema::system::SYSTEM;
 use crate::schema::system::encode::{Value, row_update_of};
 use crate::schema::system::local::{self, Node, RELEASE_VERSION, STORAGE_PORT};
 use crate::schema::topology::VirtualNode;
-use crate::schema::virtual_nodes::NodeState;
 use crate::store::Store;
+use crate::store::virtual_nodes::NodeState;
 
 /// A table that describes the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,10 +7,10 @@ use cassette_rows::{PartitionUpdate, Row, TableMetadata};
 
 use super::VirtualTable;
 use crate::basics::error::{Result, bail_invalid};
-use crate::schema::faults::{FAULT_COLUMNS, FaultColumnType, FaultCounts, FaultRule, FaultValue, Faults};
 use crate::schema::system::encode::{StoredRow, Value, row_update, text_key};
 use crate::schema::testing::FAULTS_TABLE;
 use crate::store::Store;
+use crate::store::faults::{FAULT_COLUMNS, FaultColumnType, FaultCounts, FaultRule, FaultValue, Faults};
 
 /// The columns that show how often a rule matched.
 const COUNTS: [&str; 2] = ["matched", "injected"];

@@ -13,8 +13,8 @@ use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::schema::system::encode::{StoredRow, Value, row_update};
 use crate::schema::testing::NODES_TABLE;
 use crate::schema::topology::VirtualNode;
-use crate::schema::virtual_nodes::NodeState;
 use crate::store::Store;
+use crate::store::virtual_nodes::NodeState;
 
 /// `system_testing.cassette_nodes`
 #[derive(Debug)]
