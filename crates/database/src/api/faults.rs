@@ -59,40 +59,27 @@ impl Database {
             client: options.client_address,
             node: self.address_of(options.node),
         };
-        let prepared = |id: &[u8]| self.prepared(id).ok();
-        // Keep the texts of prepared statements while the request refers to them.
-        let kept: Vec<_> = match statements {
-            RequestStatements::Execute(id) => vec![prepared(id)],
-            RequestStatements::Batch(_, parts) => parts
-                .iter()
-                .map(|part| match part {
-                    BatchPart::Query(_) => None,
-                    BatchPart::Prepared(id) => prepared(id),
-                })
-                .collect(),
-            _ => Vec::new(),
-        };
+        // If a statement is not prepared, the client learns that it has to be prepared again.
         match statements {
             RequestStatements::Query(text) => request.add(text, keyspace, &catalog),
             RequestStatements::Prepare(text) => {
                 request.class = StatementClass::Prepare;
                 request.add(text, keyspace, &catalog);
             }
-            // Without the statement, the client learns that it has to be prepared again.
-            RequestStatements::Execute(_) => {
-                let prepared = kept.first()?.as_ref()?;
+            RequestStatements::Execute(id) => {
+                let prepared = self.prepared(id).ok()?;
                 request.add(prepared.cql(), prepared.keyspace().or(keyspace), &catalog);
             }
             RequestStatements::Batch(kind, parts) => {
                 request.class = StatementClass::Batch;
                 request.write_type = WriteType::of_batch(kind, false, kind == BatchKind::Counter);
-                for (part, kept) in parts.iter().zip(&kept) {
-                    match (part, kept) {
-                        (BatchPart::Query(text), _) => request.add(text, keyspace, &catalog),
-                        (BatchPart::Prepared(_), Some(prepared)) => {
+                for part in parts {
+                    match part {
+                        BatchPart::Query(text) => request.add(text, keyspace, &catalog),
+                        BatchPart::Prepared(id) => {
+                            let prepared = self.prepared(id).ok()?;
                             request.add(prepared.cql(), prepared.keyspace().or(keyspace), &catalog);
                         }
-                        (BatchPart::Prepared(_), None) => return None,
                     }
                 }
             }

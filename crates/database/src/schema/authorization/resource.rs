@@ -6,7 +6,7 @@ use cassette_cql::ast::Permission;
 use cassette_rows::types::parse_class_name;
 
 use super::PermissionSet;
-use crate::schema::system::{TESTING, is_system};
+use crate::schema::system::comes_with_database;
 
 /// The object of a permission. Its name is the one that Cassandra stores.
 ///
@@ -104,7 +104,7 @@ impl<'a> Resource<'a> {
     /// Iterates over the resources whose permissions apply to it: [`chain`](Self::chain), but those
     /// on all keyspaces do not apply to the database's own.
     pub fn applying(self) -> impl Iterator<Item = Self> {
-        let is_own = self.data_keyspace().is_some_and(is_own);
+        let is_own = self.data_keyspace().is_some_and(comes_with_database);
         self.chain().filter(move |resource| !is_own || *resource != Self::AllKeyspaces)
     }
 
@@ -139,11 +139,6 @@ impl<'a> Resource<'a> {
             _ => None,
         }
     }
-}
-
-/// Returns whether a keyspace comes with the database.
-fn is_own(keyspace: &str) -> bool {
-    is_system(keyspace) || ["system_views", "system_virtual_schema", TESTING].contains(&keyspace)
 }
 
 /// The form in Cassandra's messages and lists.

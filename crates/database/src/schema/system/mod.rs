@@ -73,6 +73,11 @@ pub(crate) fn is_system(keyspace: &str) -> bool {
     [SYSTEM, SCHEMA, SYSTEM_TRACES, SYSTEM_AUTH, "system_distributed"].contains(&keyspace)
 }
 
+/// Whether a keyspace comes with the database: one of its own, or a virtual one.
+pub(crate) fn comes_with_database(keyspace: &str) -> bool {
+    is_system(keyspace) || ["system_views", "system_virtual_schema", TESTING].contains(&keyspace)
+}
+
 /// `system` and `system_schema`.
 pub(crate) fn local_keyspaces() -> Vec<Keyspace> {
     let params = || KeyspaceParams { durable_writes: true, replication: Replication::local() };

@@ -95,7 +95,7 @@ impl CheckedRule {
     }
 
     /// Returns what a request meets, if the rule affects it, and counts the request.
-    pub fn injected(&self, request: &FaultedRequest<'_>) -> Option<Injected> {
+    pub fn injected(&self, request: &FaultedRequest) -> Option<Injected> {
         if !self.matches(request) {
             return None;
         }
@@ -123,7 +123,7 @@ impl CheckedRule {
         })
     }
 
-    fn matches(&self, request: &FaultedRequest<'_>) -> bool {
+    fn matches(&self, request: &FaultedRequest) -> bool {
         let rule = &self.written;
         let is_named = |(keyspace, table): &(String, String)| {
             rule.keyspace_name.as_ref().is_none_or(|name| name == keyspace)
@@ -158,7 +158,7 @@ impl CheckedRule {
         ((mixed >> 11) as f64 / (1_u64 << 53) as f64) < probability
     }
 
-    fn failure(&self, request: &FaultedRequest<'_>) -> Failure {
+    fn failure(&self, request: &FaultedRequest) -> Failure {
         let rule = &self.written;
         // As in Cassandra: errors of the serial phase have its level.
         let is_serial = request.is_conditional && self.write_type.is_none_or(|name| name == "CAS");
@@ -250,7 +250,7 @@ fn check_numbers(rule: &FaultRule, effect: Effect) -> Result<()> {
 }
 
 /// Whether a request is of a kind of [`KINDS`].
-fn is_kind(kind: Option<&str>, request: &FaultedRequest<'_>) -> bool {
+fn is_kind(kind: Option<&str>, request: &FaultedRequest) -> bool {
     use StatementClass as Class;
     let class = request.class;
     match kind {

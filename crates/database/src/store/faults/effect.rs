@@ -124,7 +124,7 @@ impl Effect {
     }
 
     /// Whether a request can meet this effect: only reads have read timeouts.
-    pub fn applies_to(self, request: &FaultedRequest<'_>) -> bool {
+    pub fn applies_to(self, request: &FaultedRequest) -> bool {
         let class = request.class;
         match self {
             Self::ReadTimeout | Self::ReadFailure => class == StatementClass::Select,

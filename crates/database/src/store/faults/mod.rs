@@ -135,7 +135,7 @@ impl Faults {
 
     /// Returns what a request meets: that of the first rule, by id, that affects it. Rules after
     /// that one do not count the request.
-    pub(crate) fn injected(&self, request: &FaultedRequest<'_>) -> Option<Injected> {
+    pub(crate) fn injected(&self, request: &FaultedRequest) -> Option<Injected> {
         if request.is_on_testing() {
             return None;
         }

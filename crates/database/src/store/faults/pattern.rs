@@ -9,11 +9,10 @@ impl Pattern {
         Self(normal(text).split('%').map(str::to_owned).collect())
     }
 
-    /// Whether a whole statement is like this.
+    /// Whether a whole statement, as [`normal`] returns it, is like this.
     pub fn matches(&self, statement: &str) -> bool {
-        let statement = normal(statement);
-        let (Some((first, rest)), text) = (self.0.split_first(), statement.as_str()) else { return false };
-        let Some(mut text) = text.strip_prefix(first.as_str()) else { return false };
+        let Some((first, rest)) = self.0.split_first() else { return false };
+        let Some(mut text) = statement.strip_prefix(first.as_str()) else { return false };
         let Some((last, between)) = rest.split_last() else { return text.is_empty() };
         for part in between {
             match text.split_once(part.as_str()) {
@@ -27,7 +26,7 @@ impl Pattern {
 
 /// Returns the text in lower case with one space for any white space, and without a semicolon at
 /// the end.
-fn normal(text: &str) -> String {
+pub(crate) fn normal(text: &str) -> String {
     let words: Vec<&str> = text.trim_end().trim_end_matches(';').split_whitespace().collect();
     words.join(" ").to_lowercase()
 }
@@ -49,7 +48,7 @@ mod tests {
             ("a%b%c", "a b b c", true),
             ("%", "", true),
         ] {
-            assert_eq!(Pattern::new(pattern).matches(statement), matches, "{pattern}: {statement}");
+            assert_eq!(Pattern::new(pattern).matches(&normal(statement)), matches, "{pattern}: {statement}");
         }
     }
 }

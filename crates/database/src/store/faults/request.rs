@@ -5,10 +5,11 @@ use std::net::IpAddr;
 use cassette_cql::ast::{Conditions, Modification, Statement};
 use cassette_cql::{StatementKind, Subject};
 
+use super::pattern::normal;
 use crate::basics::error::WriteType;
 use crate::basics::request::Consistency;
 use crate::schema::catalog::Catalog;
-use crate::schema::system::TESTING;
+use crate::schema::system::{TESTING, comes_with_database};
 
 /// What a request does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,12 +42,12 @@ impl StatementClass {
 
 /// A request, as rules match it.
 #[derive(Debug)]
-pub(crate) struct FaultedRequest<'a> {
+pub(crate) struct FaultedRequest {
     pub class: StatementClass,
     pub is_conditional: bool,
     pub is_counter: bool,
-    /// The statement, or those of a batch.
-    pub texts: Vec<&'a str>,
+    /// The statement, or those of a batch, as [`normal`] returns them.
+    pub texts: Vec<String>,
     /// Keyspaces and tables; a table may be empty.
     pub tables: Vec<(String, String)>,
     pub write_type: WriteType,
@@ -59,10 +60,10 @@ pub(crate) struct FaultedRequest<'a> {
     pub node: IpAddr,
 }
 
-impl<'a> FaultedRequest<'a> {
+impl FaultedRequest {
     /// Adds a statement of the request. One that cannot be parsed has no table.
-    pub fn add(&mut self, text: &'a str, keyspace: Option<&str>, catalog: &Catalog) {
-        self.texts.push(text);
+    pub fn add(&mut self, text: &str, keyspace: Option<&str>, catalog: &Catalog) {
+        self.texts.push(normal(text));
         let Ok(parsed) = cassette_cql::parse(text) else { return };
         self.describe(&parsed.statement, keyspace, catalog);
     }
@@ -123,7 +124,7 @@ impl<'a> FaultedRequest<'a> {
 
     /// Whether it concerns a keyspace of the system: drivers depend on these.
     pub fn is_on_system(&self) -> bool {
-        self.tables.iter().any(|(keyspace, _)| keyspace == "system" || keyspace.starts_with("system_"))
+        self.tables.iter().any(|(keyspace, _)| comes_with_database(keyspace))
     }
 }
 

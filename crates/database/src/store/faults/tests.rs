@@ -7,7 +7,7 @@ use crate::basics::request::Consistency;
 use crate::schema::catalog::Catalog;
 use crate::schema::system::TESTING;
 
-fn request<'a>(text: &'a str) -> FaultedRequest<'a> {
+fn request(text: &str) -> FaultedRequest {
     let mut request = FaultedRequest {
         class: StatementClass::Other,
         is_conditional: false,
