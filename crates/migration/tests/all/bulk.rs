@@ -5,7 +5,7 @@ use cassette_migration::{BulkOptions, By, ClusterSettings, FileOptions, Move, Pl
 use tempfile::TempDir;
 
 use super::files::{
-    cql, fill, fill_special, has_rows, no_differences, older_writes_stay_deleted, open, sent,
+    cql, drop_keyspace, fill, fill_special, has_rows, no_differences, older_writes_stay_deleted, open, sent,
 };
 use super::nodes;
 use super::random;
@@ -86,7 +86,7 @@ fn rows_arrive_in_bulk_exactly_at_cassandra() {
     nothing_changes_when_it_is_sent_again(&out, &cql, progress);
 
     // On all nodes, parts are sent whole; and back by rows.
-    cql.query("DROP KEYSPACE ks").unwrap();
+    drop_keyspace(&cql);
     let replication = Some("{'class': 'NetworkTopologyStrategy', 'datacenter1': 2}".to_owned());
     let keyspaces = vec!["ks".to_owned()];
     let whole = Move { progress: progress.path().join("whole"), replication, keyspaces, ..out };
@@ -106,7 +106,7 @@ fn rows_arrive_in_bulk_exactly_at_cassandra() {
     }
     assert_eq!(rows(&last.database, "SELECT * FROM ks.n"), counters);
 
-    cql.query("DROP KEYSPACE ks").unwrap();
+    drop_keyspace(&cql);
     rows_of_a_server_arrive(&cassandra, &cql, server);
 }
 
