@@ -73,7 +73,7 @@ pub(crate) fn is_system(keyspace: &str) -> bool {
     [SYSTEM, SCHEMA, SYSTEM_TRACES, SYSTEM_AUTH, "system_distributed"].contains(&keyspace)
 }
 
-/// Whether a keyspace comes with the database: one of its own, or a virtual one.
+/// Whether a keyspace comes with the database, stored or virtual.
 pub(crate) fn comes_with_database(keyspace: &str) -> bool {
     is_system(keyspace) || ["system_views", "system_virtual_schema", TESTING].contains(&keyspace)
 }
