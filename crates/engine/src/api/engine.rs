@@ -31,6 +31,12 @@ pub(super) struct Inner {
 }
 
 impl Engine {
+    /// Returns the core, for tests of its parts.
+    #[cfg(test)]
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.inner.core
+    }
+
     /// Opens the engine in `options.data_dir`. [`create_table`](Self::create_table) adds tables,
     /// [`replay`](Self::replay) applies logged writes, and writes are accepted after
     /// [`finish_recovery`](Self::finish_recovery).

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use cassette_sstable::{SSTableId, Version};
-use parking_lot::MutexGuard;
 
 use super::run::{Inputs, Pause, Work};
 use crate::basics::error::{EngineError, Result};
@@ -24,22 +23,21 @@ pub enum Upgraded {
     All,
 }
 
-/// The exclusive permission of a command to compact a table.
-pub(super) struct Alone<'a> {
-    _alone: MutexGuard<'a, ()>,
-    _others_paused: Pause<'a>,
-}
-
 impl Core {
-    /// Waits for earlier commands, and stops the table's running compactions.
-    pub(super) fn alone<'a>(&self, table: &'a Table) -> Result<Alone<'a>> {
+    /// Pauses the table's compactions for a command that compacts.
+    ///
+    /// # Errors
+    /// If compactions of the table are forbidden, or it was dropped meanwhile.
+    pub(super) fn alone<'a>(&self, table: &'a Table) -> Result<Pause<'a>> {
         self.check_running()?;
-        let alone = table.major_compaction.lock();
-        let others_paused = self.pause_compactions(table);
+        let pause = self.pause_compactions(table);
+        if table.is_dropped() {
+            return Err(EngineError::UnknownTable(table.id));
+        }
         if let Some(reason) = &table.compaction.lock().forbidden {
             return Err(EngineError::CompactionsForbidden { reason: reason.clone() });
         }
-        Ok(Alone { _alone: alone, _others_paused: others_paused })
+        Ok(pause)
     }
 
     /// Executes the tasks that `choose` returns for the table, one after the other.

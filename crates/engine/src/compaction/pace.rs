@@ -44,7 +44,7 @@ impl<'a> Pace<'a> {
     }
 
     fn gives_up(&self) -> bool {
-        let yields = self.priority.yields && self.table.compactions_yield.load(Ordering::Relaxed) > 0;
+        let yields = self.priority.yields && self.table.compactions_yield.load(Ordering::Relaxed);
         yields || self.core.compaction_wanted.is_stopped() || self.table.is_dropped()
     }
 

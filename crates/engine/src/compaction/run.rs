@@ -9,6 +9,7 @@ use cassette_rows::purge::PurgingStream;
 use cassette_rows::{PartitionStream, StorageError, TableMetadata};
 use cassette_sstable::SSTableId;
 use hashbrown::HashSet;
+use parking_lot::MutexGuard;
 
 use super::inputs;
 use super::overlap::IfShadowed;
@@ -61,12 +62,14 @@ impl Drop for Inputs {
 /// Prevents compactions of the table, except by its holder, until it is dropped.
 pub(crate) struct Pause<'a> {
     table: &'a Table,
+    /// Another holder could compact what this one removes, and restore it.
+    _only: MutexGuard<'a, ()>,
 }
 
 impl Drop for Pause<'_> {
     fn drop(&mut self) {
-        self.table.compaction.lock().paused -= 1;
-        self.table.compactions_yield.fetch_sub(1, Ordering::Relaxed);
+        self.table.compaction.lock().paused = false;
+        self.table.compactions_yield.store(false, Ordering::Relaxed);
     }
 }
 
@@ -85,16 +88,18 @@ pub(super) struct Work {
 }
 
 impl Core {
-    /// Stops the table's running compactions, and waits for them to end.
+    /// Waits for other holders of a pause, such as commands that compact, stops the table's running
+    /// compactions, and waits for them to end.
     pub fn pause_compactions<'a>(&self, table: &'a Table) -> Pause<'a> {
+        let only = table.compaction_pause.lock();
         let mut state = table.compaction.lock();
-        state.paused += 1;
-        table.compactions_yield.fetch_add(1, Ordering::Relaxed);
+        state.paused = true;
+        table.compactions_yield.store(true, Ordering::Relaxed);
         while !state.compacting.is_empty() {
             table.compaction_ended.wait(&mut state);
         }
         drop(state);
-        Pause { table }
+        Pause { table, _only: only }
     }
 
     /// Executes a compaction. After an error the inputs are unchanged.

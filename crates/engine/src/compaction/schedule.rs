@@ -55,7 +55,7 @@ impl Core {
     /// Returns the table's next compaction, with its inputs marked.
     fn next_compaction(&self, table: &Arc<Table>) -> Option<Work> {
         let mut state = table.compaction.lock();
-        if state.forbidden.is_some() || state.paused > 0 || table.is_dropped() {
+        if state.forbidden.is_some() || state.paused || table.is_dropped() {
             return None;
         }
         let view = table.view();

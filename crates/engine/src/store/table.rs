@@ -21,7 +21,7 @@ use crate::strategies::choose;
 use crate::strategies::options::CompactionOptions;
 
 /// One open table. Locks are acquired in the order of the fields, and none of them is held during
-/// I/O except `importing`, `flush` and `major_compaction`; while `write_order` is held shared, the
+/// I/O except `importing`, `compaction_pause` and `flush`; while `write_order` is held shared, the
 /// commit log may do I/O.
 pub(crate) struct Table {
     pub id: TableId,
@@ -29,8 +29,9 @@ pub(crate) struct Table {
     pub directory: PathBuf,
     /// Held while SSTables are imported; truncation and drop wait for that.
     pub importing: Mutex<()>,
-    /// Held while a command compacts the whole table.
-    pub major_compaction: Mutex<()>,
+    /// Held while compactions are paused: by a command that compacts, or by one that needs the
+    /// SSTables as they are, such as a truncation.
+    pub compaction_pause: Mutex<()>,
     /// Held while a memtable is flushed: one at a time, in order.
     pub flush: Mutex<()>,
     /// Held shared by writers from before a record is logged until it is in the memtable; held
@@ -42,8 +43,8 @@ pub(crate) struct Table {
     pub compaction: Mutex<CompactionState>,
     /// Signaled when a compaction has ended; used with `compaction`.
     pub compaction_ended: Condvar,
-    /// If greater than 0, running compactions must stop.
-    pub compactions_yield: AtomicUsize,
+    /// Whether running automatic compactions must stop.
+    pub compactions_yield: AtomicBool,
     /// See [`choose::debt`]; large debt stalls writes.
     pub compaction_debt: AtomicUsize,
     /// Held while the view is replaced.
@@ -100,8 +101,8 @@ pub(crate) struct CompactionState {
     /// Whether automatic compaction is enabled by an operator since the start, which overrides the
     /// schema.
     pub autocompaction: Option<bool>,
-    /// The number of commands that wait for other compactions to end: none begins.
-    pub paused: usize,
+    /// Whether automatic compactions are paused: none begins.
+    pub paused: bool,
     /// The state of the strategies.
     pub strategy: choose::State,
 }
@@ -192,10 +193,10 @@ impl Table {
             importing: Mutex::new(()),
             flush: Mutex::new(()),
             write_order: WriteOrder::default(),
-            major_compaction: Mutex::new(()),
+            compaction_pause: Mutex::new(()),
             compaction: Mutex::default(),
             compaction_ended: Condvar::new(),
-            compactions_yield: AtomicUsize::new(0),
+            compactions_yield: AtomicBool::new(false),
             compaction_debt: AtomicUsize::new(0),
             view_change: Mutex::new(()),
             view: ArcSwap::from_pointee(view),

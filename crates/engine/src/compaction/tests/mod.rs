@@ -7,6 +7,7 @@ mod strategies;
 mod suspects;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cassette_rows::schema::CompactionParams;
 use cassette_rows::{
@@ -181,6 +182,30 @@ fn a_table_with_compaction_switched_off_is_left_alone_but_for_the_command() {
     engine.run_pending_compactions();
     assert_eq!(world.sstables(&table), 5);
     engine.compact(table.id).unwrap();
+    assert_eq!(world.sstables(&table), 1);
+}
+
+#[test]
+fn a_command_compacts_nothing_while_another_pauses_compactions() {
+    let (world, table) = world(0, &[("enabled", "false")]);
+    let engine = world.open().unwrap();
+    for k in 0..3 {
+        put(&engine, &table, insert(k, b"value", 1));
+        engine.flush(None).unwrap();
+    }
+    let open = engine.core().table(table.id).unwrap();
+    // What a truncation holds while it removes SSTables.
+    let pause = engine.core().pause_compactions(&open);
+    std::thread::scope(|scope| {
+        let command = scope.spawn(|| engine.compact(table.id));
+        // A compaction of three rows takes less.
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(1));
+            assert_eq!(world.sstables(&table), 3);
+        }
+        drop(pause);
+        command.join().unwrap().unwrap();
+    });
     assert_eq!(world.sstables(&table), 1);
 }
 
