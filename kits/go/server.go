@@ -54,6 +54,9 @@ func WithData(directory string) Option {
 	return func(o *options) { o.data = []string{"--data", directory} }
 }
 
+// InMemory keeps all files in memory, instead of a temporary directory.
+func InMemory() Option { return func(o *options) { o.data = []string{"--in-memory"} } }
+
 // WithConfig selects a configuration file with keys of cassandra.yaml.
 func WithConfig(path string) Option { return WithArguments("--config", path) }
 

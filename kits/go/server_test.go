@@ -174,6 +174,16 @@ func TestADirectoryKeepsItsData(t *testing.T) {
 	}
 }
 
+func TestAServerInMemoryHasNoFiles(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	server := cassettetest.Start(t, cassettetest.InMemory())
+	execute(t, server, "", keyspace)
+	if files, err := os.ReadDir(temporary); err != nil || len(files) > 0 {
+		t.Fatal(files, err)
+	}
+}
+
 func TestAConfigurationFileApplies(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "cassandra.yaml")
 	if err := os.WriteFile(config, []byte("cluster_name: 'of the file'\n"), 0o600); err != nil {

@@ -27,7 +27,7 @@ pub struct ForwardingArguments {
         long,
         value_name = "HOST[:PORT]",
         value_delimiter = ',',
-        conflicts_with_all = ["data", "read_only", "undo_cut_over"]
+        conflicts_with_all = ["data", "read_only", "in_memory", "undo_cut_over"]
     )]
     forward: Vec<String>,
 
@@ -43,15 +43,14 @@ pub struct ForwardingArguments {
 }
 
 impl ForwardingArguments {
-    /// Returns where to forward: as specified, or recorded in the data directory by a cut-over.
-    pub fn target(&self, data: &Path, is_read_only: bool) -> anyhow::Result<Option<Arc<Forwarding>>> {
+    /// Returns where to forward: as specified, or recorded by a cut-over in the data directory, if
+    /// the server writes to one.
+    pub fn target(&self, data: Option<&Path>) -> anyhow::Result<Option<Arc<Forwarding>>> {
         let target = if !self.forward.is_empty() {
             let contacts: Vec<_> = self.forward.iter().map(|contact| with_cql_port(contact)).collect();
             Some(contacts.join(","))
-        } else if is_read_only {
-            None
         } else {
-            self.recorded(data)?
+            data.map(|data| self.recorded(data)).transpose()?.flatten()
         };
         let forwarding = |target: String| Forwarding::new(&target, self.tls()?).map_err(anyhow::Error::msg);
         target.map(forwarding).transpose()

@@ -12,6 +12,7 @@ mod credentials;
 mod demo;
 mod documentation;
 mod forwarding;
+mod in_memory;
 mod listening;
 mod live;
 mod logging;

@@ -6,6 +6,7 @@
 
 use std::fs::Permissions;
 use std::io::Write;
+use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -34,6 +35,7 @@ use crate::address::listen_address;
 use crate::admin::{AdminArguments, Prepared, reload};
 use crate::config::{self, BackupSettings, Config, commitlog_archiving, duration};
 use crate::forwarding::ForwardingArguments;
+use crate::in_memory::InMemoryArguments;
 use crate::listening::{warn_of_exposure, warn_of_plain_text};
 use crate::logging::{self, LogArguments};
 use crate::node::NodeArguments;
@@ -86,6 +88,9 @@ pub struct ServeArguments {
     /// tests. `auto_snapshot` is false by default then
     #[arg(long, conflicts_with_all = ["data", "read_only"])]
     temporary: bool,
+
+    #[command(flatten)]
+    in_memory: InMemoryArguments,
 
     /// Address to listen on: HOST:PORT, or a port of 127.0.0.1; port 0 selects a free port. With
     /// --nodes, the addresses of all nodes, separated by commas, or that of the first [default:
@@ -186,6 +191,18 @@ pub struct ServeArguments {
     stop_with_stdin: bool,
 }
 
+impl ServeArguments {
+    /// Returns the data directory, unless the files are in memory or are only read.
+    fn writable_directory(&self) -> Option<&Path> {
+        (self.read_only.is_empty() && !self.in_memory.is_in_memory()).then_some(&*self.data)
+    }
+
+    /// Returns the directory of logs that have no configured one, if there is one.
+    fn logs(&self) -> Option<&Path> {
+        (!self.in_memory.is_in_memory()).then_some(&*self.data)
+    }
+}
+
 /// A database that is no longer served, and the deadline for closing it.
 struct Served {
     database: Database,
@@ -237,16 +254,18 @@ fn configuration(arguments: &ServeArguments) -> anyhow::Result<Config> {
             archive_commitlog: arguments.archive_commitlog.then_some(true),
             ..BackupSettings::default()
         });
-        if arguments.temporary {
+        if arguments.temporary || arguments.in_memory.is_in_memory() {
             config.choose_temporary();
         }
+        // Before the checks of all settings, which open the repository of backups.
+        arguments.in_memory.check(config)
     };
     if let Some(path) = &arguments.config {
         commitlog_archiving::refuse(path)?;
         return Config::read_checked(path, &arguments.data, adjust);
     }
     let mut config = Config::default();
-    adjust(&mut config);
+    adjust(&mut config)?;
     Ok(config)
 }
 
@@ -264,6 +283,7 @@ fn server_config(arguments: &ServeArguments, config: &Config) -> anyhow::Result<
 fn printed(arguments: &ServeArguments, config: &Config) -> anyhow::Result<String> {
     let mut options = config.database(&arguments.data)?;
     arguments.node.apply(&mut options.node);
+    arguments.in_memory.apply(&mut options)?;
     config::printed(config, &options, &server_config(arguments, config)?, &arguments.admin.address(config)?)
 }
 
@@ -287,7 +307,7 @@ fn serve_with(
         .enable_all()
         .max_blocking_threads(server.blocking_threads())
         .build()?;
-    if let Some(forwarding) = arguments.forwarding.target(&arguments.data, !arguments.read_only.is_empty())? {
+    if let Some(forwarding) = arguments.forwarding.target(arguments.writable_directory())? {
         return runtime.block_on(forward(server, forwarding, arguments.stop_with_stdin));
     }
     let Served { database, deadline } = runtime.block_on(serve(arguments, config, server, logging))?;
@@ -295,6 +315,12 @@ fn serve_with(
     // A request that ignores its interruption must not keep the process running: its thread ends
     // with the process.
     runtime.shutdown_timeout(INTERRUPTED_MAX.min(deadline.saturating_duration_since(Instant::now())));
+    if arguments.in_memory.is_in_memory() {
+        // Nothing is kept: there is no need to flush, or to wait for compactions.
+        mem::forget(database);
+        tracing::info!("stopped");
+        return Ok(());
+    }
     close(database, deadline)
 }
 
@@ -390,7 +416,7 @@ async fn serve(
     }
     let admin_address = prepared_admin.as_ref().and_then(Prepared::address);
     set_up_authentication(arguments, &database, &mut server, &addresses, admin_address)?;
-    let logs = query_logs(config, &arguments.data)?;
+    let logs = query_logs(config, arguments.logs())?;
     let backend = LoggedDatabase::new(database.clone(), Arc::clone(&logs));
     let server = Server::with_listeners(listeners, server, Arc::new(backend))?;
     connect_nodes(&database, &server)?;
@@ -415,8 +441,8 @@ async fn serve(
         admin.set_history(Arc::clone(&recorded));
         history = Some(recorded);
         set_up_admin(&admin, &logs, backups.as_ref(), server_tls);
-        if arguments.read_only.is_empty() {
-            admin.set_switch(arguments.forwarding.switch(gate, &arguments.data)?);
+        if let Some(data) = arguments.writable_directory() {
+            admin.set_switch(arguments.forwarding.switch(gate, data)?);
         }
         prepared
             .serve(admin, async move { admin_stopped.wait_for(|stopped| *stopped).await.map_or((), drop) });
@@ -469,8 +495,8 @@ fn open_database(
     addresses: &[SocketAddr],
 ) -> anyhow::Result<Database> {
     config.file_access()?.set();
-    if arguments.read_only.is_empty() {
-        arguments.forwarding.undo(&arguments.data)?;
+    if let Some(data) = arguments.writable_directory() {
+        arguments.forwarding.undo(data)?;
     }
     let mut options = config.database(&arguments.data)?;
     arguments.node.apply(&mut options.node);
@@ -486,6 +512,10 @@ fn open_database(
             tracing::warn!("{warning}");
         }
         return Ok(database);
+    }
+    if arguments.in_memory.is_in_memory() {
+        arguments.in_memory.apply(&mut options)?;
+        return Database::open(options).context("cannot open a database in memory");
     }
     refuse_foreign(&options.file_system, &arguments.data)?;
     if arguments.skip_damaged_log {
@@ -511,14 +541,14 @@ fn set_up_admin(
     }
 }
 
-/// Starts to record the history of metrics, in a file unless the database is for reading only.
+/// Starts to record the history of metrics, in a file if there is a directory to write to.
 fn start_history(
     arguments: &ServeArguments,
     database: &Database,
     server: &Arc<dyn ServerMetrics>,
 ) -> anyhow::Result<Arc<History>> {
     let fs: Arc<dyn FileSystem> = Arc::new(RealFileSystem);
-    let file = arguments.read_only.is_empty().then(|| (fs, arguments.data.join(HISTORY)));
+    let file = arguments.writable_directory().map(|data| (fs, data.join(HISTORY)));
     let history = History::start(database.clone(), Arc::clone(server), file);
     Ok(Arc::new(history.context("cannot start a thread")?))
 }
@@ -626,7 +656,7 @@ fn encryption(tls: Option<&Tls>) -> &'static str {
 }
 
 /// Creates the audit log and the full query log, and enables the former if it is configured.
-fn query_logs(config: &Config, data: &Path) -> anyhow::Result<Arc<QueryLogs>> {
+fn query_logs(config: &Config, data: Option<&Path>) -> anyhow::Result<Arc<QueryLogs>> {
     let (audit, is_enabled) = config.audit_log(data)?;
     let (fs, clock) = (Arc::new(RealFileSystem), Arc::new(SystemClock::new()));
     let logs = QueryLogs::new(fs, clock, audit, config.full_query_log()?);

@@ -134,6 +134,12 @@ pub trait FileSystem: fmt::Debug + Send + Sync + 'static {
     fn boot_id(&self) -> Option<u128> {
         None
     }
+
+    /// Returns whether the files are in the memory of this process, where no other program can read
+    /// them, and end with it.
+    fn is_in_memory(&self) -> bool {
+        false
+    }
 }
 
 impl dyn FileSystem {

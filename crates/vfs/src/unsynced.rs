@@ -130,6 +130,10 @@ impl FileSystem for UnsyncedFileSystem {
     fn boot_id(&self) -> Option<u128> {
         self.0.boot_id()
     }
+
+    fn is_in_memory(&self) -> bool {
+        self.0.is_in_memory()
+    }
 }
 
 #[cfg(test)]

@@ -108,7 +108,7 @@ fn an_operation_beyond_the_limit_fails_without_effect_until_files_are_removed() 
     assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     assert_eq!(
         error.to_string(),
-        "allocate /d/b: the files in memory would exceed their limit of 100000 bytes"
+        "allocate /d/b: the files in memory would exceed their limit of 100000 bytes; raise it, or remove data"
     );
     other.allocate(40_000).unwrap();
     // What was reserved can be written, and nothing else.

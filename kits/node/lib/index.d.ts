@@ -2,6 +2,8 @@
 export interface StartOptions {
   /** A directory to keep the data in, instead of a temporary one. */
   data?: string
+  /** Whether to keep all files in memory, instead of a temporary directory. */
+  inMemory?: boolean
   /** A configuration file with keys of cassandra.yaml. */
   config?: string
   /** Whether tests can add `faults`. */

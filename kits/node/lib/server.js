@@ -129,10 +129,11 @@ class Server {
 
 /** Starts a server on a free port of 127.0.0.1. */
 async function start(options = {}) {
-  const { data, config, faultInjection = false, nodes, arguments: further = [] } = options
+  const { data, inMemory = false, config, faultInjection = false, nodes, arguments: further = [] } = options
   const { binary = findBinary(), timeout = 30_000 } = options
   const words = ['serve', '--listen', '127.0.0.1:0', '--admin', 'off', '--stop-with-stdin']
-  words.push(...(data === undefined ? ['--temporary'] : ['--data', data]))
+  if (data !== undefined && inMemory) throw new TypeError('expected data or inMemory, found both')
+  words.push(...(inMemory ? ['--in-memory'] : data === undefined ? ['--temporary'] : ['--data', data]))
   if (config !== undefined) words.push('--config', config)
   if (faultInjection) words.push('--fault-injection')
   if (nodes !== undefined) words.push('--nodes', String(nodes))

@@ -92,6 +92,21 @@ test('a directory keeps its data', async () => {
   await withServer({ data }, (server) => server.execute('DESCRIBE KEYSPACE k', { keyspace: 'k' }))
 })
 
+test('a server in memory has no files', async () => {
+  const found = process.env.TMPDIR
+  process.env.TMPDIR = temporary
+  try {
+    await withServer({ inMemory: true }, async (server) => {
+      await server.execute(KEYSPACE)
+      assert.deepEqual(fs.readdirSync(temporary), [])
+    })
+  } finally {
+    if (found === undefined) delete process.env.TMPDIR
+    else process.env.TMPDIR = found
+  }
+  await assert.rejects(start({ inMemory: true, data: temporary }), /expected data or inMemory, found both/)
+})
+
 test('a configuration file applies', async () => {
   const config = path.join(temporary, 'cassandra.yaml')
   fs.writeFileSync(config, "cluster_name: 'of the file'\n")

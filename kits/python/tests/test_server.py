@@ -43,6 +43,15 @@ def test_a_server_executes_statements_and_ends_without_a_trace(temporary):
     assert list(temporary.iterdir()) == []
 
 
+def test_a_server_in_memory_has_no_files(temporary):
+    with Server(in_memory=True) as server:
+        server.execute("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+        assert "k" in server.execute("DESCRIBE KEYSPACES")
+        assert list(temporary.iterdir()) == []
+    with pytest.raises(ValueError, match="expected data or in_memory, found both"):
+        Server(in_memory=True, data=temporary)
+
+
 def test_several_servers_run_at_the_same_time():
     with Server() as one, Server() as other:
         assert one.port != other.port

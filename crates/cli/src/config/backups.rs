@@ -66,6 +66,16 @@ impl Config {
         self.backup_options.as_ref().is_some_and(|settings| settings.archive_commitlog == Some(true))
     }
 
+    /// Returns whether backups are created, or the commit log is archived. Opens no repository.
+    pub fn has_backups(&self) -> bool {
+        let has = |settings: &BackupSettings| {
+            settings.repository.is_some()
+                || settings.backup_period.is_some()
+                || settings.archive_commitlog == Some(true)
+        };
+        self.backup_options.as_ref().is_some_and(has)
+    }
+
     /// Returns what is done in the background; `None` if nothing is.
     ///
     /// # Errors

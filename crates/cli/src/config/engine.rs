@@ -78,6 +78,11 @@ impl Config {
         data_encryption::commit_log(self.transparent_data_encryption_options.as_ref())
     }
 
+    /// Returns whether changes are captured for consumers.
+    pub fn captures_changes(&self) -> bool {
+        self.cdc_enabled == Some(true)
+    }
+
     fn read_cdc(&self, cdc: &mut CdcSettings) -> anyhow::Result<()> {
         cdc.enabled = self.cdc_enabled.unwrap_or(cdc.enabled);
         cdc.directory.clone_from(&self.cdc_raw_directory);

@@ -44,7 +44,7 @@ fn read(input: &[u8]) {
     let Ok(config) = Config::parse(&String::from_utf8_lossy(input)) else { return };
     drop(config.admin());
     drop(config.server());
-    drop(config.audit_log(Path::new("/nowhere")));
+    drop(config.audit_log(Some(Path::new("/nowhere"))));
     drop(config.full_query_log());
     drop(config.database(Path::new("/nowhere")));
 }

@@ -220,9 +220,13 @@ impl Config {
     ///
     /// # Errors
     /// All mistakes, with their lines.
-    pub fn read_checked(path: &Path, data: &Path, adjust: impl Fn(&mut Self)) -> anyhow::Result<Self> {
+    pub fn read_checked(
+        path: &Path,
+        data: &Path,
+        adjust: impl Fn(&mut Self) -> anyhow::Result<()>,
+    ) -> anyhow::Result<Self> {
         let mut config = Self::read_with(path, |text| Self::check_text(text, data, &adjust))?;
-        adjust(&mut config);
+        adjust(&mut config)?;
         Ok(config)
     }
 
@@ -267,9 +271,13 @@ impl Config {
     }
 
     /// Returns the first mistake of a text.
-    fn check_text(text: &str, data: &Path, adjust: impl Fn(&mut Self)) -> Result<(), String> {
+    fn check_text(
+        text: &str,
+        data: &Path,
+        adjust: impl Fn(&mut Self) -> anyhow::Result<()>,
+    ) -> Result<(), String> {
         let checked = Self::parse(text).and_then(|mut config| {
-            adjust(&mut config);
+            adjust(&mut config)?;
             config.check(data)
         });
         checked.map_err(|error| format!("{error:#}"))
@@ -282,7 +290,7 @@ impl Config {
         self.file_access()?;
         self.database(data)?;
         self.backups()?;
-        self.audit_log(data)?;
+        self.audit_log(Some(data))?;
         self.full_query_log()?;
         self.tls()?;
         self.admin_tls()?;
@@ -480,7 +488,7 @@ impl Config {
     }
 
     /// Returns the settings of the audit log, and whether it is enabled at the start.
-    pub fn audit_log(&self, data: &Path) -> anyhow::Result<(AuditSettings, bool)> {
+    pub fn audit_log(&self, data: Option<&Path>) -> anyhow::Result<(AuditSettings, bool)> {
         query_logs::audit(self.audit_logging_options.as_ref(), data)
     }
 

@@ -29,7 +29,11 @@ pub fn printed(
     let graphs = format!("{}MiB", options.vector_graph_memory >> 20);
     settings.insert("vector_graph_memory".to_owned(), Some(graphs));
     settings.insert("enforce_replica_counts".to_owned(), Some(options.enforce_replica_counts.to_string()));
-    let mut text = format!("# The data directory is {}.\n", options.engine.data_dir.display());
+    let mut text = if options.file_system.is_in_memory() {
+        "# The files are in memory.\n".to_owned()
+    } else {
+        format!("# The data directory is {}.\n", options.engine.data_dir.display())
+    };
     for group in config.groups() {
         let _ = writeln!(text, "# {group} is not shown.");
     }

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     fn problems(text: &str) -> Vec<(usize, String)> {
-        let found = super::find(text, |text| Config::check_text(text, Path::new("data"), |_| ()));
+        let found = super::find(text, |text| Config::check_text(text, Path::new("data"), |_| Ok(())));
         found.into_iter().map(|problem| (problem.line.unwrap_or(0), problem.reason)).collect()
     }
 

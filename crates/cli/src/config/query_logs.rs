@@ -82,7 +82,7 @@ struct Archiving<'a> {
 
 impl AuditLogging {
     /// Returns the settings, and whether the log is enabled at the start.
-    fn settings(&self, data: &Path) -> anyhow::Result<(AuditSettings, bool)> {
+    fn settings(&self, data: Option<&Path>) -> anyhow::Result<(AuditSettings, bool)> {
         let archiving = Archiving {
             command: self.archive_command.as_deref(),
             retries: self.max_archive_retries,
@@ -188,8 +188,9 @@ impl Archiving<'_> {
     }
 }
 
-fn audit_defaults(data: &Path) -> AuditSettings {
-    AuditSettings::new(data.join("audit"))
+/// Returns the defaults. The log has no directory without a data directory.
+fn audit_defaults(data: Option<&Path>) -> AuditSettings {
+    AuditSettings::new(data.map(|data| data.join("audit")).unwrap_or_default())
 }
 
 fn set_cycle(target: &mut RollCycle, name: Option<&str>) -> anyhow::Result<()> {
@@ -212,9 +213,12 @@ fn set_size(target: &mut u64, size: Option<&Size>, key: &str) -> anyhow::Result<
     Ok(())
 }
 
-/// Returns the settings of the audit log of a server with a data directory, and whether it is
-/// enabled at the start.
-pub(super) fn audit(options: Option<&AuditLogging>, data: &Path) -> anyhow::Result<(AuditSettings, bool)> {
+/// Returns the settings of the audit log of a server, whose data directory is `data` if it has one,
+/// and whether the log is enabled at the start.
+pub(super) fn audit(
+    options: Option<&AuditLogging>,
+    data: Option<&Path>,
+) -> anyhow::Result<(AuditSettings, bool)> {
     match options {
         Some(options) => options.settings(data).context("audit_logging_options"),
         None => Ok((audit_defaults(data), false)),
@@ -236,12 +240,12 @@ mod tests {
 
     fn audit_of(options: &str) -> anyhow::Result<(AuditSettings, bool)> {
         let config = Config::parse(&format!("audit_logging_options:\n{options}"))?;
-        config.audit_log(Path::new("/data"))
+        config.audit_log(Some(Path::new("/data")))
     }
 
     #[test]
     fn the_defaults_are_those_of_cassandra() {
-        let (settings, enabled) = Config::default().audit_log(Path::new("/data")).unwrap();
+        let (settings, enabled) = Config::default().audit_log(Some(Path::new("/data"))).unwrap();
         assert!(!enabled);
         assert_eq!(settings, AuditSettings::new("/data/audit"));
         assert_eq!(settings.loggers, [AuditLogger::Files]);

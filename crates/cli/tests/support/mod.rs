@@ -66,6 +66,11 @@ impl Launch {
         Self { option: "--read-only", ..self.logs_beside(beside) }
     }
 
+    /// Keeps the files in memory: the path is that of the log alone.
+    pub fn in_memory(self) -> Self {
+        Self { option: "--in-memory", ..self }
+    }
+
     /// Sets the address: that of an earlier server.
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
@@ -146,7 +151,10 @@ impl Launch {
         words.push(env!("CARGO_BIN_EXE_cassette").to_owned());
         let log = self.beside.with_extension("log");
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).arg("serve").arg(self.option).arg(&self.data);
+        command.args(&words[1..]).arg("serve").arg(self.option);
+        if self.option != "--in-memory" {
+            command.arg(&self.data);
+        }
         command.arg("--listen").arg(self.listen.to_string()).args(&self.flags);
         if let Some(config) = &self.config {
             command.arg("--config").arg(config);

@@ -90,6 +90,11 @@ impl Engine {
         self.inner.core.fs.available_space(&self.inner.core.options.data_dir)
     }
 
+    /// Returns whether the files are in memory, where no other program can read them.
+    pub fn is_in_memory(&self) -> bool {
+        self.inner.core.fs.is_in_memory()
+    }
+
     /// Returns what is captured and has not been removed by a consumer; `None` if change data
     /// capture is disabled, its directory cannot be read, or recovery has not ended.
     pub fn captured(&self) -> Option<CapturedStats> {

@@ -57,6 +57,7 @@ pub(super) fn back_up(
         keyspaces: keyspaces.to_vec(),
         transfer: if link { Transfer::Link } else { Transfer::Copy },
     };
+    require_directory(database)?;
     let repository =
         Repository::open_at(Arc::new(RealFileSystem), &requested.location()?).map_err(refused)?;
     let created = repository.back_up(database, &options).map_err(refused)?;
@@ -71,6 +72,7 @@ pub(super) fn restore(
     backup: Option<&str>,
     options: &RestoreOptions,
 ) -> Result<Done, Refused> {
+    require_directory(database)?;
     let location = requested.location()?;
     let repository = Repository::open_at_for_reading(Arc::new(RealFileSystem), &location).map_err(refused)?;
     let backup = repository.find(backup).map_err(refused)?;
@@ -80,7 +82,8 @@ pub(super) fn restore(
 }
 
 /// Archives the commit log into the configured repository.
-pub(super) fn archive(service: Option<&Arc<BackupService>>) -> Result<Done, Refused> {
+pub(super) fn archive(database: &Database, service: Option<&Arc<BackupService>>) -> Result<Done, Refused> {
+    require_directory(database)?;
     let Some(service) = service else {
         return Err(Refused::invalid(
             "the commit log of this server is not archived: start it with backup_options.archive_commitlog: true",
@@ -107,6 +110,17 @@ pub(super) fn report(status: &ServiceStatus) -> BackupReport {
         archived_until_millis: status.archived_until_micros.map(|micros| micros.div_euclid(1000)),
         archived_segments: status.archived_segments,
     }
+}
+
+/// Refuses to exchange files with the disk if the database has its own in memory.
+pub(super) fn require_directory(database: &Database) -> Result<(), Refused> {
+    if !database.engine().is_in_memory() {
+        return Ok(());
+    }
+    Err(Refused::invalid(
+        "the files of this server are in memory: backups, restores, imports and refresh need a server with a \
+         data directory (cassette serve --data DIR); COPY and `cassette move` copy rows",
+    ))
 }
 
 fn absolute(location: &str) -> Result<&str, Refused> {

@@ -52,7 +52,12 @@ impl Switch {
 /// Executes a step on this thread, which must belong to a runtime and may block.
 pub(super) fn perform(admin: &Admin, request: &CutOverRequest) -> Result<CutOverAnswer, Refused> {
     let Some(switch) = admin.switch.get() else {
-        return Err(Refused::invalid("this server cannot forward its clients: it is open for reading only"));
+        let reason = if admin.database.engine().is_in_memory() {
+            "its files are in memory; start it with --data to cut it over"
+        } else {
+            "it is open for reading only"
+        };
+        return Err(Refused::invalid(format!("this server cannot forward its clients: {reason}")));
     };
     let gate = &switch.gate;
     match request {

@@ -16,6 +16,7 @@ use cassette_engine::{
 };
 use cassette_rows::{TableId, TableMetadata};
 
+use super::backups::require_directory;
 use super::{Admin, backups, cidr, faults, query_logs, statements};
 
 /// As many threads as any machine could use; each has a stack.
@@ -88,7 +89,7 @@ pub(super) fn perform(admin: &Admin, operation: &Operation) -> Result<Done, Refu
             let requested = requested(admin, repository, key_file.as_deref());
             return backups::restore(database, &requested, backup.as_deref(), &options);
         }
-        Operation::ArchiveCommitLog => return backups::archive(admin.backups.get()),
+        Operation::ArchiveCommitLog => return backups::archive(database, admin.backups.get()),
         Operation::Refresh { keyspace, table } => return refresh(database, keyspace, table),
         Operation::AdoptTable { id } => return adopt_table(database, id),
         Operation::RemoveUnknownTable { name } => {
@@ -254,6 +255,7 @@ fn import(
     options: &ImportOptions,
 ) -> Result<Done, Refused> {
     check_stored(database, keyspace, table)?;
+    require_directory(database)?;
     let mut messages = Vec::new();
     for directory in directories {
         if !Path::new(directory).is_dir() {
@@ -269,6 +271,7 @@ fn import(
 fn refresh(database: &Database, keyspace: &str, table: &str) -> Result<Done, Refused> {
     let named = database.named_tables(&[format!("{keyspace}.{table}")]);
     named.map_err(|error| Refused::wrong_use(error.to_string()))?;
+    require_directory(database)?;
     let found = database.refresh(keyspace, table).map_err(of_database)?;
     Ok(Done { messages: vec![format!("{keyspace}.{table}: {}", import_summary(&found))] })
 }

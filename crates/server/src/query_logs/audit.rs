@@ -63,6 +63,11 @@ impl AuditSettings {
         let (loggers, filter) = (vec![AuditLogger::Files], AuditFilter::default());
         Self { loggers, filter, files: Options::new(directory) }
     }
+
+    /// Returns whether there is a directory, if a logger writes files.
+    pub fn has_directory(&self) -> bool {
+        !self.loggers.contains(&AuditLogger::Files) || !self.files.directory.as_os_str().is_empty()
+    }
 }
 
 /// The audit log while it is enabled.

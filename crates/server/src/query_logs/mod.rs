@@ -125,8 +125,13 @@ impl QueryLogs {
     /// Enables the audit log, or changes its settings.
     ///
     /// # Errors
-    /// If the directory cannot be written. The log is disabled then.
+    /// If there is no directory, which changes nothing, or it cannot be written, which disables the
+    /// log.
     pub fn enable_audit(&self, settings: AuditSettings) -> Result<(), EnableError> {
+        if !settings.has_directory() {
+            let message = "no directory for the audit log: set audit_logs_dir of audit_logging_options";
+            return Err(EnableError::Invalid(message.to_owned()));
+        }
         let mut configuration = self.configuration.lock();
         self.stop_audit(&mut configuration);
         let audit = Audit::open(&self.fs, &self.clock, &settings).map_err(|source| {

@@ -187,6 +187,10 @@ impl FileSystem for MemoryFileSystem {
     fn boot_id(&self) -> Option<u128> {
         Some(0)
     }
+
+    fn is_in_memory(&self) -> bool {
+        true
+    }
 }
 
 /// An open file, for reads, or for writes at `length`.
@@ -198,7 +202,9 @@ struct OpenFile {
 
 impl OpenFile {
     fn full(&self, operation: &str, limit: u64) -> io::Error {
-        let why = format!("the files in memory would exceed their limit of {limit} bytes");
+        let why = format!(
+            "the files in memory would exceed their limit of {limit} bytes; raise it, or remove data"
+        );
         error(io::ErrorKind::StorageFull, operation, &self.path, &why)
     }
 }

@@ -39,6 +39,7 @@ class Server:
     The server ends with this process, however that ends, and removes its data then.
 
     data: a directory to keep the data in, instead of a temporary one.
+    in_memory: whether to keep all files in memory, instead of a temporary directory.
     config: a configuration file with keys of cassandra.yaml.
     fault_injection: whether `faults` can be added.
     nodes: a number of virtual nodes, or their places, as in `--nodes`.
@@ -51,6 +52,7 @@ class Server:
         self,
         *,
         data: str | os.PathLike[str] | None = None,
+        in_memory: bool = False,
         config: str | os.PathLike[str] | None = None,
         fault_injection: bool = False,
         nodes: int | str | None = None,
@@ -59,7 +61,12 @@ class Server:
         ready_seconds: float = 30.0,
     ) -> None:
         self._binary = Path(binary) if binary is not None else find_binary()
-        self._arguments = ["--temporary"] if data is None else ["--data", os.fspath(data)]
+        if data is not None and in_memory:
+            raise ValueError("expected data or in_memory, found both")
+        if in_memory:
+            self._arguments = ["--in-memory"]
+        else:
+            self._arguments = ["--temporary"] if data is None else ["--data", os.fspath(data)]
         if config is not None:
             self._arguments += ["--config", os.fspath(config)]
         if fault_injection:

@@ -48,7 +48,7 @@ public final class CassetteServer implements AutoCloseable {
         binary = builder.binary != null ? builder.binary : Binary.find();
         List<String> command = new ArrayList<>(
                 List.of(binary.toString(), "serve", "--listen", "127.0.0.1:0", "--admin", "off", "--stop-with-stdin"));
-        command.addAll(builder.data == null ? List.of("--temporary") : List.of("--data", builder.data.toString()));
+        command.addAll(builder.data);
         if (builder.config != null) {
             command.addAll(List.of("--config", builder.config.toString()));
         }
@@ -219,7 +219,7 @@ public final class CassetteServer implements AutoCloseable {
     /** How a server is started. */
     public static final class Builder {
         private Path binary;
-        private Path data;
+        private List<String> data = List.of("--temporary");
         private Path config;
         private boolean faultInjection;
         private String nodes;
@@ -236,7 +236,13 @@ public final class CassetteServer implements AutoCloseable {
 
         /** Keeps the data in a directory, instead of a temporary one. */
         public Builder data(Path data) {
-            this.data = data;
+            this.data = List.of("--data", data.toString());
+            return this;
+        }
+
+        /** Keeps all files in memory, instead of a temporary directory. */
+        public Builder inMemory() {
+            this.data = List.of("--in-memory");
             return this;
         }
 

@@ -94,6 +94,16 @@ class CassetteServerTest {
     }
 
     @Test
+    void aServerInMemoryForgetsItsData() {
+        CassetteServer.Builder builder = CassetteServer.builder().inMemory();
+        for (int start = 0; start < 2; start++) {
+            try (CassetteServer server = builder.start()) {
+                server.execute(KEYSPACE);
+            }
+        }
+    }
+
+    @Test
     void aConfigurationFileApplies() throws IOException {
         Path config = Files.writeString(temporary.resolve("cassandra.yaml"), "cluster_name: 'of the file'\n");
         try (CassetteServer server = CassetteServer.builder().config(config).start()) {
