@@ -212,13 +212,15 @@ fn traces_follow_their_results() {
 }
 
 #[test]
-fn help_describes_each_command() {
+fn help_describes_each_command_and_statement() {
     let mut shell = TestShell::embedded();
     let list = shell.succeed("HELP");
-    for topic in &crate::commands::TOPICS {
-        assert!(list.contains(topic.name), "{}", topic.name);
-        assert!(shell.succeed(&format!("HELP {}", topic.name)).contains("SYNOPSIS"));
+    for topic in crate::commands::topics() {
+        assert!(list.contains(&topic), "{topic}");
+        assert!(shell.succeed(&format!("HELP {topic}")).contains("SYNOPSIS"));
     }
+    let two = shell.succeed("HELP create table copy");
+    assert!(two.contains("CREATE TABLE - a table") && two.contains("COPY - CSV files"), "{two}");
     assert!(shell.run("HELP nothing").1.contains("No help on nothing"));
 }
 

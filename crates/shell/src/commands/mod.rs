@@ -16,7 +16,7 @@ use crate::shell::Shell;
 use crate::words::Words;
 
 pub use files::read_script;
-pub use help::TOPICS;
+pub use help::topics;
 pub use login::ask_password;
 
 impl Shell {

@@ -6,7 +6,7 @@ use cassette_cql::quote_identifier;
 use cassette_protocol::Consistency;
 
 use super::vocabulary::{DESCRIBED, FUNCTIONS, KEYWORDS, MORE_KEYWORDS, OBJECTS, TYPES, VERBS};
-use crate::commands::TOPICS;
+use crate::commands::topics;
 use crate::output::Format;
 use crate::schema::{Keyspace, Schema};
 
@@ -92,7 +92,7 @@ fn candidates(words: &[Word], after: &[Word], typed: &str, names: &Names) -> Vec
             "TRACING" | "EXPAND" | "PAGING" => return owned(&["ON", "OFF"]),
             "SHOW" => return owned(&["HOST", "REPLICAS", "SESSION", "VERSION"]),
             "SERIAL" => return owned(&["CONSISTENCY"]),
-            "HELP" | "?" => return TOPICS.iter().map(|topic| topic.name.to_owned()).collect(),
+            "HELP" | "?" => return topics().collect(),
             "DESCRIBE" | "DESC" => {
                 return [owned(&DESCRIBED), keyspaces(names, ""), tables(names)].concat();
             }

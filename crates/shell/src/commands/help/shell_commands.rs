@@ -1,23 +1,23 @@
-//! HELP: a page for each command.
+//! HELP on the commands of the shell.
 
-use crate::error::{Result, command};
-use crate::output::columnize;
-use crate::shell::Shell;
+use super::Topic;
 
-/// The pages of HELP: a command, a line about it, its forms, and its description.
-pub const TOPICS: [Topic; 19] = [
+/// The pages of the commands, sorted.
+pub(super) const COMMANDS: [Topic; 19] = [
     Topic {
         name: "CAPTURE",
         summary: "write results to a file",
         forms: &["CAPTURE '<file>'", "CAPTURE OFF", "CAPTURE"],
         text: "Appends the results of queries to a file instead of showing them. Errors and the output of \
                commands are still shown. Without arguments, shows whether results are captured.",
+        examples: &[],
     },
     Topic {
         name: "CLEAR",
         summary: "clear the screen",
         forms: &["CLEAR", "CLS"],
         text: "Clears the terminal.",
+        examples: &[],
     },
     Topic {
         name: "CONSISTENCY",
@@ -26,6 +26,7 @@ pub const TOPICS: [Topic; 19] = [
         text: "Sets the consistency level of the following requests, which is ONE at first: ANY, ONE, TWO, \
                THREE, QUORUM, ALL, LOCAL_ONE, LOCAL_QUORUM, EACH_QUORUM; for reads also SERIAL and \
                LOCAL_SERIAL. Without arguments, shows the level.",
+        examples: &[],
     },
     Topic {
         name: "COPY",
@@ -43,6 +44,7 @@ pub const TOPICS: [Topic; 19] = [
                ERRFILE (import_<keyspace>_<table>.err), and their reasons are shown.\n\
                TO: ENCODING, PAGESIZE, PAGETIMEOUT, BEGINTOKEN, ENDTOKEN, MAXREQUESTS, MAXOUTPUTSIZE, \
                FLOATPRECISION, DOUBLEPRECISION.",
+        examples: &[],
     },
     Topic {
         name: "DESCRIBE",
@@ -57,18 +59,21 @@ pub const TOPICS: [Topic; 19] = [
         ],
         text: "Shows names, or the statements that create objects again. WITH INTERNALS adds ids and dropped \
                columns. DESC is short for it.",
+        examples: &[],
     },
     Topic {
         name: "EXIT",
         summary: "end the shell",
         forms: &["EXIT", "QUIT"],
         text: "Ends the shell, as Ctrl-D does.",
+        examples: &[],
     },
     Topic {
         name: "EXPAND",
         summary: "rows one below the other",
         forms: &["EXPAND ON | OFF", "EXPAND"],
         text: "Shows each column of a row on its own line. Without arguments, shows whether it is on.",
+        examples: &[],
     },
     Topic {
         name: "FORMAT",
@@ -76,18 +81,21 @@ pub const TOPICS: [Topic; 19] = [
         forms: &["FORMAT TABLE | JSON | CSV | MARKDOWN", "FORMAT"],
         text: "TABLE is cqlsh's format. JSON has one object a line, CSV a header, MARKDOWN is a table in \
                Markdown. --format sets it at the start.",
+        examples: &[],
     },
     Topic {
         name: "HELP",
         summary: "this help",
-        forms: &["HELP [<command> ...]", "? [<command> ...]"],
-        text: "Lists the commands, or describes some of them.",
+        forms: &["HELP [<topic> ...]", "? [<topic> ...]"],
+        text: "Lists the commands and the statements, or describes some of them.",
+        examples: &[],
     },
     Topic {
         name: "HISTORY",
         summary: "earlier input",
         forms: &["HISTORY [<n>]"],
         text: "Shows the last inputs of the terminal, 50 by default. Input with passwords is not kept.",
+        examples: &[],
     },
     Topic {
         name: "IMPORT",
@@ -97,12 +105,14 @@ pub const TOPICS: [Topic; 19] = [
                line; also .jsonl and .ndjson) or a .parquet file into a table, with columns of the same names. \
                Rejected rows are kept in a file of JSON lines with the reason \
                (<file>.rejected.jsonl by default).",
+        examples: &[],
     },
     Topic {
         name: "LOGIN",
         summary: "continue as another user",
         forms: &["LOGIN <user> ['<password>']"],
         text: "Connects as another user. Without a password, asks for it.",
+        examples: &[],
     },
     Topic {
         name: "PAGING",
@@ -110,12 +120,14 @@ pub const TOPICS: [Topic; 19] = [
         forms: &["PAGING ON | OFF | <rows>", "PAGING"],
         text: "Reads results in pages, of 100 rows by default. On a terminal, the Enter key shows the next page \
                at ---MORE---, and q with Enter ends the result. Without arguments, shows the state.",
+        examples: &[],
     },
     Topic {
         name: "SERIAL",
         summary: "consistency level of conditional writes",
         forms: &["SERIAL CONSISTENCY SERIAL | LOCAL_SERIAL", "SERIAL CONSISTENCY"],
         text: "Sets the consistency level of the serial phase of conditional writes. Without arguments, shows it.",
+        examples: &[],
     },
     Topic {
         name: "SHOW",
@@ -128,12 +140,14 @@ pub const TOPICS: [Topic; 19] = [
         ],
         text: "Shows the versions of shell and server, where the shell is connected to, an earlier trace, or the \
                nodes that store a token.",
+        examples: &[],
     },
     Topic {
         name: "SOURCE",
         summary: "execute a file",
         forms: &["SOURCE '<file>'"],
         text: "Executes the statements and commands of a file. Errors do not end it. --file does so at the start.",
+        examples: &[],
     },
     Topic {
         name: "TEXT",
@@ -141,107 +155,20 @@ pub const TOPICS: [Topic; 19] = [
         forms: &["\\n, \\t, \\x1b, \\\\"],
         text: "Tables show control characters in text as escapes, and double backslashes. With colors, escapes \
                have another color and backslashes are not doubled. Other characters are shown as they are.",
+        examples: &[],
     },
     Topic {
         name: "TRACING",
         summary: "the steps of each request",
         forms: &["TRACING ON | OFF", "TRACING"],
         text: "Records and shows the steps of each request. Without arguments, shows whether it is on.",
+        examples: &[],
     },
     Topic {
         name: "USE",
         summary: "keyspace of names without one",
         forms: &["USE <keyspace>"],
         text: "Selects the keyspace in which names of tables are looked up. It is a statement of CQL.",
+        examples: &[],
     },
 ];
-
-/// A page of HELP.
-pub struct Topic {
-    /// The command.
-    pub name: &'static str,
-    /// What it is for, in a few words.
-    pub summary: &'static str,
-    /// Its forms.
-    pub forms: &'static [&'static str],
-    /// Its description.
-    pub text: &'static str,
-}
-
-/// Columns of the pages.
-const WIDTH: usize = 80;
-
-impl Shell {
-    pub(super) fn help(&mut self, text: &str) -> Result<()> {
-        let topics: Vec<&str> = text.split_whitespace().skip(1).collect();
-        if topics.is_empty() {
-            let names: Vec<String> = TOPICS.iter().map(|topic| topic.name.to_owned()).collect();
-            self.out.say(&format!(
-                "\nCommands of the shell:\n\n{}\nHELP <command> describes one. Everything else is a statement of \
-                 CQL, which ends with a semicolon.\n\n",
-                columnize(&names)
-            ));
-        }
-        for name in topics {
-            let wanted = match name.to_uppercase().trim_start_matches('.') {
-                "DESC" => "DESCRIBE".to_owned(),
-                "QUIT" => "EXIT".to_owned(),
-                "CLS" => "CLEAR".to_owned(),
-                other => other.to_owned(),
-            };
-            let found = TOPICS.iter().find(|topic| topic.name == wanted);
-            let topic =
-                found.ok_or_else(|| command(format!("No help on {name}: HELP lists the commands.")))?;
-            self.out.say(&page(topic));
-        }
-        Ok(())
-    }
-}
-
-/// Formats a page as a manual does.
-fn page(topic: &Topic) -> String {
-    let mut out = format!("\nNAME\n    {} - {}\n\nSYNOPSIS\n", topic.name, topic.summary);
-    for form in topic.forms {
-        out.push_str(&wrapped(form, "    ", "        "));
-    }
-    out.push_str("\nDESCRIPTION\n");
-    for paragraph in topic.text.lines() {
-        out.push_str(&wrapped(paragraph, "    ", "    "));
-    }
-    out.push('\n');
-    out
-}
-
-/// Wraps a paragraph.
-fn wrapped(text: &str, first: &str, rest: &str) -> String {
-    let (mut out, mut line) = (String::new(), first.to_owned());
-    let mut is_empty = true;
-    for word in text.split(' ') {
-        if !is_empty && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            out.push_str(&line);
-            out.push('\n');
-            line = rest.to_owned();
-            is_empty = true;
-        }
-        if !is_empty {
-            line.push(' ');
-        }
-        line.push_str(word);
-        is_empty = false;
-    }
-    out + &line + "\n"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_fit_a_terminal_and_are_sorted() {
-        for topic in &TOPICS {
-            let longest = page(topic).lines().map(|line| line.chars().count()).max();
-            assert!(longest <= Some(WIDTH), "{}", topic.name);
-        }
-        assert!(TOPICS.is_sorted_by_key(|topic| topic.name));
-    }
-}
