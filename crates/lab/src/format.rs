@@ -1,5 +1,7 @@
 //! Formats numbers for reports.
 
+use std::time::Duration;
+
 /// Formats a number with thousands separators: 12,345.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -26,5 +28,27 @@ pub fn rounded(value: f64) -> String {
         format!("-{}", grouped(digits.round() as u64))
     } else {
         grouped(digits.round() as u64)
+    }
+}
+
+/// Formats a number of bytes in decimal units: 1.1 GB.
+pub fn bytes(number: u64) -> String {
+    let mut value = number as f64;
+    for unit in ["B", "kB", "MB", "GB"] {
+        if value < 1000.0 {
+            return if unit == "B" { format!("{number} B") } else { format!("{value:.1} {unit}") };
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.1} TB")
+}
+
+/// Formats hours, minutes and seconds, the two most significant.
+pub fn duration(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
     }
 }

@@ -8,11 +8,12 @@ use jiff::Timestamp;
 
 use super::console::{Console, Progress, command_line};
 use crate::LabError;
+use crate::experiments::outline::{outline, unmeasured};
 use crate::experiments::perform::{self, perform};
 use crate::experiments::plan::{Part, Plan, Setup, place_in_table};
 use crate::experiments::store::{RunDirectory, RunInfo};
 use crate::experiments::{Analysis, ExperimentFile, FileError, PartResult, builtin};
-use crate::format::rounded;
+use crate::format::{duration, rounded};
 use crate::report::{csv, html, markdown};
 use crate::results::Machine;
 use crate::run::Observer;
@@ -149,8 +150,11 @@ pub fn run(args: &RunArgs) -> Result<bool, LabError> {
     }
     let plan = plan(&args.experiment, &text, &file, &args.engine, args.scale)?;
     if args.dry_run {
-        println!("{}", shown_plan(&file, &plan, args.scale));
+        println!("{}", shown_plan(&text, &file, &plan, args.scale, &args.results.results)?);
         return Ok(true);
+    }
+    for note in unmeasured(&file, &text, &plan) {
+        println!("{note}");
     }
     let info = RunInfo {
         name: file.name.get_ref().clone(),
@@ -436,7 +440,7 @@ pub fn show(args: &ShowArgs) -> Result<bool, LabError> {
             let file = parse(&args.what, &text)?;
             // Missing engines are no reason to hide the rest.
             match plan(&args.what, &text, &file, &[], 1.0) {
-                Ok(plan) => println!("{}", shown_plan(&file, &plan, 1.0)),
+                Ok(plan) => println!("{}", shown_plan(&text, &file, &plan, 1.0, &args.results.results)?),
                 Err(error) => println!("{}\n\n{error}", file.description),
             }
         }
@@ -444,42 +448,19 @@ pub fn show(args: &ShowArgs) -> Result<bool, LabError> {
     Ok(true)
 }
 
-fn shown_plan(file: &ExperimentFile, plan: &Plan, scale: f64) -> String {
-    use std::fmt::Write;
-    let mut out = format!("{}: {}\n\n{}\n", file.name.get_ref(), file.title, file.description.trim());
-    let _ = writeln!(
-        out,
-        "\nscale {scale}, {} repeats, {} parts; configurations:",
-        file.repeats.get_ref(),
-        plan.parts.len()
-    );
-    for setup in &plan.setups {
-        let options: Vec<String> =
-            setup.options.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        let _ = writeln!(
-            out,
-            "  {}, {}: {} {}",
-            setup.engine.label(),
-            setup.configuration,
-            options.join(" "),
-            setup.table
-        );
-    }
-    let _ = writeln!(out, "phases:");
-    for phase in &file.phase {
-        let _ = writeln!(out, "  {}", phase.get_ref().label());
-    }
-    out
-}
-
-/// Formats hours, minutes and seconds, the two most significant.
-pub fn duration(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-    }
+/// Returns the outline of a plan, with times of earlier runs of the same experiment.
+fn shown_plan(
+    text: &str,
+    file: &ExperimentFile,
+    plan: &Plan,
+    scale: f64,
+    results: &Path,
+) -> Result<String, LabError> {
+    let runs = RunDirectory::all(results).into_iter();
+    let same = runs.filter(|(_, info)| info.scale == scale && info.file == text);
+    let earlier: Vec<PartResult> =
+        same.filter_map(|(directory, info)| directory.parts(&info).ok()).flatten().collect();
+    outline(file, text, plan, scale, &earlier)
 }
 
 #[cfg(test)]

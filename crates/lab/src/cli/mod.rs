@@ -61,18 +61,20 @@ pub enum LabCommand {
 /// Examples at the end of `cassette lab --help`.
 pub const LAB_EXAMPLES: &str = "\
 Examples:
-  cassette lab ycsb \\
-      --workload a            benchmark one engine, configured by flags
+  Benchmark one engine, configured by flags:
+    cassette lab ycsb --workload a
 
   List built-in experiments and stored runs:
     cassette lab list
 
-  Print the plan of an experiment:
+  Print what an experiment measures, in which order, and how long it takes:
     cassette lab show leveldb-tuning
-  cassette lab run leveldb-tuning --scale 0.1 --engine embedded
-                                            run an experiment at a tenth of its size
-  cassette lab tune --engine embedded --workload b --budget 5m
-                                            search settings for a workload
+
+  Run an experiment at a tenth of its size:
+    cassette lab run leveldb-tuning --scale 0.1 --engine embedded
+
+  Search the settings of an engine that suit a workload:
+    cassette lab tune --engine embedded --workload b --budget 5m
 
 docs/laboratory.md describes how to write an experiment file.";
 

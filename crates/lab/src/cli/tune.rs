@@ -8,14 +8,14 @@ use jiff::Timestamp;
 use tempfile::TempDir;
 
 use super::console::{Console, Progress};
-use super::experiments::{ResultsArgs, duration};
+use super::experiments::ResultsArgs;
 use crate::LabError;
 use crate::engine::EngineKind;
 use crate::experiments::perform::{perform, workloads};
 use crate::experiments::plan::Setup;
 use crate::experiments::{Analysis, ExperimentFile, FileError, Part, PartResult, Plan};
 use crate::files::write_atomically;
-use crate::format::{grouped, rounded};
+use crate::format::{duration, grouped, rounded};
 use crate::report::markdown;
 use crate::run::Observer;
 use crate::statistics::{Verdict, mean};

@@ -1,7 +1,7 @@
 //! Experiments described by files: engines, settings, workloads and repeats, and their results.
 //!
 //! [`file`] parses a file, which `check` validates. [`plan`] derives its parts: one engine in one
-//! configuration, once. [`perform`] runs a part, [`store`] stores its results atomically, and
+//! configuration, once, which [`outline`] describes in advance. [`perform`] runs a part, [`store`] stores its results atomically, and
 //! [`analysis`] compares the parts.
 
 pub mod analysis;
@@ -9,6 +9,7 @@ pub mod builtin;
 mod check;
 pub mod engines;
 pub mod file;
+pub mod outline;
 pub mod perform;
 pub mod plan;
 pub mod search;

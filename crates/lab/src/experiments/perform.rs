@@ -31,6 +31,24 @@ pub struct ReadyWorkload {
     statements: Option<Arc<StatementWorkload>>,
 }
 
+impl ReadyWorkload {
+    /// Returns its properties.
+    pub fn core(&self) -> &CoreWorkload {
+        &self.core
+    }
+
+    /// Returns the number of records that it loads.
+    pub fn records(&self) -> u64 {
+        self.core.insert_count()
+    }
+
+    /// Returns the maximum number of bytes of a record's values; `None` if statements determine it.
+    pub fn record_bytes(&self) -> Option<u64> {
+        let bytes = self.core.field_count.saturating_mul(self.core.field_length);
+        self.statements.is_none().then(|| bytes as u64)
+    }
+}
+
 /// Why a workload cannot be prepared.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
@@ -89,6 +107,25 @@ pub fn workloads(
         Ok((spec.name.clone(), ReadyWorkload { core, statements }))
     };
     file.workload.iter().map(ready).collect()
+}
+
+/// Returns how long a phase lasts, in seconds, or at most if it also has
+/// [`planned_operations`]; `None` if it lasts until its operations are done. A scale shortens
+/// phases; a scale above 1 increases the data, with unchanged times.
+pub fn planned_seconds(phase: &PhaseSpec, scale: f64) -> Option<f64> {
+    match (phase.wait, phase.workload()) {
+        (Some(seconds), None) => Some(seconds * scale.min(1.0)),
+        _ => phase.seconds.map(|seconds| (seconds * scale.min(1.0)).max(0.5)),
+    }
+}
+
+/// Returns the number of operations of a phase that runs a workload; `None` if only time limits it.
+pub fn planned_operations(phase: &PhaseSpec, core: &CoreWorkload, scale: f64) -> Option<u64> {
+    match (phase.operations, phase.seconds) {
+        (Some(operations), _) => Some(scaled(operations, scale)),
+        (None, Some(_)) => None,
+        (None, None) => (core.operation_count > 0).then_some(core.operation_count),
+    }
 }
 
 /// Scales a count; never to 0.
@@ -252,7 +289,7 @@ impl Performer<'_> {
                 ActionSpec::Restart => Action::Restart,
             });
         }
-        let end = Instant::now() + Duration::from_secs_f64(phase.wait.unwrap_or(0.0) * self.scale.min(1.0));
+        let end = Instant::now() + Duration::from_secs_f64(planned_seconds(phase, self.scale).unwrap_or(0.0));
         while Instant::now() < end && self.observer.stop_reason().is_none() {
             std::thread::sleep((end - Instant::now()).min(Duration::from_millis(100)));
         }
@@ -304,14 +341,9 @@ impl Performer<'_> {
     }
 
     fn plan(&self, phase: &PhaseSpec, core: &CoreWorkload, target: &dyn Target) -> PhasePlan {
-        // A scale shortens phases; a scale above 1 increases the data, with unchanged times.
-        let seconds = phase.seconds.map(|seconds| (seconds * self.scale.min(1.0)).max(0.5));
+        let seconds = planned_seconds(phase, self.scale);
         let by_property = (core.max_execution_seconds > 0).then_some(core.max_execution_seconds as f64);
-        let operations = match (phase.operations, seconds) {
-            (Some(operations), _) => Some(scaled(operations, self.scale)),
-            (None, Some(_)) => None,
-            (None, None) => (core.operation_count > 0).then_some(core.operation_count),
-        };
+        let operations = planned_operations(phase, core, self.scale);
         PhasePlan {
             name: phase.label(),
             repeat: self.part.repeat,
