@@ -33,9 +33,9 @@ rate = 200
 seconds = 3
 "#;
 
-/// Script that reports the layout of the page; appended here, because reports have no scripts.
+/// Script that reports the layout of the page.
 const PROBE: &str = "<script>addEventListener('load', () => { const root = document.documentElement; \
-    const small = [...document.querySelectorAll('svg')].filter(s => s.getBoundingClientRect().width < 100 && \
+    const small = [...document.querySelectorAll('figure svg')].filter(s => s.getBoundingClientRect().width < 100 && \
     s.checkVisibility()).length; \
     document.title = `wide ${root.scrollWidth} of ${innerWidth}, small ${small}, back \
     ${getComputedStyle(document.body).backgroundColor}`; })</script>";

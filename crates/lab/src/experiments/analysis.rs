@@ -256,7 +256,7 @@ fn phase_analysis(name: &str, parts: &[Vec<&PartResult>]) -> PhaseAnalysis {
 }
 
 /// Returns the headline metrics: throughput if the engine determined it, else the 99th percentiles.
-fn headlines(phase: &PhaseAnalysis) -> impl Iterator<Item = &Metric> {
+pub fn headlines(phase: &PhaseAnalysis) -> impl Iterator<Item = &Metric> {
     let wanted = |metric: &&Metric| {
         if phase.paced { metric.name.ends_with(" p99") } else { metric.higher_is_better() }
     };

@@ -45,7 +45,7 @@ impl ReadyWorkload {
     /// Returns the maximum number of bytes of a record's values; `None` if statements determine it.
     pub fn record_bytes(&self) -> Option<u64> {
         let bytes = self.core.field_count.saturating_mul(self.core.field_length);
-        self.statements.is_none().then(|| bytes as u64)
+        self.statements.is_none().then_some(bytes as u64)
     }
 }
 

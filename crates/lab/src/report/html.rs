@@ -4,12 +4,14 @@
 
 use std::fmt::Write;
 
+use super::matrix::{self, Change};
 use super::{charts, markdown};
 use crate::experiments::analysis::NO_DIFFERENCE;
 use crate::experiments::{Analysis, ExperimentFile, PartResult, RunInfo};
 use crate::reasons;
 
 const STYLE: &str = include_str!("report.css");
+const SCRIPT: &str = include_str!("report.js");
 
 /// Formats the whole page.
 pub fn report(
@@ -33,11 +35,13 @@ pub fn report(
         processors = info.machine.processors,
         version = escaped(&info.version),
     );
-    verdict(&mut out, info, analysis, parts);
+    overview(&mut out, info, analysis, parts);
+    verdicts(&mut out, analysis);
     list(&mut out, "reasons", "Reasons", &reasons::of_run(info, analysis, parts));
     out.push_str(&tables_of(&markdown::compared(analysis, parts)));
-    charts::charts(&mut out, analysis);
-    charts::series(&mut out, analysis, parts);
+    charts::percentiles(&mut out, analysis);
+    charts::timelines(&mut out, analysis, parts);
+    charts::repeats(&mut out, analysis);
     // The tables of the Markdown report, from where its results begin.
     let text = markdown::report(info, file, analysis, parts);
     let tables = text.find("\n## Results in tables").map_or("", |at| &text[at..]);
@@ -51,19 +55,25 @@ pub fn report(
         out,
         "<section><h2>The experiment's file</h2><details><summary>{}</summary><pre>{}</pre></details></section>\n\
          <section><h2>Raw results</h2><details><summary>As CSV</summary><pre>{}</pre></details></section>\n\
-         </main></body></html>\n",
+         </main>\n<template id=\"markdown\">{}</template><script>{SCRIPT}</script></body></html>\n",
         escaped(&info.origin),
         escaped(&info.file),
-        escaped(&super::csv::report(parts))
+        escaped(&super::csv::report(parts)),
+        escaped(&text)
     );
     out
 }
 
-/// Beyond this many, sentences of "no difference shown" are collapsed if there are others.
+/// Beyond this many, sentences of "no difference shown" are collapsed: the matrix has all.
 const NONE_SHOWN_MAX: usize = 2;
 
-fn verdict(out: &mut String, info: &RunInfo, analysis: &Analysis, parts: &[PartResult]) {
-    out.push_str("<section class=\"verdict\" aria-labelledby=\"verdict\"><h2 id=\"verdict\">Verdict</h2>");
+/// Writes the headline, the matrix, and the charts of all changes.
+fn overview(out: &mut String, info: &RunInfo, analysis: &Analysis, parts: &[PartResult]) {
+    let _ = write!(
+        out,
+        "<section class=\"overview\" aria-label=\"Overview\"><p class=\"headline\">{}</p>",
+        escaped(&matrix::headline(analysis))
+    );
     if parts.len() < info.parts.len() {
         let _ = write!(
             out,
@@ -72,9 +82,51 @@ fn verdict(out: &mut String, info: &RunInfo, analysis: &Analysis, parts: &[PartR
             info.parts.len()
         );
     }
-    if analysis.verdicts.is_empty() {
-        out.push_str("<p>There is one configuration only, and nothing to compare it with.</p>");
+    let heads = analysis.groups.iter().enumerate().map(|(index, group)| {
+        let with = match group.baseline {
+            // All others are compared with the first.
+            Some(baseline) if baseline != 0 => {
+                format!("<br><small>compared with {}</small>", escaped(&analysis.groups[baseline].label()))
+            }
+            None if index == 0 && analysis.groups.len() > 1 => "<br><small>baseline</small>".to_owned(),
+            _ => String::new(),
+        };
+        format!("<th scope=\"col\">{}{with}</th>", escaped(&group.label()))
+    });
+    let _ = write!(
+        out,
+        "<div class=\"table\" role=\"region\" aria-label=\"Changes by phase and configuration\" tabindex=\"0\">\
+         <table class=\"matrix\"><thead><tr><th scope=\"col\">phase</th>{}</tr></thead><tbody>",
+        heads.collect::<String>()
+    );
+    for line in matrix::lines(analysis) {
+        let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escaped(&line.name));
+        for cell in &line.cells {
+            let (text, change) = cell.as_ref().map_or(("-", None), |cell| (&cell.text, cell.change));
+            let class = match change {
+                Some(Change::Better) => "good",
+                Some(Change::Worse) => "worse",
+                Some(Change::NotShown | Change::Unknown) => "none",
+                None => "",
+            };
+            let word = change.map_or(String::new(), |change| format!("<br><small>{}</small>", change.word()));
+            let _ = write!(out, "<td class=\"{class}\">{}{word}</td>", escaped(text));
+        }
+        out.push_str("</tr>");
     }
+    out.push_str(
+        "</tbody></table></div><p class=\"note\">Operations a second of the baseline, and changes of the others in % \
+         with 95 % intervals. <em>Not shown</em>: what is seen can be noise.</p>",
+    );
+    charts::changes(out, analysis);
+    out.push_str("</section>\n");
+}
+
+fn verdicts(out: &mut String, analysis: &Analysis) {
+    if analysis.verdicts.is_empty() {
+        return;
+    }
+    out.push_str("<section aria-labelledby=\"verdict\"><h2 id=\"verdict\">In words</h2>");
     let (none, told): (Vec<&String>, Vec<&String>) =
         analysis.verdicts.iter().partition(|sentence| sentence.contains(NO_DIFFERENCE));
     let items = |out: &mut String, sentences: &[&String]| {
@@ -91,12 +143,13 @@ fn verdict(out: &mut String, info: &RunInfo, analysis: &Analysis, parts: &[PartR
         }
         out.push_str("</ul>");
     };
-    items(out, &told);
-    if told.is_empty() || none.len() <= NONE_SHOWN_MAX {
+    if !told.is_empty() {
+        items(out, &told);
+    }
+    if none.len() <= NONE_SHOWN_MAX {
         items(out, &none);
     } else {
-        let _ =
-            write!(out, "<details><summary>No difference shown in {} more comparisons</summary>", none.len());
+        let _ = write!(out, "<details><summary>No difference shown in {} comparisons</summary>", none.len());
         items(out, &none);
         out.push_str("</details>");
     }
@@ -233,12 +286,17 @@ mod tests {
     #[test]
     fn the_page_is_self_contained_and_escapes_text() {
         let page = page();
-        for outside in ["http:", "https:", "src=", "@import", "url(", "<script"] {
+        for outside in ["http:", "https:", "src=", "@import", "url(", "<script>alert", "<b>"] {
             assert!(!page.contains(outside), "{outside}");
         }
+        assert_eq!(page.matches("<script").count(), 1, "the name of the run is text");
         assert!(page.contains("more &lt;b&gt;"));
-        let verdict = page.find("50.0 % faster").unwrap();
-        assert!(verdict < page.find("<svg").unwrap());
+        let headline = page.find("The comparison shows an improvement").unwrap();
+        let matrix = page.find("<td class=\"good\">+50.0 %").unwrap();
+        assert!(headline < matrix && matrix < page.find("<svg").unwrap());
+        assert!(
+            page.contains("50.0 % faster") && page.contains("<template id=\"markdown\"># a &lt;script&gt;")
+        );
         assert!(page.contains("prefers-color-scheme: dark"));
     }
 
@@ -247,10 +305,11 @@ mod tests {
         let page = page();
         let drawings = page.matches("<svg").count();
         assert!(drawings >= 3, "{drawings}");
-        assert_eq!(page.matches("role=\"img\" aria-label=\"").count(), drawings);
+        let hidden = page.matches("aria-hidden=\"true\"").count();
+        assert_eq!(page.matches("role=\"img\" aria-label=\"").count() + hidden, drawings);
         assert!(page.contains("noop, base: 1,000"), "the label holds the statistics");
         assert!(page.contains("50.0 % higher than noop, base"), "{page}");
-        let tables = page.matches("<table>").count();
+        let tables = page.matches("<table").count();
         assert_eq!(page.matches("role=\"region\" aria-label=\"").count(), tables);
     }
 

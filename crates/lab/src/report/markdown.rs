@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use super::matrix;
 use crate::experiments::analysis::{Metric, NO_DIFFERENCE, PhaseAnalysis};
 use crate::experiments::{Analysis, ExperimentFile, PartResult, RunInfo};
 use crate::format::rounded;
@@ -107,6 +108,7 @@ pub fn report(
     if parts.len() < info.parts.len() {
         let _ = writeln!(out, "**Not finished: {} of {} parts are done.**\n", parts.len(), info.parts.len());
     }
+    out.push_str(&overview(analysis));
     out.push_str(&verdict(info, analysis, parts));
     out.push_str(&compared(analysis, parts));
     let _ = writeln!(
@@ -121,6 +123,25 @@ pub fn report(
     out.push_str(&counters(analysis, parts));
     out.push_str(&settings(parts));
     out.push_str(&environment(info));
+    out
+}
+
+/// Formats the headline and the matrix of phases and configurations.
+fn overview(analysis: &Analysis) -> String {
+    let labels: Vec<String> = analysis.groups.iter().map(|group| group.label()).collect();
+    let mut out = format!("**{}**\n\n| phase | {} |\n", matrix::headline(analysis), labels.join(" | "));
+    let _ = writeln!(out, "|---|{}", "--:|".repeat(labels.len()));
+    for line in matrix::lines(analysis) {
+        let cells = line.cells.iter().map(|cell| match cell {
+            None => "-".to_owned(),
+            Some(cell) => match cell.change {
+                None => cell.text.clone(),
+                Some(change) => format!("{}, {}", cell.text, change.word()),
+            },
+        });
+        let _ = writeln!(out, "| {} | {} |", line.name, cells.collect::<Vec<_>>().join(" | "));
+    }
+    out.push('\n');
     out
 }
 
@@ -228,31 +249,44 @@ pub(super) fn compared(analysis: &Analysis, parts: &[PartResult]) -> String {
     out
 }
 
-/// Formats a table with groups as rows and throughput, and mean, p50, p95 and p99 of each kind of
-/// operation as columns.
+/// Formats the results of a phase in two tables: throughput and processor time of each group; and,
+/// with a row for each kind of operation of each group, its latencies. So neither is wide.
 fn phase_table(analysis: &Analysis, phase: &PhaseAnalysis) -> String {
+    const LATENCIES: [&str; 4] = ["mean", "p50", "p95", "p99"];
     let mut out = String::new();
-    // Steps of operations and the 99.9th percentile are only in the raw results.
-    let shown: Vec<&Metric> = phase
-        .metrics
-        .iter()
-        .filter(|metric| !metric.name.contains(", step ") && !metric.name.ends_with("p99.9"))
-        .collect();
-    let _ = writeln!(
-        out,
-        "| engine, configuration | {} |",
-        shown.iter().map(|metric| metric.name.as_str()).collect::<Vec<_>>().join(" | ")
-    );
+    let is_latency = |metric: &&Metric| metric.name.contains(' ');
+    let shown: Vec<&Metric> = phase.metrics.iter().filter(|metric| !is_latency(metric)).collect();
+    let names: Vec<&str> = shown.iter().map(|metric| metric.name.as_str()).collect();
+    let _ = writeln!(out, "| engine, configuration | {} |", names.join(" | "));
     let _ = writeln!(out, "|---|{}", "--:|".repeat(shown.len()));
+    let cell = |metric: &Metric, index: usize| {
+        format!("{}{}", estimated(metric.estimates[index].as_ref()), mark(metric, index))
+    };
     for (index, group) in analysis.groups.iter().enumerate() {
-        if shown.iter().all(|metric| metric.estimates[index].is_none()) {
-            continue;
+        if shown.iter().any(|metric| metric.estimates[index].is_some()) {
+            let cells: Vec<String> = shown.iter().map(|metric| cell(metric, index)).collect();
+            let _ = writeln!(out, "| {} | {} |", group.label(), cells.join(" | "));
         }
-        let cell = |metric: &&Metric| {
-            format!("{}{}", estimated(metric.estimates[index].as_ref()), mark(metric, index))
-        };
-        let cells: Vec<String> = shown.iter().map(cell).collect();
-        let _ = writeln!(out, "| {} | {} |", group.label(), cells.join(" | "));
+    }
+    // Steps of operations and the 99.9th percentile are only in the raw results.
+    let kinds = phase.metrics.iter().filter_map(|metric| metric.name.strip_suffix(" mean"));
+    let kinds: Vec<&str> = kinds.filter(|kind| !kind.contains(", step ")).collect();
+    if kinds.is_empty() {
+        return out;
+    }
+    let _ = writeln!(out, "\n| operation, engine, configuration | {} |", LATENCIES.join(" | "));
+    let _ = writeln!(out, "|---|{}", "--:|".repeat(LATENCIES.len()));
+    for kind in kinds {
+        let of_kind = LATENCIES.map(|latency| {
+            let name = format!("{kind} {latency}");
+            phase.metrics.iter().find(|metric| metric.name == name)
+        });
+        for (index, group) in analysis.groups.iter().enumerate() {
+            if of_kind.iter().flatten().any(|metric| metric.estimates[index].is_some()) {
+                let cells = of_kind.map(|metric| metric.map_or("-".to_owned(), |metric| cell(metric, index)));
+                let _ = writeln!(out, "| {kind}: {} | {} |", group.label(), cells.join(" | "));
+            }
+        }
     }
     out
 }

@@ -4,4 +4,5 @@ mod charts;
 pub mod csv;
 pub mod html;
 pub mod markdown;
+mod matrix;
 pub mod text;
