@@ -38,6 +38,15 @@ deb: dist ## a package for Debian and Ubuntu, in target/dist
 image: dist ## a container image as an archive of an OCI layout, in target/dist
 	packaging/build/image.py target/dist/cassette target/dist
 
+.PHONY: library
+library: ## libcassette for C, shared and static, with its header, as an archive in target/dist
+	cargo rustc --release --package cassette-c --crate-type cdylib
+	cargo rustc --release --package cassette-c --crate-type staticlib
+	mkdir -p target/dist
+	objcopy --strip-all target/release/libcassette_c.so target/dist/libcassette.so
+	objcopy --strip-debug target/release/libcassette_c.a target/dist/libcassette.a
+	packaging/build/library.py target/dist target/dist/libcassette.so target/dist/libcassette.a
+
 .PHONY: kits
 kits: dist ## the packages of the test kits with the binary, in target/dist: a wheel, a package for npm, jars
 	CASSETTE_BINARY=$(abspath target/dist/cassette) python3 -m pip wheel --quiet --no-deps --wheel-dir target/dist kits/python

@@ -54,6 +54,11 @@ fn is_in_a_kit(extension: &str, code: &str) -> bool {
     sources.iter().any(|path| unindented(&std::fs::read_to_string(path).unwrap()).contains(&code))
 }
 
+/// Returns whether the example in C, which a test compiles and runs, contains `code`.
+fn is_in_the_example_for_c(code: &str) -> bool {
+    read("crates/c/examples/example.c").contains(code)
+}
+
 /// Returns whether a test covers this block of `page`, or none is necessary.
 fn is_covered(page: &Path, info: &str, code: &str) -> bool {
     let is_about_kits = is_about_kits(page);
@@ -61,6 +66,7 @@ fn is_covered(page: &Path, info: &str, code: &str) -> bool {
     match info.split([' ', ',']).next().unwrap_or_default() {
         "python" | "ini" if is_about_kits => is_in_a_kit("py", code),
         "go" | "js" | "java" if is_about_kits => is_in_a_kit(info, code),
+        "c" => is_in_the_example_for_c(code),
         "rust" => pages_of_documentation_tests().contains(page),
         "sh" | "cql" | "sql" | "python" => {
             let is_package = page.starts_with(root().join("crates"));
@@ -99,6 +105,7 @@ fn a_code_block_without_a_test_is_found() {
     assert!(!covered("crates/cli/README.md", "sh") && !covered("docs/settings.md", "toml"));
     assert!(!covered("README.md", "") && !covered("README.md", "go"));
     assert!(!covered("kits/go/README.md", "go") && !covered("docs/testing.md", "python"));
+    assert!(!covered("docs/c-api.md", "c"));
     assert!(is_covered(&root().join("docs/testing.md"), "go", "server := cassettetest.Start(t)\n"));
     assert_eq!(blocks("a\n```sh x\nb\n```\n"), [(2, "sh x".to_owned(), "b\n".to_owned())]);
 }
