@@ -17,6 +17,7 @@ fn open(fs: &FakeFileSystem, path: &str) -> Database {
     let mut options = Options::new(path);
     options.file_system = Arc::new(fs.clone());
     options.engine.background_threads = false;
+    options.engine.commitlog_segment_size = 1 << 20;
     Database::open(options).unwrap()
 }
 

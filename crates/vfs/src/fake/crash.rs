@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::file::{self, Change, Content};
+use super::file::{self, Change, Content, FileBytes};
 use super::tree::{self, Copies, Names, Tree};
 
 /// The unit in which disks lose or keep bytes.
@@ -43,8 +43,8 @@ fn drop_unreachable(names: &mut Names) {
     }
 }
 
-fn surviving_bytes(content: &Content, random: &mut SmallRng) -> Vec<u8> {
-    let mut bytes = content.durable().to_vec();
+fn surviving_bytes(content: &Content, random: &mut SmallRng) -> FileBytes {
+    let mut bytes = content.durable().clone();
     let pending = content.pending();
     if pending.is_empty() {
         return bytes;
@@ -63,7 +63,7 @@ fn surviving_bytes(content: &Content, random: &mut SmallRng) -> Vec<u8> {
 }
 
 /// Writes reach the disk in order; the last one to do so is torn at any byte.
-fn keep_prefix(bytes: &mut Vec<u8>, pending: &[Change], random: &mut SmallRng) {
+fn keep_prefix(bytes: &mut FileBytes, pending: &[Change], random: &mut SmallRng) {
     let kept = random.random_range(0..pending.len());
     for change in &pending[..kept] {
         file::apply(bytes, change);
@@ -79,7 +79,7 @@ fn keep_prefix(bytes: &mut Vec<u8>, pending: &[Change], random: &mut SmallRng) {
 
 /// Writes reach the disk in any order, sector by sector; the file's length is that of any point in
 /// its history.
-fn keep_sectors(bytes: &mut Vec<u8>, pending: &[Change], random: &mut SmallRng) {
+fn keep_sectors(bytes: &mut FileBytes, pending: &[Change], random: &mut SmallRng) {
     let before = bytes.clone();
     let mut dirty: Vec<Range<usize>> = Vec::new();
     let kept = random.random_range(1..=pending.len());
@@ -89,16 +89,19 @@ fn keep_sectors(bytes: &mut Vec<u8>, pending: &[Change], random: &mut SmallRng) 
             dirty.push(*offset as usize..*offset as usize + written.len());
         }
     }
-    let old = |at: usize| before.get(at).copied().unwrap_or(0);
     for written in dirty {
         let mut start = written.start;
         while start < written.end.min(bytes.len()) {
             let end = ((start / SECTOR + 1) * SECTOR).min(written.end).min(bytes.len());
             match random.random_range(0..6) {
-                0 | 1 => (start..end).for_each(|at| bytes[at] = old(at)),
+                0 | 1 => {
+                    let old: Vec<u8> = (start..end).map(|at| before.byte(at)).collect();
+                    bytes.write(start, &old);
+                }
                 // A sector rewritten with its durable content cannot turn into garbage.
-                2 if before.get(start..end) != Some(&bytes[start..end]) => {
-                    (start..end).for_each(|at| bytes[at] = random.random())
+                2 if before.len() < end || (start..end).any(|at| before.byte(at) != bytes.byte(at)) => {
+                    let garbage: Vec<u8> = (start..end).map(|_| random.random()).collect();
+                    bytes.write(start, &garbage);
                 }
                 _ => {}
             }

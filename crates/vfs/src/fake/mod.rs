@@ -440,12 +440,7 @@ struct FakeHandle {
 impl RandomAccessFile for FakeHandle {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let _state = self.fs.begin(OperationKind::Read, &self.path)?;
-        let content = self.content.lock();
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.live().len());
-        let rest = &content.live()[start..];
-        let count = rest.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&rest[..count]);
-        Ok(count)
+        Ok(self.content.lock().live().read_at(buffer, offset))
     }
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
@@ -460,7 +455,7 @@ impl RandomAccessFile for FakeHandle {
     /// Returns the current content: writing to a mapped file violates the contract.
     fn map(&self) -> io::Result<Option<Bytes>> {
         self.fs.state.lock().alive("Map", &self.path)?;
-        Ok(Some(Bytes::copy_from_slice(self.content.lock().live())))
+        Ok(Some(Bytes::from(self.content.lock().live().to_vec())))
     }
 
     fn len(&self) -> io::Result<u64> {
