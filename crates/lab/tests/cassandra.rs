@@ -175,6 +175,7 @@ fn cassandra_imports_a_snapshot_and_runs_built_in_experiments() {
         heap: "512M".into(),
         directory: directory.path().join("cluster"),
         network: [127, 0, 79],
+        java: vec!["-XX:TieredStopAtLevel=1".to_owned()],
         ..ClusterSettings::default()
     };
     settings.yaml.insert("row_cache_size".into(), "16MiB".into());

@@ -61,6 +61,8 @@ pub fn start(directory: &Path, nodes: usize, network: u8, yaml: &[(&str, String)
         directory: directory.to_path_buf(),
         cache,
         network: [127, 0, network],
+        // A node runs for seconds, mostly to start: optimized code would not repay its compilation.
+        java: vec!["-XX:TieredStopAtLevel=1".to_owned()],
         yaml: yaml.chain([batch]).collect(),
         ..defaults
     };

@@ -136,6 +136,9 @@ pub(super) fn java_arguments(
         "-Dcassandra.ring_delay_ms=2000".into(),
         format!("-Dcassandra.config=file://{node}/conf/cassandra.yaml"),
         format!("-Dcassandra.jmx.local.port={}", jmx_port(settings, number)),
+    ]);
+    arguments.extend(settings.java.iter().cloned());
+    arguments.extend([
         "-cp".into(),
         format!("{node}/conf:{}/*", library.display()),
         "org.apache.cassandra.service.CassandraDaemon".into(),

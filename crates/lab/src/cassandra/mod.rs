@@ -39,6 +39,8 @@ pub struct ClusterSettings {
     pub network: [u8; 3],
     /// Port on which nodes listen for CQL.
     pub port: u16,
+    /// Arguments of Java after the required ones.
+    pub java: Vec<String>,
     /// Settings of cassandra.yaml besides the required ones.
     pub yaml: std::collections::BTreeMap<String, String>,
 }
@@ -54,6 +56,7 @@ impl Default for ClusterSettings {
                 .map_or_else(|| ".cache/cassandra".into(), PathBuf::from),
             network: [127, 0, 77],
             port: 9042,
+            java: Vec::new(),
             yaml: std::collections::BTreeMap::new(),
         }
     }
