@@ -55,6 +55,10 @@ impl RowsPlan {
         execution: &Execution<'_>,
     ) -> Result<PartitionUpdate> {
         let mut update = PartitionUpdate::new(key);
+        if self.deletes_cells_of_ranges {
+            self.refuse_cells_of_ranges(execution)?;
+            return Ok(update);
+        }
         if !self.operations.statics.is_empty() {
             let read = || read_row(execution, &self.table, &update.key, None);
             let row = build_row(
@@ -75,6 +79,15 @@ impl RowsPlan {
         Ok(update)
     }
 
+    /// Rejects a DELETE of columns in ranges of rows, unless there are no ranges. As in Cassandra,
+    /// invalid bounds are reported first.
+    fn refuse_cells_of_ranges(&self, execution: &Execution<'_>) -> Result<()> {
+        if self.restrictions.clustering.slices(execution)?.as_slice().is_empty() {
+            return Ok(());
+        }
+        bail_invalid!("Range deletions are not supported for specific columns")
+    }
+
     /// Writes rows of an INSERT or UPDATE, or of a DELETE of columns.
     fn write_rows(
         &self,
@@ -82,9 +95,6 @@ impl RowsPlan {
         times: &Times,
         execution: &Execution<'_>,
     ) -> Result<()> {
-        if self.deletes_cells_of_ranges {
-            bail_invalid!("Range deletions are not supported for specific columns");
-        }
         let compact_value = self.table.compact_value();
         let liveness = match self.kind {
             StatementKind::Insert if compact_value.is_none() => times.liveness(),

@@ -57,6 +57,7 @@ impl JsonInsert {
                 existing(table, &column.name)?;
             }
         }
+        rows_plan::refuse_timestamp(insert.if_not_exists, &attributes)?;
         Ok(Self { source, default_unset, if_not_exists: insert.if_not_exists, attributes })
     }
 

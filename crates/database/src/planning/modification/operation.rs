@@ -161,6 +161,8 @@ pub(crate) fn assignment(
         }
         AssignmentOperation::Prepend(value) => {
             let text = format!("{name} = {value} - {name}");
+            // As in Cassandra, mistakes of the value are reported before those of the column.
+            let term = Term::prepare(value, &whole, cx)?;
             match data_type {
                 DataType::List { frozen: false, .. } => {}
                 DataType::List { .. } => {
@@ -168,7 +170,7 @@ pub(crate) fn assignment(
                 }
                 _ => bail_invalid!("Invalid operation ({text}) for non list column {name}"),
             }
-            Ok(Operation::Prepend(Term::prepare(value, &whole, cx)?))
+            Ok(Operation::Prepend(term))
         }
         AssignmentOperation::Subtract(value) => {
             require_collection(column, &format!("{name} = {name} - {value}"))?;

@@ -65,9 +65,6 @@ impl ModificationPlan {
                 bail_invalid!("Conditional updates are not supported by virtual tables");
             }
         }
-        if self.has_conditions() && self.has_timestamp() {
-            bail_invalid!("Cannot provide custom timestamp for conditional updates");
-        }
         if self.table.is_counter && self.has_timestamp() {
             bail_invalid!("Cannot provide custom timestamp for counter updates");
         }

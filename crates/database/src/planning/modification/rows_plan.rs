@@ -30,7 +30,7 @@ pub(crate) struct RowsPlan {
     /// previous value.
     pub sets_all_columns: bool,
     /// Whether columns of ranges of rows would be deleted, which executions reject, as in
-    /// Cassandra.
+    /// Cassandra, unless no range is left by an empty IN.
     pub deletes_cells_of_ranges: bool,
 }
 
@@ -100,6 +100,7 @@ pub(crate) fn insert_of(
     }
     let only_statics = operations.only_statics() && !names_clustering && !table.clustering.is_empty();
     let restrictions = Restrictions::of_insert(keys, table, only_statics)?;
+    refuse_timestamp(if_not_exists, &attributes)?;
     let conditions = if if_not_exists { Conditions::NotExists } else { Conditions::None };
     Ok(RowsPlan {
         table: table.clone(),
@@ -121,7 +122,7 @@ pub(crate) fn update(
     cx: &mut PlanContext<'_>,
 ) -> Result<RowsPlan> {
     let attributes = Attributes::new(update.using.timestamp.as_ref(), update.using.ttl.as_ref(), table, cx)?;
-    refuse_timestamp(&update.conditions, &attributes)?;
+    refuse_timestamp_beside_columns(&update.conditions, &attributes)?;
     let conditions = Conditions::new(&update.conditions, table, cx)?;
     let mut operations = OperationsBuilder::default();
     for assignment in &update.assignments {
@@ -144,7 +145,7 @@ pub(crate) fn delete(
     cx: &mut PlanContext<'_>,
 ) -> Result<RowsPlan> {
     let attributes = Attributes::new(delete.timestamp.as_ref(), None, table, cx)?;
-    refuse_timestamp(&delete.conditions, &attributes)?;
+    refuse_timestamp_beside_columns(&delete.conditions, &attributes)?;
     let conditions = Conditions::new(&delete.conditions, table, cx)?;
     let mut operations = OperationsBuilder::default();
     for target in &delete.targets {
@@ -181,10 +182,15 @@ pub(crate) fn delete(
     Ok(RowsPlan { deletes_cells_of_ranges, ..plan })
 }
 
-/// Refuses a timestamp beside conditions on columns. Beside `IF EXISTS`, as in Cassandra, other
-/// mistakes of the statement are reported first.
-fn refuse_timestamp(conditions: &ast::Conditions, attributes: &Attributes) -> Result<()> {
-    if attributes.has_timestamp() && matches!(conditions, ast::Conditions::Columns(_)) {
+/// Refuses a timestamp beside conditions on columns. Beside other conditions, as in Cassandra,
+/// mistakes of the restrictions are reported first.
+fn refuse_timestamp_beside_columns(conditions: &ast::Conditions, attributes: &Attributes) -> Result<()> {
+    refuse_timestamp(matches!(conditions, ast::Conditions::Columns(_)), attributes)
+}
+
+/// Refuses a timestamp of a statement with conditions.
+pub(crate) fn refuse_timestamp(has_conditions: bool, attributes: &Attributes) -> Result<()> {
+    if has_conditions && attributes.has_timestamp() {
         bail_invalid!("Cannot provide custom timestamp for conditional updates");
     }
     Ok(())
@@ -209,6 +215,7 @@ fn restricted(
     if table.is_counter && !conditions.is_empty() {
         bail_invalid!("Conditional updates are not supported on counter tables");
     }
+    refuse_timestamp(!conditions.is_empty(), &attributes)?;
     let table = table.clone();
     let sets_all_columns = false;
     Ok(RowsPlan {
