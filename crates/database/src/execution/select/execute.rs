@@ -52,6 +52,7 @@ impl SelectPlan {
             execution.guard().page_size(&self.table.name, size)?;
         }
         let terms = self.outputs.bind(execution)?;
+        self.outputs.check_constants(&terms, execution)?;
         let run = Run { execution, terms: &terms, page_size, resume };
         if self.group_by.is_some() || self.outputs.has_aggregates() {
             self.warn_of_aggregation(execution);

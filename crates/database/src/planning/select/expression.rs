@@ -148,6 +148,40 @@ impl Expression {
         })
     }
 
+    /// Whether it is the same for all rows of an execution.
+    fn is_constant(&self) -> bool {
+        match self {
+            Self::Term(_) => true,
+            Self::Call(function, arguments) => function.is_pure && arguments.iter().all(Self::is_constant),
+            Self::Items(items) => items.iter().flatten().all(Self::is_constant),
+            Self::List(elements) | Self::Set(_, elements) | Self::Vector(_, elements) => {
+                elements.iter().all(Self::is_constant)
+            }
+            Self::Map(_, entries) => entries.iter().all(|(k, v)| k.is_constant() && v.is_constant()),
+            _ => false,
+        }
+    }
+
+    /// Adds the outermost calls in it that have constant arguments and a constant result.
+    pub fn constant_calls<'s>(&'s self, out: &mut Vec<&'s Self>) {
+        match self {
+            Self::Call(_, arguments) if !arguments.is_empty() && self.is_constant() => out.push(self),
+            Self::Call(_, parts)
+            | Self::Token(parts)
+            | Self::List(parts)
+            | Self::Set(_, parts)
+            | Self::Vector(_, parts) => parts.iter().for_each(|part| part.constant_calls(out)),
+            Self::Items(items) => items.iter().flatten().for_each(|item| item.constant_calls(out)),
+            Self::Map(_, entries) => entries.iter().for_each(|(key, value)| {
+                key.constant_calls(out);
+                value.constant_calls(out);
+            }),
+            Self::Field(of, _) | Self::CellTime(_, of) => of.constant_calls(out),
+            Self::Element(collection, _) | Self::Slice(collection, ..) => collection.of.constant_calls(out),
+            Self::Column(_) | Self::Masked(_) | Self::Term(_) | Self::Aggregate(_) => {}
+        }
+    }
+
     /// Returns field `index` of the UDT `of`.
     fn field<'i>(&'i self, of: &'i Expression, index: usize, input: Input<'i, '_>) -> Result<Value<'i>> {
         if let Self::Column(column) = of

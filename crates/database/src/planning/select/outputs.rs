@@ -25,6 +25,8 @@ pub(crate) struct Outputs {
     json: Option<Vec<(String, DataType)>>,
     /// All expressions are columns, whose values are pushed unchanged.
     is_plain: bool,
+    /// Whether there are calls with constant arguments and results.
+    has_constant_calls: bool,
 }
 
 impl Outputs {
@@ -33,7 +35,28 @@ impl Outputs {
         let json = json.then(|| built.iter().map(|b| (b.name.clone(), b.data_type.clone())).collect());
         let expressions: Vec<Expression> = built.into_iter().map(|built| built.expression).collect();
         let is_plain = json.is_none() && expressions.iter().all(|e| matches!(e, Expression::Column(_)));
-        Self { expressions, terms: builder.terms, aggregates: builder.aggregates, json, is_plain }
+        let (terms, aggregates) = (builder.terms, builder.aggregates);
+        let mut outputs = Self { expressions, terms, aggregates, json, is_plain, has_constant_calls: false };
+        outputs.has_constant_calls = !outputs.constant_calls().is_empty();
+        outputs
+    }
+
+    fn constant_calls(&self) -> Vec<&Expression> {
+        let arguments = self.aggregates.iter().flat_map(|aggregate| &aggregate.arguments);
+        let mut calls = Vec::new();
+        self.expressions.iter().chain(arguments).for_each(|each| each.constant_calls(&mut calls));
+        calls
+    }
+
+    /// Evaluates calls with constant arguments and results, which must fail even without rows, as
+    /// in Cassandra.
+    pub fn check_constants(&self, terms: &[Bound<'_>], cx: &BindContext<'_>) -> Result<()> {
+        if self.has_constant_calls {
+            for call in self.constant_calls() {
+                call.evaluate(Input { row: None, terms, aggregates: &[], cx })?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether a group of rows is combined into one row.
