@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cassette_cql::ast::{self, Selector};
+use cassette_cql::ast;
 use cassette_cql::values::aggregates::AggregateFunction;
 use cassette_cql::values::functions::{self, Function};
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
@@ -10,10 +10,12 @@ use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata};
 use super::cell_times::CellTime;
 use super::expression::{Collection, Expression};
 use super::masked::MaskedColumn;
-use super::selectable::{Scope, Selectable, call_text, element_type, slice_text, term_text};
+use super::selectable::{
+    EntryKey, Scope, Selectable, call_text, element_type, field_of, slice_text, term_text,
+};
 use crate::basics::error::{Result, bail_invalid};
 use crate::planning::context::PlanContext;
-use crate::planning::restrictions::named_receiver;
+use crate::planning::restrictions::{existing, named_receiver};
 use crate::schema::conditions::Term;
 
 /// Builds expressions, and collects the terms, aggregates and columns that they share.
@@ -112,6 +114,7 @@ impl<'t> Builder<'t> {
             Selectable::Element(of, key) => self.element(selectable, of, key, cx),
             Selectable::Slice(of, from, to) => self.slice(of, *from, *to, wanted, cx),
             Selectable::TypeHint { text, data_type, of } => {
+                of.check_names(data_type, self.table)?;
                 if !of.assignment(data_type, Scope { table: self.table, cx }).is_assignable() {
                     bail_invalid!("Cannot assign value {selectable} to {selectable} of type {data_type}");
                 }
@@ -403,7 +406,7 @@ impl<'t> Builder<'t> {
 
     fn map(
         &mut self,
-        raw: &[(&Selector, Selectable<'_>)],
+        raw: &[(EntryKey<'_>, Selectable<'_>)],
         key_type: &DataType,
         value_type: &DataType,
         data_type: DataType,
@@ -415,8 +418,12 @@ impl<'t> Builder<'t> {
         let mut entries = Vec::with_capacity(raw.len());
         let mut names = Vec::with_capacity(raw.len());
         for (key, value) in raw {
-            let key = Selectable::resolve(key, Scope { table: self.table, cx })?;
-            let key = self.build(&key, Some(key_type), cx)?;
+            let key = match key {
+                EntryKey::Name(name) => {
+                    self.build(&Selectable::Column(existing(self.table, name)?), Some(key_type), cx)?
+                }
+                EntryKey::Key(key) => self.build(key, Some(key_type), cx)?,
+            };
             let value = self.build(value, Some(value_type), cx)?;
             entries.push((key.expression, value.expression));
             names.push(format!("{}: {}", key.name, value.name));
@@ -430,7 +437,7 @@ impl<'t> Builder<'t> {
 
     fn user_type(
         &mut self,
-        raw: &[(&Selector, Selectable<'_>)],
+        raw: &[(EntryKey<'_>, Selectable<'_>)],
         data_type: DataType,
         cx: &mut PlanContext<'_>,
     ) -> Result<Built> {
@@ -440,16 +447,13 @@ impl<'t> Builder<'t> {
         let mut items: Vec<Option<Expression>> = definition.fields.iter().map(|_| None).collect();
         let mut names = Vec::with_capacity(raw.len());
         for (name, value) in raw {
-            let Selector::Column(name) = name else {
-                bail_invalid!("{name} is not a valid field identifier of type {} ", definition.name);
+            let name = match name {
+                EntryKey::Name(name) => name,
+                EntryKey::Key(key) => {
+                    bail_invalid!("{key} is not a valid field identifier of type {} ", definition.name)
+                }
             };
-            let Some((index, field)) = definition.field(name) else {
-                bail_invalid!(
-                    "Unknown field '{}' in value of user defined type {}",
-                    name.as_str(),
-                    definition.name
-                );
-            };
+            let (index, field) = field_of(definition, name)?;
             let built = self.build(value, Some(field), cx)?;
             names.push(format!("{}: {}", name.as_str(), built.name));
             items[index] = Some(built.expression);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cassette_cql::ast::{self, ArithmeticOperator, CqlType, Identifier, NativeType, Selector};
 use cassette_cql::values::functions::{self, Argument, Function, NullArgument};
 use cassette_cql::values::{Assignment, aggregates::AggregateFunction, preferred_type};
+use cassette_rows::types::UserType;
 use cassette_rows::{ColumnMetadata, DataType, TableMetadata};
 
 use super::cell_times::CellTime;
@@ -51,8 +52,16 @@ pub(crate) enum Selectable<'a> {
     List(Vec<Selectable<'a>>),
     /// A set, or the empty map.
     Set(Vec<Selectable<'a>>),
-    /// The left-hand sides are fields of a UDT, or keys of a map that are still unresolved.
-    MapOrUserType(Vec<(&'a Selector, Selectable<'a>)>),
+    MapOrUserType(Vec<(EntryKey<'a>, Selectable<'a>)>),
+}
+
+/// The left-hand side of an entry of a map or UDT.
+#[derive(Debug)]
+pub(crate) enum EntryKey<'a> {
+    /// A field of a UDT, or a column that is the key of a map and still unresolved.
+    Name(&'a Identifier),
+    /// A key of a map.
+    Key(Selectable<'a>),
 }
 
 /// The context of a selector.
@@ -100,7 +109,13 @@ impl<'a> Selectable<'a> {
             Selector::List(elements) => Self::List(each(elements)?),
             Selector::Set(elements) => Self::Set(each(elements)?),
             Selector::MapOrUserType(entries) => {
-                let entry = |(key, value): &'a (Selector, Selector)| Ok((key, Self::resolve(value, scope)?));
+                let entry = |(key, value): &'a (Selector, Selector)| {
+                    let key = match key {
+                        Selector::Column(name) => EntryKey::Name(name),
+                        key => EntryKey::Key(Self::resolve(key, scope)?),
+                    };
+                    Ok((key, Self::resolve(value, scope)?))
+                };
                 Self::MapOrUserType(entries.iter().map(entry).collect::<Result<Vec<_>>>()?)
             }
             Selector::Arithmetic(left, operator, right) => {
@@ -236,6 +251,24 @@ impl<'a> Selectable<'a> {
         }
     }
 
+    /// Rejects names of entries that are no fields of the expected UDT, or no columns, if a map is
+    /// expected.
+    pub fn check_names(&self, wanted: &DataType, table: &TableMetadata) -> Result<()> {
+        let Self::MapOrUserType(entries) = self else { return Ok(()) };
+        for (key, _) in entries {
+            match (key, wanted) {
+                (EntryKey::Name(name), DataType::Map { .. }) => {
+                    existing(table, name)?;
+                }
+                (EntryKey::Name(name), DataType::Udt { definition, .. }) => {
+                    field_of(definition, name)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Returns how well it fits an expected type.
     pub fn assignment(&self, wanted: &DataType, scope: Scope<'_, '_>) -> Assignment {
         let all = |elements: &[Self], wanted: &DataType| {
@@ -270,19 +303,23 @@ impl<'a> Selectable<'a> {
             }
             (Self::Set(elements), DataType::Set { element, .. }) => all(elements, element),
             (Self::MapOrUserType(entries), DataType::Map { key, value, .. }) => {
-                let fit = |(k, v): &(&'a Selector, Self)| match Self::resolve(k, scope) {
-                    Ok(k) => Assignment::all([k.assignment(key, scope), v.assignment(value, scope)]),
-                    Err(_) => Assignment::No,
+                let fit = |(k, v): &(EntryKey<'a>, Self)| {
+                    let k = match k {
+                        EntryKey::Name(name) => existing(scope.table, name)
+                            .map_or(Assignment::No, |column| Self::Column(column).assignment(key, scope)),
+                        EntryKey::Key(k) => k.assignment(key, scope),
+                    };
+                    Assignment::all([k, v.assignment(value, scope)])
                 };
                 Assignment::all(entries.iter().map(fit))
             }
             (Self::MapOrUserType(entries), DataType::Udt { definition, .. }) => {
                 weakly(entries.iter().all(|(name, value)| {
                     match name {
-                        Selector::Column(name) => definition
+                        EntryKey::Name(name) => definition
                             .field(name)
                             .is_some_and(|(_, field)| value.assignment(field, scope).is_assignable()),
-                        _ => false,
+                        EntryKey::Key(_) => false,
                     }
                 }))
             }
@@ -292,6 +329,18 @@ impl<'a> Selectable<'a> {
                 None => Assignment::No,
             },
         }
+    }
+}
+
+/// Returns the position and the type of a field of a UDT.
+pub(crate) fn field_of<'t>(definition: &'t UserType, name: &Identifier) -> Result<(usize, &'t DataType)> {
+    match definition.field(name) {
+        Some(field) => Ok(field),
+        None => bail_invalid!(
+            "Unknown field '{}' in value of user defined type {}",
+            name.as_str(),
+            definition.name
+        ),
     }
 }
 
@@ -449,9 +498,9 @@ impl fmt::Display for Selectable<'_> {
             Self::List(elements) => write!(f, "[{}]", joined(elements)),
             Self::Set(elements) => write!(f, "{{{}}}", joined(elements)),
             Self::MapOrUserType(entries) => {
-                let entry = |(key, value): &(&Selector, Self)| match key {
-                    Selector::Column(name) => format!("{}: {value}", name.as_str()),
-                    key => format!("{key}: {value}"),
+                let entry = |(key, value): &(EntryKey<'_>, Self)| match key {
+                    EntryKey::Name(name) => format!("{}: {value}", name.as_str()),
+                    EntryKey::Key(key) => format!("{key}: {value}"),
                 };
                 write!(f, "{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
             }
