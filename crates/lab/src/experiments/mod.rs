@@ -1,8 +1,8 @@
 //! Experiments described by files: engines, settings, workloads and repeats, and their results.
 //!
 //! [`file`] parses a file, which `check` validates. [`plan`] derives its parts: one engine in one
-//! configuration, once, which [`outline`] describes in advance. [`perform`] runs a part, [`store`] stores its results atomically, and
-//! [`analysis`] compares the parts.
+//! configuration, once, which [`outline`] describes in advance. [`perform`] runs a part, [`store`]
+//! stores its results atomically, and [`analysis`] compares the parts.
 
 pub mod analysis;
 pub mod builtin;
