@@ -115,7 +115,8 @@ fn chart(out: &mut String, title: &str, directions: &str, changes: Vec<Change>) 
         let _ = write!(
             body,
             "<text class=\"{class}\" x=\"0\" y=\"{:.1}\">{}</text>\
-             <path class=\"interval\" d=\"M{:.1} {y:.1}H{:.1}\"/><circle class=\"{}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4.5\"/>",
+             <path class=\"interval\" d=\"M{:.1} {y:.1}H{:.1}\"/>\
+             <circle class=\"{}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4.5\"/>",
             y + 4.0,
             escaped(&shortened(&change.label, (LABELS / LETTER) as usize)),
             axis.at(low),

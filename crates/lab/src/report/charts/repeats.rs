@@ -18,8 +18,8 @@ const ROW: f64 = 40.0;
 pub(in crate::report) fn repeats(out: &mut String, analysis: &Analysis) {
     out.push_str(
         "<section aria-labelledby=\"repeats\"><h2 id=\"repeats\">All repeats</h2>\
-        <p>Bars are means, points are repeats, and thin lines are 95&nbsp;% intervals of the means. Longer is better for \
-        throughput, shorter for processor time and latency. <span class=\"good\">Better</span> and \
+        <p>Bars are means, points are repeats, and thin lines are 95&nbsp;% intervals of the means. Longer is better \
+        for throughput, shorter for processor time and latency. <span class=\"good\">Better</span> and \
         <span class=\"worse\">worse</span> than what it is compared with are marked where the difference is \
         significant (p &lt; 0.05).</p>",
     );
