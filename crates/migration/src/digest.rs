@@ -131,17 +131,30 @@ fn content(cells: &[Cell]) -> u128 {
     XxHash3_128::oneshot(&bytes)
 }
 
+/// Appends a cell. Its fields of fixed length are together, so that they are appended at once:
+///
+/// | bytes | content |
+/// | ---: | --- |
+/// | 4 | column |
+/// | 8 | length of the path; all ones without a path |
+/// | 8 | length of the value |
+/// | 8 | write timestamp |
+/// | 4 | expiration; all ones without one |
 fn put_cell(cell: CellRef<'_>, out: &mut Vec<u8>) {
-    out.extend((cell.column as u64).to_le_bytes());
-    out.push(u8::from(cell.path.is_some()));
-    put(cell.path.unwrap_or_default(), out);
-    put(cell.value, out);
-    out.extend(cell.timestamp.to_le_bytes());
-    out.extend(u64::from(cell.expires.unwrap_or(u32::MAX)).to_le_bytes());
+    let mut fixed = [0; 32];
+    let path_length = cell.path.map_or(u64::MAX, |path| path.len() as u64);
+    fixed[..4].copy_from_slice(&(cell.column as u32).to_le_bytes());
+    fixed[4..12].copy_from_slice(&path_length.to_le_bytes());
+    fixed[12..20].copy_from_slice(&(cell.value.len() as u64).to_le_bytes());
+    fixed[20..28].copy_from_slice(&cell.timestamp.to_le_bytes());
+    fixed[28..].copy_from_slice(&cell.expires.unwrap_or(u32::MAX).to_le_bytes());
+    out.extend_from_slice(&fixed);
+    out.extend_from_slice(cell.path.unwrap_or_default());
+    out.extend_from_slice(cell.value);
 }
 
 fn put(value: &[u8], out: &mut Vec<u8>) {
-    out.extend((value.len() as u64).to_le_bytes());
+    out.extend_from_slice(&(value.len() as u64).to_le_bytes());
     out.extend_from_slice(value);
 }
 

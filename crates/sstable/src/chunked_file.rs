@@ -82,7 +82,11 @@ impl Mapped {
 pub enum Caching {
     /// Look up chunks in the cache, and store missing ones.
     Use,
-    /// Look up chunks in the cache without changing it: for compactions and other complete reads.
+    /// Look up chunks in the cache without changing it: for readers of whole ranges, whose files
+    /// others may read next.
+    Bypass,
+    /// Does the same, and has the operating system drop what it loaded, too: for compactions and
+    /// other complete reads, after which the files are read by nobody.
     LeaveAlone,
 }
 
@@ -215,7 +219,7 @@ impl ChunkedFile {
     pub(crate) fn read_ahead(&self, ahead: &mut ReadAhead, caching: Caching) {
         let window = match caching {
             Caching::Use => SCAN_WINDOW,
-            Caching::LeaveAlone => FILE_WINDOW,
+            Caching::Bypass | Caching::LeaveAlone => FILE_WINDOW,
         };
         // Without a wait nothing is requested, so nothing must be recorded as requested.
         if may_wait()

@@ -24,13 +24,20 @@ pub(crate) struct ReadAhead {
     run: u64,
     /// The end of the chunks that were read or requested.
     requested: u64,
+    /// The end of the chunks that the reader needs.
+    end: u64,
     /// Requested chunks that were not in memory before, ascending.
     loaded: Vec<Range<u64>>,
 }
 
 impl ReadAhead {
     pub fn new() -> Self {
-        Self { next: u64::MAX, run: 0, requested: 0, loaded: Vec::new() }
+        Self { next: u64::MAX, run: 0, requested: 0, end: u64::MAX, loaded: Vec::new() }
+    }
+
+    /// Requests no chunk from number `end` on.
+    pub fn end_at(&mut self, end: u64) {
+        self.end = end;
     }
 
     /// Records that chunk `index` is read next.
@@ -64,8 +71,12 @@ impl ReadAhead {
             return None;
         }
         let start = self.requested;
-        self.requested = self.next.saturating_add(window);
-        Some(start..self.requested)
+        let end = self.next.saturating_add(window).min(self.end);
+        if end <= start {
+            return None;
+        }
+        self.requested = end;
+        Some(start..end)
     }
 
     /// Records that requested chunks were not in memory.
@@ -110,6 +121,19 @@ mod tests {
             let requested = requests(7..end, SCAN_WINDOW).into_iter().flatten().map(|range| range.end).max();
             assert!(requested.is_none_or(|requested| requested - end <= length), "{length}: {requested:?}");
         }
+    }
+
+    #[test]
+    fn nothing_is_requested_beyond_the_end_of_the_reader() {
+        let mut ahead = ReadAhead::new();
+        ahead.end_at(40);
+        let mut requested = Vec::new();
+        for index in 0..43 {
+            ahead.reads(index);
+            requested.extend(ahead.request(CHUNK, FILE_WINDOW));
+        }
+        assert!(requested.is_sorted_by(|a, b| a.end == b.start), "{requested:?}");
+        assert_eq!(requested.last().map(|range| range.end), Some(40));
     }
 
     #[test]

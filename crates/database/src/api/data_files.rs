@@ -69,7 +69,7 @@ impl Database {
         end: Token,
     ) -> Result<Box<dyn PartitionStream>> {
         let range = KeyRange::tokens(Bound::Excluded(start), Bound::Included(end));
-        self.engine().scan(table.id, &range, &Selection::all()).map_err(DatabaseError::of_operation)
+        self.engine().scan_once(table.id, &range, &Selection::all()).map_err(DatabaseError::of_operation)
     }
 
     /// Returns all snapshots, including those of dropped tables.

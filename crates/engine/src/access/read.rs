@@ -174,8 +174,14 @@ impl Core {
         Ok((merged(sources, &view.table, selection.reversed), tally.sstables))
     }
 
-    /// See [`Engine::scan`](crate::Engine::scan).
-    pub fn scan(&self, table: &Table, range: &KeyRange, selection: &Selection) -> Result<Source> {
+    /// See [`Engine::scan`](crate::Engine::scan) and [`Engine::scan_once`](crate::Engine::scan_once).
+    pub fn scan(
+        &self,
+        table: &Table,
+        range: &KeyRange,
+        selection: &Selection,
+        caching: Caching,
+    ) -> Result<Source> {
         self.check_running()?;
         let bounds = range.bounds();
         if bounds.is_empty() {
@@ -194,7 +200,7 @@ impl Core {
                 MemtableScan::new(memtable.clone(), view.table.clone(), bounds.clone(), selection.clone());
             sources.push(Box::new(scan));
         }
-        let scans = scans(&view, &bounds, &selection)?;
+        let scans = scans(&view, &bounds, &selection, caching)?;
         table.metrics.sstables_per_range_read.record(scans.len() as u64);
         sources.extend(scans.into_iter().map(|scan| Box::new(scan) as Source));
         Ok(merged(sources, &view.table, selection.reversed))
@@ -205,14 +211,18 @@ impl Core {
 ///
 /// Each begins with a block of Index and a chunk of Data. Where these are on the disk, it loads
 /// those of all SSTables at the same time.
-fn scans(view: &View, bounds: &KeyBounds, selection: &Arc<Selection>) -> StorageResult<Vec<Watched<Scan>>> {
+fn scans(
+    view: &View,
+    bounds: &KeyBounds,
+    selection: &Arc<Selection>,
+    caching: Caching,
+) -> StorageResult<Vec<Watched<Scan>>> {
     /// The first rows of an SSTable with less than this part of the data are read when the merge
     /// reaches them: most scans are shorter.
     const SMALL: u64 = 64;
     let may_have_rows = |sstable: &&Arc<SSTable>| lies_in(sstable, bounds) && may_have(sstable, selection);
-    let scan = |sstable: &Arc<SSTable>| {
-        sstable.scan(bounds.start.as_ref(), bounds.end.as_ref(), selection, Caching::Use)
-    };
+    let scan =
+        |sstable: &Arc<SSTable>| sstable.scan(bounds.start.as_ref(), bounds.end.as_ref(), selection, caching);
     let sstables = view.sstables.iter().filter(may_have_rows);
     let is_mapped = view.sstables.iter().any(|sstable| sstable.reader.is_mapped());
     if !may_wait() || is_mapped {

@@ -2,6 +2,7 @@
 
 use cassette_rows::interrupt::Interrupted;
 use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableId, TableMetadata};
+use cassette_sstable::chunked_file::Caching;
 
 use super::Engine;
 use crate::access::write_admission::WriteDemand;
@@ -196,6 +197,18 @@ impl Engine {
         selection: &Selection,
     ) -> Result<Box<dyn PartitionStream>> {
         let core = &self.inner.core;
-        core.scan(&*core.table(id)?, range, selection)
+        core.scan(&*core.table(id)?, range, selection, Caching::Use)
+    }
+
+    /// Does [`scan`](Self::scan) for a reader of a whole range, which reads it once: the chunk cache
+    /// stays as it is.
+    pub fn scan_once(
+        &self,
+        id: TableId,
+        range: &KeyRange,
+        selection: &Selection,
+    ) -> Result<Box<dyn PartitionStream>> {
+        let core = &self.inner.core;
+        core.scan(&*core.table(id)?, range, selection, Caching::Bypass)
     }
 }

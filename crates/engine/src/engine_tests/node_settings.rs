@@ -145,6 +145,18 @@ fn caches_hold_what_their_sizes_allow() {
 }
 
 #[test]
+fn a_scan_of_the_only_reader_leaves_the_chunk_cache_alone() {
+    let (_, engine, table) = filled(TableParams::default(), |_| {});
+    engine.flush(None).unwrap();
+    let before = engine.stats().chunk_cache.entries;
+    let once = drain(engine.scan_once(table.id, &KeyRange::ALL, &Selection::all()).unwrap());
+    assert_eq!(engine.stats().chunk_cache.entries, before);
+    let usual = drain(engine.scan(table.id, &KeyRange::ALL, &Selection::all()).unwrap());
+    assert!(engine.stats().chunk_cache.entries > before);
+    assert_eq!((once.len(), usual.len()), (300, 300));
+}
+
+#[test]
 fn a_table_without_cached_keys_leaves_the_key_cache_alone() {
     let caching = CachingParams { keys: false, rows_per_partition: RowsPerPartition::None };
     let (_, keys, _) = caches(TableParams { caching, ..TableParams::default() }, |_| {});

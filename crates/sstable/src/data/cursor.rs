@@ -144,6 +144,11 @@ impl Cursor {
         }
     }
 
+    /// Reads nothing ahead from `offset` of the stream on.
+    pub fn read_ahead_until(&mut self, offset: u64) {
+        self.ahead.end_at(offset.div_ceil(self.file.chunk_length()));
+    }
+
     /// Loads the bytes at the position.
     pub fn load(&mut self) -> Result<()> {
         self.fill(1)
@@ -206,7 +211,7 @@ impl Cursor {
         }
         let chunk = self.file.chunk_after(index, self.caching, &mut self.ahead)?;
         // Chunks in the cache need not be kept here as well.
-        if self.caching == Caching::LeaveAlone {
+        if self.caching != Caching::Use {
             self.recent.swap(0, 1);
             self.recent[0] = (index, chunk.clone());
         }

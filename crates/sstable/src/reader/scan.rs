@@ -163,6 +163,7 @@ impl WholeScan {
     pub(super) fn new(reader: &SSTableReader, start: u64, end: u64, caching: Caching) -> Self {
         let mut cursor = reader.cursor(caching);
         cursor.seek(start);
+        cursor.read_ahead_until(end);
         Self { cursor, end, in_partition: false }
     }
 
