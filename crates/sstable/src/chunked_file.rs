@@ -86,7 +86,7 @@ pub enum Caching {
     /// others may read next.
     Bypass,
     /// Does the same, and has the operating system drop what it loaded, too: for compactions and
-    /// other complete reads, after which the files are read by nobody.
+    /// other complete reads, after which the files are not expected to be read.
     LeaveAlone,
 }
 

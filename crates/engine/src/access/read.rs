@@ -174,7 +174,8 @@ impl Core {
         Ok((merged(sources, &view.table, selection.reversed), tally.sstables))
     }
 
-    /// See [`Engine::scan`](crate::Engine::scan) and [`Engine::scan_once`](crate::Engine::scan_once).
+    /// See [`Engine::scan`](crate::Engine::scan) and
+    /// [`Engine::scan_once`](crate::Engine::scan_once).
     pub fn scan(
         &self,
         table: &Table,

@@ -200,8 +200,8 @@ impl Engine {
         core.scan(&*core.table(id)?, range, selection, Caching::Use)
     }
 
-    /// Does [`scan`](Self::scan) for a reader of a whole range, which reads it once: the chunk cache
-    /// stays as it is.
+    /// Does [`scan`](Self::scan) for a reader of a whole range, which reads it once: the chunk
+    /// cache stays as it is.
     pub fn scan_once(
         &self,
         id: TableId,
