@@ -135,11 +135,13 @@ fn time(file: &ExperimentFile, plan: &Plan, scale: f64, earlier: &[PartResult]) 
             }
         }
     }
-    let least = duration(Duration::from_secs_f64(least));
-    if is_open {
-        format!("at least {least}; phases without a duration last as long as the engines need for them")
-    } else {
-        format!("about {least}")
+    let text = duration(Duration::from_secs_f64(least));
+    match (is_open, least > 0.0) {
+        (true, true) => {
+            format!("at least {text}; phases without a duration last as long as the engines need for them")
+        }
+        (true, false) => "as long as the engines need for the operations; no phase has a duration".to_owned(),
+        (false, _) => format!("about {text}"),
     }
 }
 
@@ -167,7 +169,7 @@ mod tests {
             "  load a: 1,000 records of 1.0 kB, 1 in flight",
             "  run a: 2,000 operations, 2 in flight",
             "disk: at least 1.0 MB for the records of a part; it is freed after each",
-            "time: at least 0 s; phases without a duration",
+            "time: as long as the engines need",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
