@@ -92,6 +92,13 @@ soak-backup: ## restore SEEDS (1000) random histories with crashes to random mom
 soak-backup-crashes: ## crash within random operations of backups, archiving and restores, SEEDS (1000) histories; CASSETTE_BACKUP_SEED is the first
 	CASSETTE_BACKUP_CRASHES=$(or $(SEEDS),1000) cargo test --package cassette-backup --test point_in_time within -- --nocapture
 
+.PHONY: soak-adopt
+soak-adopt: ## adopt nodes of Cassandra with TABLES (30) tables of random schemas for each of SEEDS ("5 6 7")
+	for seed in $(or $(SEEDS),5 6 7); do \
+		CASSETTE_REQUIRE_ORACLE=1 CASSETTE_ADOPT_SEED=$$seed CASSETTE_ADOPT_TABLES=$(or $(TABLES),30) \
+			cargo test --package cassette-adopt --test all oracle -- --nocapture || exit 1; \
+	done
+
 .PHONY: fuzz
 fuzz: ## fuzz TARGET, or every target in turn, with libFuzzer for SECONDS each (60); findings go to target/fuzz/findings
 	crates/fuzz/fuzz.sh $(or $(SECONDS),60) $(TARGET)

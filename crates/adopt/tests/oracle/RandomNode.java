@@ -421,6 +421,9 @@ public class RandomNode
         System.setProperty("cassandra.ring_delay_ms", "100");
         System.setProperty("cassandra.skip_wait_for_gossip_to_settle", "0");
         System.setProperty("cassandra.superuser_setup_delay_ms", "0");
+        // The drain flushes the schema, once: flushing it for each table takes longer than all writes.
+        if (!stops)
+            System.setProperty("cassandra.test.flush_local_schema_changes", "false");
         CassandraDaemon daemon = new CassandraDaemon(true);
         daemon.activate();
         // Counters are written by nodes that serve clients.

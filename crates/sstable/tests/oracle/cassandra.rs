@@ -7,7 +7,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 const VERSION: &str = "5.0.8";
 
@@ -44,9 +44,10 @@ const MODULES: &[&str] = &[
     "java.logging/java.util.logging",
 ];
 
-/// Cassandra's jars, and a folder for its configuration and data.
+/// Cassandra's jars, a folder for compiled programs, and one for its configuration and data.
 pub struct Cassandra {
     lib: PathBuf,
+    classes: Arc<tempfile::TempDir>,
     home: tempfile::TempDir,
 }
 
@@ -83,7 +84,17 @@ impl Cassandra {
                 target.join("lib")
             }
         };
-        let cassandra = Self { lib, home: tempfile::tempdir().unwrap() };
+        Some(Self::with(lib, Arc::new(tempfile::tempdir().unwrap())))
+    }
+
+    /// Returns one without data that has the same compiled programs.
+    #[allow(dead_code, reason = "only tests of adoption run several nodes")]
+    pub fn without_data(&self) -> Self {
+        Self::with(self.lib.clone(), Arc::clone(&self.classes))
+    }
+
+    fn with(lib: PathBuf, classes: Arc<tempfile::TempDir>) -> Self {
+        let cassandra = Self { lib, classes, home: tempfile::tempdir().unwrap() };
         let home = cassandra.home.path();
         let yaml = format!(
             "cluster_name: oracle\nnum_tokens: 1\npartitioner: org.apache.cassandra.dht.Murmur3Partitioner\n\
@@ -97,11 +108,12 @@ impl Cassandra {
         std::fs::write(home.join("cassandra.yaml"), yaml).unwrap();
         std::fs::write(home.join("logback.xml"), "<configuration><root level=\"OFF\"/></configuration>")
             .unwrap();
-        Some(cassandra)
+        cassandra
     }
 
     fn class_path(&self) -> String {
-        format!("{}:{}/*", self.home.path().display(), self.lib.display())
+        let [home, classes] = [&self.home, &*self.classes].map(|directory| directory.path().display());
+        format!("{home}:{classes}:{}/*", self.lib.display())
     }
 
     /// Runs a class of Cassandra's, or of ours, to its end.
@@ -114,7 +126,9 @@ impl Cassandra {
                 format!("--add-opens={module}=ALL-UNNAMED"),
             ]);
         }
-        java.args(["-Xmx1G", "-XX:TieredStopAtLevel=1", "-Djdk.attach.allowAttachSelf=true"])
+        // Most of such a short run is starting: cheap compilation and no threads of a collector.
+        java.args(["-Xmx1G", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"])
+            .arg("-Djdk.attach.allowAttachSelf=true")
             .arg("-Dlogback.configurationFile=logback.xml")
             .arg(format!("-Dcassandra.config=file://{}/cassandra.yaml", home.display()))
             .arg(format!("-Dcassandra.storagedir={}", home.display()))
@@ -134,7 +148,7 @@ impl Cassandra {
     pub fn compile_source(&self, source: &Path) {
         let output = Command::new("javac")
             .args(["-nowarn", "-cp", &self.class_path(), "-d"])
-            .arg(self.home.path())
+            .arg(self.classes.path())
             .arg(source)
             .output()
             .unwrap();
