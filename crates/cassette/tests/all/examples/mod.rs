@@ -2,28 +2,28 @@
 
 #[path = "."]
 #[expect(dead_code, reason = "the tests call what the mains of the examples call")]
-mod examples {
-    #[path = "../examples/hello.rs"]
+mod sources {
+    #[path = "../../../examples/hello.rs"]
     pub mod hello;
-    #[path = "../examples/in_memory_tests.rs"]
+    #[path = "../../../examples/in_memory_tests.rs"]
     pub mod in_memory_tests;
-    #[path = "../examples/outbox.rs"]
+    #[path = "../../../examples/outbox.rs"]
     pub mod outbox;
-    #[path = "../examples/queue.rs"]
+    #[path = "../../../examples/queue.rs"]
     pub mod queue;
-    #[path = "../examples/snapshot.rs"]
+    #[path = "../../../examples/snapshot.rs"]
     pub mod snapshot;
-    #[path = "../examples/time_series.rs"]
+    #[path = "../../../examples/time_series.rs"]
     pub mod time_series;
-    #[path = "../examples/transactions.rs"]
+    #[path = "../../../examples/transactions.rs"]
     pub mod transactions;
-    #[path = "../examples/typed_rows.rs"]
+    #[path = "../../../examples/typed_rows.rs"]
     pub mod typed_rows;
 }
 
 use cassette::Database;
 
-use examples::{hello, in_memory_tests, outbox, queue, snapshot, time_series, transactions, typed_rows};
+use sources::{hello, in_memory_tests, outbox, queue, snapshot, time_series, transactions, typed_rows};
 
 #[test]
 fn rows_are_there_after_the_directory_is_opened_again() {
