@@ -37,7 +37,7 @@ pub const TARGET: Target = Target {
         b"...",
         b"%YAML 1.2",
     ],
-    inputs: 1000,
+    inputs: 3000,
 };
 
 fn read(input: &[u8]) {
@@ -65,5 +65,5 @@ fn seeds() -> Vec<Vec<u8>> {
 #[test]
 fn any_text_is_a_configuration_or_refused() {
     let inputs = cassette_fuzz::run::short(&TARGET);
-    assert!(inputs > 1000);
+    assert!(inputs > 3000);
 }

@@ -143,7 +143,7 @@ const SELECTED: [&str; 9] = [
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn rows_are_counted_as_often_as_they_are_read(steps in prop::collection::vec(step(), 1..60)) {

@@ -72,7 +72,7 @@ fn a_schema_comes_back_as_it_was_when_the_database_is_opened_again() {
 #[test]
 fn a_crash_at_any_moment_of_a_schema_change_leaves_it_done_or_undone() {
     /// The number of crashes for each statement, spread over its file operations.
-    const CRASHES: u64 = 6;
+    const CRASHES: u64 = 12;
     let versions = versions_after_each_statement();
     let start = FakeFileSystem::new();
     for (i, statement) in STATEMENTS.iter().enumerate() {
