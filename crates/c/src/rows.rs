@@ -9,7 +9,7 @@ use cassette::{OwnedRow, RowIter};
 use crate::column_type::ColumnType;
 use crate::error::{Error, call};
 use crate::failure::{Failure, Status};
-use crate::pointer::{c_text, free, get_mut};
+use crate::pointer::{c_text, free, get_mut, handle, out};
 
 /// The rows of a statement, of which one page is in memory. One thread at a time may use them.
 pub struct Rows {
@@ -44,6 +44,26 @@ impl Rows {
         let missing = || Failure::misuse("there is no row: call cassette_step first, until it returns DONE");
         Ok(self.row.as_ref().ok_or_else(missing)?.as_row().bytes(index))
     }
+}
+
+/// Executes a statement, and stores its rows at `place`, which may be null if they are not needed.
+///
+/// # Safety
+/// `place` is null or may be written to.
+pub(crate) unsafe fn store(
+    place: *mut *mut Rows,
+    execute: impl FnOnce() -> Result<RowIter, Failure>,
+) -> Result<Status, Failure> {
+    // SAFETY: by the contract. The place is optional.
+    let mut place = unsafe { out(place, "rows") }.ok();
+    if let Some(place) = &mut place {
+        place.set(ptr::null_mut());
+    }
+    let found = execute()?;
+    if let Some(place) = &mut place {
+        place.set(handle(Rows::new(found)));
+    }
+    Ok(Status::Ok)
 }
 
 /// Proceeds to the next row: `CASSETTE_STATUS_ROW` if there is one, `CASSETTE_STATUS_DONE` at the

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::database::Database;
 use crate::error::{Error, call, call_or};
 use crate::failure::Status;
-use crate::pointer::{free, get, handle, out, text};
-use crate::rows::Rows;
+use crate::pointer::{free, get, handle, text};
+use crate::rows::{Rows, store};
 
 /// A session, which has its own current keyspace (`USE`). Any number of threads may use it at the
 /// same time; they share the keyspace.
@@ -54,17 +54,10 @@ pub unsafe extern "C" fn cassette_execute(
     // SAFETY: by the contract.
     unsafe {
         call(error, || {
-            // Optional.
-            let mut rows = out(rows, "rows").ok();
-            if let Some(rows) = &mut rows {
-                rows.set(ptr::null_mut());
-            }
-            let (session, cql) = (get(session, "session")?, text(cql, "cql")?);
-            let found = session.0.query_iter(cql, ())?;
-            if let Some(rows) = &mut rows {
-                rows.set(handle(Rows::new(found)));
-            }
-            Ok(Status::Ok)
+            store(rows, || {
+                let (session, cql) = (get(session, "session")?, text(cql, "cql")?);
+                Ok(session.0.query_iter(cql, ())?)
+            })
         })
     }
 }

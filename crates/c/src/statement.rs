@@ -11,7 +11,7 @@ use crate::column_type::ColumnType;
 use crate::error::{Error, call, call_or};
 use crate::failure::{Failure, Status};
 use crate::pointer::{c_text, free, get, handle, out, text};
-use crate::rows::Rows;
+use crate::rows::{Rows, store};
 use crate::session::Session;
 
 /// A prepared statement with the values of its markers. One thread at a time may use it.
@@ -111,23 +111,17 @@ pub unsafe extern "C" fn cassette_statement_execute(
     // SAFETY: by the contract.
     unsafe {
         call(error, || {
-            // Optional.
-            let mut rows = out(rows, "rows").ok();
-            if let Some(rows) = &mut rows {
-                rows.set(ptr::null_mut());
-            }
-            let statement = get(statement, "statement")?;
-            if let Some(index) = statement.values.iter().position(|value| matches!(value, Bound::Missing)) {
-                let name = &statement.markers[index].name;
-                return Err(Failure::misuse(format!(
-                    "marker {index} ({name}): expected a value, found none"
-                )));
-            }
-            let found = statement.session.query_iter(&statement.prepared, Values(&statement.values))?;
-            if let Some(rows) = &mut rows {
-                rows.set(handle(Rows::new(found)));
-            }
-            Ok(Status::Ok)
+            store(rows, || {
+                let statement = get(statement, "statement")?;
+                let is_missing = |value: &Bound| matches!(value, Bound::Missing);
+                if let Some(index) = statement.values.iter().position(is_missing) {
+                    let name = &statement.markers[index].name;
+                    return Err(Failure::misuse(format!(
+                        "marker {index} ({name}): expected a value, found none"
+                    )));
+                }
+                Ok(statement.session.query_iter(&statement.prepared, Values(&statement.values))?)
+            })
         })
     }
 }
