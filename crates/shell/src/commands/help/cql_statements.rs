@@ -99,7 +99,7 @@ pub(super) const STATEMENTS: [Topic; 31] = [
              VALUES(<map>) | ENTRIES(<map>) | FULL(<collection>)) [USING '<class>'] [WITH OPTIONS = \
              {...}]"],
         text: "Without USING, a secondary index, which finds equal values. USING 'sai' makes a \
-               storage-attached index, which also finds ranges and nearest vectors. The rows that exist \
+               storage-attached index, which also finds ranges and nearest vectors. Many rows that exist \
                are indexed in the background.",
         examples: &[
             "CREATE INDEX ON shop.orders (city)",
