@@ -47,7 +47,9 @@ pub fn outline(
         let ready = workloads(file, setup, scale)?;
         for phase in &file.phase {
             let phase = phase.get_ref();
-            let _ = writeln!(out, "  {}{}", phase.label(), described(phase, &ready, scale));
+            let only: Vec<&str> = phase.engines.iter().map(|name| name.get_ref().as_str()).collect();
+            let only = if only.is_empty() { String::new() } else { format!(" (only {})", only.join(", ")) };
+            let _ = writeln!(out, "  {}{only}{}", phase.label(), described(phase, &ready, scale));
         }
     }
     if disk > 0 {

@@ -115,7 +115,7 @@ fn overview(out: &mut String, info: &RunInfo, analysis: &Analysis, parts: &[Part
         out.push_str("</tr>");
     }
     out.push_str(
-        "</tbody></table></div><p class=\"note\">Operations a second of the baseline, and changes of the others in % \
+        "</tbody></table></div><p class=\"note\">Values of the baseline, and changes of the others in % \
          with 95 % intervals. <em>Not shown</em>: what is seen can be noise.</p>",
     );
     charts::changes(out, analysis);

@@ -96,6 +96,7 @@ pub(super) fn headline(analysis: &Analysis) -> String {
         1 => "The comparison".to_owned(),
         many => format!("Of {many} comparisons, "),
     };
+    let show = |number: usize| if number == 1 { "1 shows".to_owned() } else { format!("{number} show") };
     let counts = match (changes.len(), better, worse, count(Change::Unknown)) {
         (1, 1, ..) => " shows an improvement".into(),
         (1, _, 1, _) => " shows a deterioration".into(),
@@ -105,9 +106,9 @@ pub(super) fn headline(analysis: &Analysis) -> String {
             "all are of one repeat a side, whose noise is unknown".into()
         }
         (_, 0, 0, _) => "none shows a difference".into(),
-        (_, better, 0, _) => format!("{better} show an improvement"),
-        (_, 0, worse, _) => format!("{worse} show a deterioration"),
-        _ => format!("{better} show an improvement and {worse} a deterioration"),
+        (_, better, 0, _) => format!("{} an improvement", show(better)),
+        (_, 0, worse, _) => format!("{} a deterioration", show(worse)),
+        _ => format!("{} an improvement and {worse} a deterioration", show(better)),
     };
     let largest = largest(analysis).map_or(String::new(), |largest| format!("; the largest: {largest}"));
     format!("{all}{counts}{largest}.")
@@ -170,7 +171,7 @@ mod tests {
         ]));
         assert_eq!(
             text,
-            "Of 3 comparisons, 1 show an improvement and 1 a deterioration; the largest: throughput of noop, slow \
+            "Of 3 comparisons, 1 shows an improvement and 1 a deterioration; the largest: throughput of noop, slow \
              in run a, -70.0 %."
         );
         let same = headline(&analysis(&[("base", &[1000.0, 1010.0]), ("same", &[990.0, 1015.0])]));

@@ -1,6 +1,10 @@
-// Buttons that copy the report as Markdown, and save charts as SVG and PNG. The page is complete without them.
+// Buttons that copy the report as Markdown, and save charts as SVG and PNG. The page is complete
+// without them.
 (() => {
-  const STYLES = ['fill', 'stroke', 'stroke-width', 'stroke-dasharray', 'opacity', 'font-family', 'font-size', 'font-weight', 'text-anchor'];
+  const STYLES = [
+    'fill', 'stroke', 'stroke-width', 'stroke-dasharray', 'opacity', 'font-family', 'font-size',
+    'font-weight', 'text-anchor',
+  ];
   const button = (text, label, action) => {
     const made = document.createElement('button');
     made.type = 'button';
@@ -43,7 +47,9 @@
     const bar = document.createElement('span');
     bar.className = 'save';
     bar.append(
-      button('SVG', `Save ${title} as SVG`, () => save(new Blob([alone(chart).text], { type: 'image/svg+xml' }), `${name}.svg`)),
+      button('SVG', `Save ${title} as SVG`, () => {
+        save(new Blob([alone(chart).text], { type: 'image/svg+xml' }), `${name}.svg`);
+      }),
       button('PNG', `Save ${title} as PNG`, () => {
         const { text, width, height } = alone(chart);
         const image = new Image();
