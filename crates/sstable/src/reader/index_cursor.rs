@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use cassette_rows::{DecoratedKey, Result, StorageError};
 
 use crate::chunked_file::{Caching, ChunkedFile};
@@ -11,6 +11,9 @@ use crate::index::{EntryHead, PromotedIndex};
 use crate::input::Input;
 use crate::large_partition::PartitionPlace;
 use crate::read_ahead::ReadAhead;
+
+/// The length of the longest head: a key with its length, and two variable-length integers.
+const HEAD_MAX: usize = 2 + u16::MAX as usize + 2 * 9;
 
 /// Returns the key and the length of the first entry in `bytes`, if it is complete and has no row
 /// index.
@@ -82,13 +85,11 @@ impl IndexCursor {
         if self.next >= length {
             return Ok(false);
         }
-        // Most heads are shorter; a longer one is read again with more bytes.
-        let mut wanted = 64;
         loop {
             let offset = match self.next.checked_sub(self.window_start) {
                 Some(offset) if offset < self.window.len() as u64 => offset as usize,
                 _ => {
-                    self.load(wanted.min(length - self.next))?;
+                    self.load()?;
                     (self.next - self.window_start) as usize
                 }
             };
@@ -109,17 +110,29 @@ impl IndexCursor {
                     };
                 }
                 Err(malformed) => {
-                    let held = (self.window.len() - offset) as u64;
-                    if self.next + held >= length {
+                    let held = self.window.len() - offset;
+                    if self.next + held as u64 >= length || held >= HEAD_MAX {
                         return Err(malformed.at(self.file.path()));
                     }
-                    wanted = (held * 2).max(wanted);
-                    let end = (self.next + wanted).min(length);
-                    self.window = self.file.range(self.next, end, self.caching)?;
-                    self.window_start = self.next;
+                    self.extend(offset)?;
                 }
             }
         }
+    }
+
+    /// Adds the next block to the window from `offset` on: the next entry's head continues there.
+    /// Thus, a cursor that advances reads every block once.
+    #[cold]
+    fn extend(&mut self, offset: usize) -> Result<()> {
+        let held = &self.window[offset..];
+        let block = (self.next + held.len() as u64) / self.file.chunk_length();
+        let block = self.file.chunk_after(block, self.caching, &mut self.ahead)?;
+        let mut window = BytesMut::with_capacity(held.len() + block.len());
+        window.extend_from_slice(held);
+        window.extend_from_slice(&block);
+        self.window = window.freeze();
+        self.window_start = self.next;
+        Ok(())
     }
 
     /// Moves to the entry of `key` if it begins before `end`. Compares keys only for equality,
@@ -159,7 +172,7 @@ impl IndexCursor {
             return Ok(());
         }
         if self.next.checked_sub(self.window_start).is_none_or(|offset| offset >= self.window.len() as u64) {
-            self.load(1)?;
+            self.load()?;
         }
         let mut at = (self.next - self.window_start) as usize;
         let mut passed = 0;
@@ -194,12 +207,12 @@ impl IndexCursor {
     }
 
     /// Loads the block of the next entry as the window.
-    fn load(&mut self, wanted: u64) -> Result<()> {
+    fn load(&mut self) -> Result<()> {
         let block = self.next / self.file.chunk_length();
         self.window = self.file.chunk_after(block, self.caching, &mut self.ahead)?;
         self.window_start = block * self.file.chunk_length();
         if self.next - self.window_start >= self.window.len() as u64 {
-            return Err(self.corrupt(self.next, &format!("{wanted} bytes expected")));
+            return Err(self.corrupt(self.next, "an entry expected"));
         }
         Ok(())
     }
@@ -248,5 +261,70 @@ impl IndexCursor {
     #[cold]
     fn corrupt(&self, offset: u64, detail: &str) -> StorageError {
         StorageError::corrupt(self.file.path(), format!("at {offset}: {detail}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use cassette_vfs::{FakeFileSystem, FileSystem};
+
+    use super::*;
+    use crate::chunk_cache::ChunkCache;
+    use crate::chunked_file::Layout;
+
+    const BLOCK: u32 = 4 << 10;
+
+    /// Returns an Index with entries of keys of these lengths, and its offsets.
+    fn index(keys: &[usize], cache: &Arc<ChunkCache>) -> (Arc<ChunkedFile>, Vec<u64>) {
+        let (mut bytes, mut offsets) = (Vec::new(), Vec::new());
+        for length in keys {
+            offsets.push(bytes.len() as u64);
+            bytes.extend_from_slice(&u16::try_from(*length).unwrap().to_be_bytes());
+            bytes.extend(std::iter::repeat_n(b'k', *length));
+            // Position 5 in Data, no row index.
+            bytes.extend([5, 0]);
+        }
+        let (fs, path) = (FakeFileSystem::new(), Path::new("/nb-1-big-Index.db"));
+        let mut file = fs.create(path).unwrap();
+        file.write_all(&bytes).unwrap();
+        let crcs = bytes.chunks(BLOCK as usize).map(crc32fast::hash).collect();
+        let layout = Layout::Plain { chunk_length: BLOCK, crcs: Some(crcs) };
+        let (file, length) = (fs.open(path).unwrap(), bytes.len() as u64);
+        (Arc::new(ChunkedFile::new(path.into(), file, length, layout, cache.clone())), offsets)
+    }
+
+    fn entries(file: &Arc<ChunkedFile>) -> Vec<(u64, usize)> {
+        let mut cursor = IndexCursor::new(file.clone(), 0, Caching::Bypass);
+        let mut found = Vec::new();
+        while cursor.advance().unwrap() {
+            found.push((cursor.entry_start(), cursor.key().len()));
+        }
+        found
+    }
+
+    #[test]
+    fn each_block_is_read_once_although_entries_cross_blocks() {
+        for length in [1, 4, 23, 36, 61, 62, 63, 200] {
+            let cache = Arc::new(ChunkCache::new(1 << 20));
+            let (file, _) = index(&vec![length; 3_000], &cache);
+            assert_eq!(entries(&file).len(), 3_000);
+            let blocks = file.data_length().div_ceil(u64::from(BLOCK));
+            let stats = cache.stats();
+            assert_eq!(stats.hits + stats.misses, blocks, "{length}: {stats:?}");
+        }
+    }
+
+    #[test]
+    fn entries_of_any_length_are_found_wherever_blocks_end() {
+        let cache = Arc::new(ChunkCache::new(1 << 20));
+        let lengths = [1, 60, 61, 62, 63, 64, 65, 200, 2_000, 4_091, 4_092, 4_093, 5_000, 20_000, 65_535];
+        for seed in 0..50usize {
+            let keys: Vec<usize> = (0..60).map(|n| lengths[(seed * 7 + n * n * 3 + n * seed) % 15]).collect();
+            let (file, offsets) = index(&keys, &cache);
+            let expected: Vec<_> = offsets.into_iter().zip(keys).collect();
+            assert_eq!(entries(&file), expected, "seed {seed}");
+        }
     }
 }
