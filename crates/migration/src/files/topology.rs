@@ -1,6 +1,8 @@
 //! The nodes of the target, as `system.local` and `system.peers_v2` show them.
 
-use std::net::SocketAddr;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -13,43 +15,85 @@ use crate::streaming::replicas::Node;
 
 /// Cassandra's default.
 const STORAGE_PORT: i32 = 7000;
-/// A repeated request may go to another node, whose peers include the first one.
-const ATTEMPTS: usize = 3;
+/// A node writes what it knows of a peer column by column while the peer starts, and a repeated request
+/// may go to another node, whose peers include the first one: both end within seconds.
+const SETTLING_MAX: Duration = Duration::from_secs(30);
+const ATTEMPT_PAUSE: Duration = Duration::from_millis(200);
 
 const LOCAL: &str = "SELECT host_id, data_center, rack, tokens, release_version, broadcast_address, \
                      broadcast_port FROM system.local";
 const PEERS: &str = "SELECT host_id, data_center, rack, tokens, release_version, peer, peer_port FROM \
                      system.peers_v2";
 
-/// Returns all nodes that own tokens, with `port` as their storage port if specified.
+/// Returns all nodes that own tokens, with `port` as their storage port if specified. Waits for nodes
+/// that are starting.
 ///
 /// # Errors
 /// If the cluster does not show its nodes, or they have different versions.
 pub fn nodes(target: &mut Session<'_>, port: Option<u16>) -> Result<Vec<Node>> {
-    for _ in 0..ATTEMPTS {
+    let deadline = Instant::now() + SETTLING_MAX;
+    loop {
         let (local, peers) = (target.query(LOCAL)?, target.query(PEERS)?);
-        let rows = |page: &'_ Page| (0..page.rows.len()).collect::<Vec<_>>();
-        let mut nodes = Vec::new();
-        for (page, row) in rows(&local)
-            .into_iter()
-            .map(|row| (&local, row))
-            .chain(rows(&peers).into_iter().map(|row| (&peers, row)))
-        {
-            match node(page, row, port) {
-                Some(node) => nodes.push(node),
-                None => return unsuitable("the target does not show the addresses and tokens of its nodes"),
+        match ring(&local, &peers, port) {
+            Ok(nodes) => {
+                check(&nodes)?;
+                return Ok(nodes);
             }
-        }
-        nodes.retain(|node| !node.tokens.is_empty());
-        let is_again = |index: usize| nodes[..index].iter().any(|node| node.host_id == nodes[index].host_id);
-        if !(0..nodes.len()).any(is_again) {
-            check(&nodes)?;
-            return Ok(nodes);
+            Err(unsettled) if Instant::now() > deadline => return unsuitable(unsettled.to_string()),
+            Err(_) => std::thread::sleep(ATTEMPT_PAUSE),
         }
     }
-    unsuitable(
-        "the target's nodes show different rings: wait until `nodetool describecluster` shows one version",
-    )
+}
+
+/// Why the nodes that one answer shows are not a ring.
+#[derive(Debug, PartialEq)]
+enum Unsettled {
+    /// A node of which not all is known: `None` is the one that was asked, or a peer without an address.
+    Incomplete(Option<IpAddr>),
+    /// Two nodes with the same identity.
+    Different,
+}
+
+impl fmt::Display for Unsettled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let advice = "wait until `nodetool status` shows all nodes as UN, and start the same command again";
+        match self {
+            Self::Incomplete(Some(address)) => write!(
+                f,
+                "system.peers_v2 of the target does not show the identity, place, version and tokens of \
+                 {address}: {advice}; if the node no longer exists, remove it with `nodetool assassinate`"
+            ),
+            Self::Incomplete(None) => write!(
+                f,
+                "system.local of the target does not show the identity, place, version and tokens of the \
+                 node: {advice}"
+            ),
+            Self::Different => {
+                write!(f, "the target's nodes show different rings: {advice}")
+            }
+        }
+    }
+}
+
+/// Returns the nodes with tokens of the answers to [`LOCAL`] and [`PEERS`].
+fn ring(local: &Page, peers: &Page, port: Option<u16>) -> std::result::Result<Vec<Node>, Unsettled> {
+    let mut nodes: Vec<Node> = Vec::new();
+    for (page, is_peer) in [(local, false), (peers, true)] {
+        for row in 0..page.rows.len() {
+            let found = node(page, row, port);
+            // The node that is asked may own none, but tokens of a peer are only written later than the rest.
+            let Some(found) = found.filter(|node| !(is_peer && node.tokens.is_empty())) else {
+                let place = page.rows[row].get(5).and_then(|cell| address(cell.as_deref()?));
+                return Err(Unsettled::Incomplete(place.filter(|_| is_peer)));
+            };
+            if nodes.iter().any(|node| node.host_id == found.host_id) {
+                return Err(Unsettled::Different);
+            }
+            nodes.push(found);
+        }
+    }
+    nodes.retain(|node| !node.tokens.is_empty());
+    Ok(nodes)
 }
 
 fn check(nodes: &[Node]) -> Result<()> {
@@ -112,6 +156,50 @@ mod tests {
             tokens: vec![1],
             release: release.into(),
         }
+    }
+
+    const TOKENS: &[u8] = b"\0\0\0\x01\0\0\0\x01\x35";
+
+    /// A row with the columns of [`LOCAL`] and [`PEERS`].
+    fn row(host: u8, tokens: Option<&'static [u8]>) -> Vec<Option<Bytes>> {
+        let bytes = |bytes: &'static [u8]| Some(Bytes::from_static(bytes));
+        let id = Some(Bytes::copy_from_slice(&[host; 16]));
+        let address = Some(Bytes::copy_from_slice(&[127, 0, 0, host]));
+        vec![id, bytes(b"dc"), bytes(b"r"), tokens.and_then(bytes), bytes(b"5.0.8"), address, None]
+    }
+
+    fn page(rows: Vec<Vec<Option<Bytes>>>) -> Page {
+        Page { columns: Vec::new(), rows }
+    }
+
+    #[test]
+    fn a_peer_of_which_the_node_does_not_know_all_yet_is_waited_for() {
+        let local = page(vec![row(1, Some(TOKENS))]);
+        let complete = ring(&local, &page(vec![row(2, Some(TOKENS))]), None).unwrap();
+        assert_eq!(complete.iter().map(|node| node.tokens.clone()).collect::<Vec<_>>(), [[5], [5]]);
+        let address = "127.0.0.2".parse().unwrap();
+        let incomplete = |peer| ring(&local, &page(vec![peer]), None).unwrap_err();
+        assert_eq!(incomplete(row(2, None)), Unsettled::Incomplete(Some(address)));
+        for column in [0, 1, 2, 4] {
+            let mut peer = row(2, Some(TOKENS));
+            peer[column] = None;
+            assert_eq!(incomplete(peer), Unsettled::Incomplete(Some(address)), "column {column}");
+        }
+        assert!(incomplete(row(2, None)).to_string().contains("127.0.0.2"));
+    }
+
+    #[test]
+    fn answers_of_two_nodes_are_not_one_ring() {
+        let local = page(vec![row(1, Some(TOKENS))]);
+        let other = page(vec![row(1, Some(TOKENS)), row(3, Some(TOKENS))]);
+        assert_eq!(ring(&local, &other, None).unwrap_err(), Unsettled::Different);
+    }
+
+    #[test]
+    fn a_node_that_owns_no_tokens_is_not_in_the_ring() {
+        let nodes = ring(&page(vec![row(1, None)]), &page(vec![row(2, Some(TOKENS))]), None).unwrap();
+        assert_eq!(nodes.len(), 1);
+        assert_eq!(nodes[0].address, ([127, 0, 0, 2], 7000).into());
     }
 
     #[test]
