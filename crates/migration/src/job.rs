@@ -21,7 +21,7 @@ use crate::settings::{By, Move, Summary, VerifyOptions, VerifySummary};
 use crate::statements::Statements;
 use crate::throttle::Throttle;
 use crate::token_range::TokenRange;
-use crate::verify::{Comparison, digest};
+use crate::verify::{Comparison, digest, shares_files};
 use crate::writer::Writer;
 
 /// Version of the progress file.
@@ -217,7 +217,9 @@ impl Move {
                 let count = usize::try_from(found.rows).unwrap_or(usize::MAX);
                 throttle.wait(count);
                 shared.count(task.table, count);
-                if found == digest(target, statements, range, now)? {
+                if shares_files(session, target, statements, range)?
+                    || found == digest(target, statements, range, now)?
+                {
                     return Ok(());
                 }
                 let comparison = Comparison { statements, now, marker, repairs: options.repair };

@@ -1,11 +1,11 @@
-//! Digests of the token ranges of a directory, from its rows.
+//! Digests of the token ranges of a directory, from its rows, and which files these are in.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use cassette_database::Database;
 use cassette_rows::merge::counter;
-use cassette_rows::{ColumnId, PartitionStream, Row, TableMetadata, Token, Unfiltered, key};
+use cassette_rows::{ColumnId, ColumnMetadata, PartitionStream, Row, TableMetadata, Token, Unfiltered, key};
 
 use crate::cell::CellRef;
 use crate::digest::{Digest, RowHashes};
@@ -76,6 +76,37 @@ impl<'a> StoredTable<'a> {
         }
         Ok(digest)
     }
+
+    /// Returns whether the rows of a token range are in the same files as those of a table of
+    /// another directory, which has links to them. Then both have equal digests.
+    ///
+    /// # Errors
+    /// If a table is damaged.
+    pub fn shares_files(&self, other: &StoredTable<'_>, range: TokenRange) -> Result<bool> {
+        let files = |table: &StoredTable<'_>| {
+            let found = table.database.stored_files(&table.table, Token(range.0), Token(range.1));
+            found.map_err(|error| unreadable(table.path, &error))
+        };
+        if !has_columns_of(&self.table, &other.table) {
+            return Ok(false);
+        }
+        let own = files(self)?;
+        Ok(own.is_some() && own == files(other)?)
+    }
+}
+
+/// Returns whether equal files have equal rows in both tables. Column ids and masks do not matter.
+fn has_columns_of(one: &TableMetadata, other: &TableMetadata) -> bool {
+    let is_same = |column: &Arc<ColumnMetadata>| {
+        other.column(&column.name).is_some_and(|found| {
+            (found.kind, found.position, found.reversed, &found.data_type)
+                == (column.kind, column.position, column.reversed, &column.data_type)
+        })
+    };
+    one.layout == other.layout
+        && one.dropped_columns == other.dropped_columns
+        && one.all_columns().count() == other.all_columns().count()
+        && one.all_columns().all(is_same)
 }
 
 /// Adds the live cells of a row as a SELECT shows them: elements of lists, and fields, by their
@@ -190,5 +221,72 @@ mod tests {
         }
         let rows: u64 = seen.iter().map(|digest| digest.rows).sum();
         assert!(rows > 20, "{rows} rows");
+    }
+
+    /// Copies a data directory with links to its Data files.
+    fn copy_with_links(from: &Path, to: &Path) {
+        std::fs::create_dir_all(to).unwrap();
+        for entry in std::fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            let (path, target) = (entry.path(), to.join(entry.file_name()));
+            if path.is_dir() {
+                copy_with_links(&path, &target);
+            } else if path.to_str().unwrap().ends_with("-Data.db") {
+                std::fs::hard_link(path, target).unwrap();
+            } else {
+                std::fs::copy(path, target).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_shared_as_long_as_both_directories_have_the_same_files_and_columns() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let (one, other) = (directory.path().join("one"), directory.path().join("other"));
+        let open = |path: &Path| {
+            let mut options = Options::new(path);
+            options.engine.background_threads = false;
+            Database::open(options).unwrap()
+        };
+        let execute = |database: &Database, path: &PathBuf, statement: &str| {
+            Session::Directory { database, path }.query(statement).unwrap();
+        };
+        let database = open(&one);
+        execute(&database, &one, STATEMENTS[0]);
+        execute(&database, &one, "CREATE TABLE ks.t (k int PRIMARY KEY, v text)");
+        for key in 0..20 {
+            execute(&database, &one, &format!("INSERT INTO ks.t (k, v) VALUES ({key}, 'v')"));
+        }
+        database.flush().unwrap();
+        database.close().unwrap();
+        copy_with_links(&one, &other);
+
+        let read_only = Database::open_read_only(&one).unwrap();
+        let mut session = Session::Directory { database: &read_only, path: &one };
+        let tables = keyspace(&mut session, "ks").unwrap().unwrap().tables;
+        let statements = Statements::new(tables[0].clone());
+        let source = StoredTable::find(&read_only, &one, &statements).unwrap();
+        let whole = TokenRange::part(0, 1);
+        let is_shared = |database: &Database| {
+            let target = StoredTable::find(database, &other, &statements).unwrap();
+            source.shares_files(&target, whole).unwrap()
+        };
+        assert!(is_shared(&Database::open_read_only(&other).unwrap()));
+
+        let database = open(&other);
+        assert!(is_shared(&database));
+        execute(&database, &other, "INSERT INTO ks.t (k, v) VALUES (3, 'newer')");
+        assert!(!is_shared(&database), "a memtable has a row");
+        database.flush().unwrap();
+        assert!(!is_shared(&database), "an SSTable is not shared");
+        database.close().unwrap();
+
+        // The same files, in which one table hides a column.
+        std::fs::remove_dir_all(&other).unwrap();
+        copy_with_links(&one, &other);
+        let database = open(&other);
+        execute(&database, &other, "ALTER TABLE ks.t DROP v");
+        execute(&database, &other, "ALTER TABLE ks.t ADD v text");
+        assert!(!is_shared(&database), "a column was dropped");
     }
 }

@@ -33,6 +33,24 @@ pub fn digest(
     selected(session, statements, range, now)
 }
 
+/// Returns whether source and target are directories that share the files with the rows of a token
+/// range. What is read of one then is the digest of both.
+pub fn shares_files(
+    source: &Session<'_>,
+    target: &Session<'_>,
+    statements: &Statements,
+    range: TokenRange,
+) -> Result<bool> {
+    let table = |session| match session {
+        &Session::Directory { database, path } => StoredTable::find(database, path, statements),
+        Session::Cluster(_) => None,
+    };
+    match (table(source), table(target)) {
+        (Some(source), Some(target)) => source.shares_files(&target, range),
+        _ => Ok(false),
+    }
+}
+
 /// Computes the digest of a token range from the rows that a SELECT returns.
 pub fn selected(
     session: &mut Session<'_>,

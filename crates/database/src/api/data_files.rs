@@ -1,5 +1,6 @@
 //! Tables as files: snapshots, imports, verification. The operations of `nodetool`, by table names.
 
+use std::collections::HashSet;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use cassette_engine::{
     SnapshotFilter, SnapshotOptions, SplitSSTable, VerifiedSSTable,
 };
 use cassette_rows::{PartitionStream, Selection, TableId, TableMetadata, Token};
+use cassette_vfs::FileId;
 
 use crate::api::database::Database;
 use crate::basics::error::{DatabaseError, Result};
@@ -70,6 +72,19 @@ impl Database {
     ) -> Result<Box<dyn PartitionStream>> {
         let range = KeyRange::tokens(Bound::Excluded(start), Bound::Included(end));
         self.engine().scan_once(table.id, &range, &Selection::all()).map_err(DatabaseError::of_operation)
+    }
+
+    /// Returns the files with the rows of [`stored_rows`](Self::stored_rows); see
+    /// [`Engine::data_files`](cassette_engine::Engine::files_of).
+    #[doc(hidden)]
+    pub fn stored_files(
+        &self,
+        table: &TableMetadata,
+        start: Token,
+        end: Token,
+    ) -> Result<Option<HashSet<FileId>>> {
+        let range = KeyRange::tokens(Bound::Excluded(start), Bound::Included(end));
+        self.engine().data_files(table.id, &range).map_err(DatabaseError::of_operation)
     }
 
     /// Returns all snapshots, including those of dropped tables.

@@ -1,5 +1,6 @@
 //! The path of a read: a view, its relevant sources, one merged stream.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arc_swap::Guard;
@@ -11,9 +12,11 @@ use cassette_rows::{
     Bound, DecoratedKey, DeletionTime, MergedStream, PartitionHeader, PartitionStream, RangeTombstoneMarker,
     Result as StorageResult, Row, Selection, StorageError, TableMetadata, Unfiltered,
 };
+use cassette_sstable::Component;
 use cassette_sstable::chunked_file::Caching;
 use cassette_sstable::reader::Scan;
 use cassette_sstable::waiting::{may_wait, starting_reads};
+use cassette_vfs::FileId;
 
 use crate::basics::error::Result;
 use crate::basics::key_range::{KeyBounds, KeyRange};
@@ -205,6 +208,21 @@ impl Core {
         table.metrics.sstables_per_range_read.record(scans.len() as u64);
         sources.extend(scans.into_iter().map(|scan| Box::new(scan) as Source));
         Ok(merged(sources, &view.table, selection.reversed))
+    }
+
+    /// Does [`Engine::data_files`](crate::Engine::data_files).
+    pub fn data_files_of(&self, table: &Table, range: &KeyRange) -> Result<Option<HashSet<FileId>>> {
+        let view = table.view();
+        self.check_complete(&view)?;
+        if view.memtables().any(|memtable| !memtable.is_empty()) {
+            return Ok(None);
+        }
+        let bounds = range.bounds();
+        let sstables = view.sstables.iter().filter(|sstable| lies_in(sstable, &bounds));
+        let identity = |sstable: &Arc<SSTable>| {
+            self.fs.identity(&sstable.reader.descriptor().path(Component::Data)).ok()
+        };
+        Ok(sstables.map(identity).collect())
     }
 }
 

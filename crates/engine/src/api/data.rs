@@ -1,8 +1,11 @@
 //! Writes and reads of partitions, and their locks.
 
+use std::collections::HashSet;
+
 use cassette_rows::interrupt::Interrupted;
 use cassette_rows::{DecoratedKey, PartitionStream, Selection, TableId, TableMetadata};
 use cassette_sstable::chunked_file::Caching;
+use cassette_vfs::FileId;
 
 use super::Engine;
 use crate::access::write_admission::WriteDemand;
@@ -210,5 +213,13 @@ impl Engine {
     ) -> Result<Box<dyn PartitionStream>> {
         let core = &self.inner.core;
         core.scan(&*core.table(id)?, range, selection, Caching::Bypass)
+    }
+
+    /// Returns the identities of the Data files that may have rows of a range; `None` if memtables
+    /// have rows of the table, or if a file was removed. Tables of two engines that have the same
+    /// columns and the same files, through links, have the same rows.
+    pub fn data_files(&self, id: TableId, range: &KeyRange) -> Result<Option<HashSet<FileId>>> {
+        let core = &self.inner.core;
+        core.data_files_of(&*core.table(id)?, range)
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -32,6 +33,8 @@ pub struct MemoryFileSystem {
     names: Arc<Mutex<Names>>,
     locks: Arc<Mutex<Locks>>,
     space: Arc<Space>,
+    /// Distinguishes the file systems of the process.
+    device: u64,
 }
 
 impl MemoryFileSystem {
@@ -42,7 +45,9 @@ impl MemoryFileSystem {
 
     /// Creates an empty file system whose files have at most `bytes` bytes together.
     pub fn with_limit(bytes: u64) -> Self {
-        Self { names: Arc::default(), locks: Arc::default(), space: Arc::new(Space::new(bytes)) }
+        static CREATED: AtomicU64 = AtomicU64::new(0);
+        let device = CREATED.fetch_add(1, Ordering::Relaxed);
+        Self { names: Arc::default(), locks: Arc::default(), space: Arc::new(Space::new(bytes)), device }
     }
 
     /// Returns the bytes of all files, including reserved ones. Counts each file once however many
@@ -134,7 +139,7 @@ impl FileSystem for MemoryFileSystem {
     fn identity(&self, path: &Path) -> io::Result<FileId> {
         let path = normal(path);
         let (Node::Directory(inode) | Node::File(inode, _)) = self.names.lock().existing("examine", &path)?;
-        Ok(FileId { device: 0, inode })
+        Ok(FileId { device: self.device, inode })
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
