@@ -2,13 +2,11 @@
 
 use std::ffi::c_char;
 use std::ptr;
-use std::time::Duration;
 
 use cassette::OpenOptions;
-use cassette::options::SyncMode;
 
 use crate::error::{Error, call, call_or};
-use crate::failure::{Failure, Status};
+use crate::failure::Status;
 use crate::pointer::{free, get, get_mut, handle, out, text};
 
 /// An open database. Any number of threads may use it at the same time.
@@ -51,7 +49,7 @@ pub unsafe extern "C" fn cassette_options_set(
         call(error, || {
             let options = get_mut(options, "options")?;
             let (name, value) = (text(name, "name")?, text(value, "value")?);
-            options.0 = changed(options.0.clone(), name, value)?;
+            options.0 = cassette::options::set(options.0.clone(), name, value)?;
             Ok(Status::Ok)
         })
     }
@@ -65,37 +63,6 @@ pub unsafe extern "C" fn cassette_options_set(
 pub unsafe extern "C" fn cassette_options_free(options: *mut Options) {
     // SAFETY: by the contract.
     unsafe { free(options) }
-}
-
-fn changed(options: OpenOptions, name: &str, value: &str) -> Result<OpenOptions, Failure> {
-    let invalid = |expected: &str| {
-        let message = format!("invalid {name}: expected {expected}, found {value:?}");
-        Failure::Database(cassette::Error::Config(message))
-    };
-    let size = || value.parse::<u64>().map_err(|_| invalid("a number of bytes"));
-    let switch = || value.parse::<bool>().map_err(|_| invalid("true or false"));
-    let too_large = |_| invalid("a number of bytes within the address space");
-    Ok(match name {
-        "commitlog_sync" => options.commitlog_sync(match value {
-            "periodic" => SyncMode::Periodic { period: Duration::from_secs(10) },
-            "batch" => SyncMode::Batch,
-            "group" => SyncMode::Group { window: Duration::from_millis(10) },
-            _ => return Err(invalid("periodic, batch or group")),
-        }),
-        "commitlog_segment_size" => options
-            .commitlog_segment_size(value.parse().map_err(|_| invalid("a number of bytes below 4 GiB"))?),
-        "commitlog_total_space" => options.commitlog_total_space(size()?),
-        "memtable_heap_space" => options.memtable_heap_space(size()?.try_into().map_err(too_large)?),
-        "file_cache_size" => options.file_cache_size(size()?),
-        "key_cache_size" => options.key_cache_size(size()?),
-        "row_cache_size" => options.row_cache_size(size()?),
-        "counter_cache_size" => options.counter_cache_size(size()?),
-        "prepared_statements_cache_size" => options.prepared_statements_cache_size(size()?),
-        "auto_snapshot" => options.auto_snapshot(switch()?),
-        "materialized_views_enabled" => options.materialized_views_enabled(switch()?),
-        // Opening the database refuses what is no guardrail.
-        _ => options.guardrail(name, value),
-    })
 }
 
 /// Opens the database in a directory, which is created if it does not exist, or an empty one in

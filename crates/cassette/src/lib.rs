@@ -85,6 +85,8 @@ transactions.run(|tx| {
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod settings;
+
 pub use cassette_database::{
     Applied, Batch, Database, DatabaseError as Error, ErrorKind, MaybeUnset, OpenOptions, OwnedRow, Result,
     Row, RowIter, Rows, Session, Statement, StatementOptions, Unset, Value, named,
@@ -133,6 +135,8 @@ pub mod metrics {
 
 /// Options that few programs change, and the types of errors' fields.
 pub mod options {
+    #[doc(hidden)]
+    pub use crate::settings::set;
     pub use cassette_database::{
         AbortReason, BatchKind, Cause, Consistency, Options, RequestTimeouts, Timeout, WriteType,
     };
