@@ -48,8 +48,11 @@ library: ## libcassette for C, shared and static, with its header, as an archive
 	packaging/build/library.py target/dist target/dist/libcassette.so target/dist/libcassette.a
 
 .PHONY: kits
-kits: dist ## the packages of the test kits with the binary, in target/dist: a wheel, a package for npm, jars
-	CASSETTE_BINARY=$(abspath target/dist/cassette) python3 -m pip wheel --quiet --no-deps --wheel-dir target/dist kits/python
+kits: dist ## the packages of the test kits with the binary, in target/dist: a wheel with the embedded database, a package for npm, jars
+	cargo rustc --release --package cassette-python --crate-type cdylib
+	objcopy --strip-all target/release/libcassette_python.so target/dist/libcassette_python.so
+	CASSETTE_BINARY=$(abspath target/dist/cassette) CASSETTE_MODULE=$(abspath target/dist/libcassette_python.so) \
+		python3 -m pip wheel --quiet --no-deps --wheel-dir target/dist kits/python
 	node kits/node/scripts/pack.js target/dist/cassette target/dist
 	kits/jvm/pack.sh target/dist/cassette target/dist
 
@@ -64,10 +67,10 @@ test: test-rust test-clients ## everything that must pass
 test-rust: ## unit, property, crash and oracle tests
 	cargo test --workspace --no-fail-fast
 
-# It builds the binary as test-rust does: building one package selects other features, and would compile our crates again.
+# It builds the binary and the module for Python as test-rust does: building one package selects other features, and would compile our crates again.
 .PHONY: test-clients
 test-clients: $(VENV)/installed ## unmodified drivers and cqlsh against the built server
-	cargo test --workspace --no-run --test stopping
+	cargo test --workspace --no-run --test stopping --test interpreter
 	$(VENV)/bin/python -m pytest -q tests/clients
 
 $(VENV)/installed: tests/clients/requirements.txt
@@ -230,7 +233,7 @@ $(CACHE)/typos/bin/typos:
 
 .PHONY: package
 package: ## assemble every package as for a registry, without compiling it
-	cargo package --workspace --exclude cassette-fuzz --exclude cassette-guard --exclude cassette-simulation --no-verify --allow-dirty --quiet
+	cargo package --workspace --exclude cassette-fuzz --exclude cassette-guard --exclude cassette-python --exclude cassette-simulation --no-verify --allow-dirty --quiet
 
 .PHONY: fmt
 fmt: ## format the code

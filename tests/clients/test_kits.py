@@ -58,6 +58,19 @@ def binary(tmp_path_factory):
     return stripped
 
 
+@pytest.fixture(scope="module")
+def module(tmp_path_factory):
+    """The embedded database for Python without symbols, as in packages."""
+    built = BINARY.parent / "deps" / "libcassette_python.so"
+    assert built.exists(), f"{built}: build it with cargo test --workspace --no-run --test interpreter"
+    stripped = tmp_path_factory.mktemp("module") / built.name
+    if shutil.which("strip"):
+        run("strip", "-o", stripped, built)
+    else:
+        shutil.copy(built, stripped)
+    return stripped
+
+
 @pytest.fixture
 def without_binary(tmp_path):
     """An environment in which no kit finds a binary outside of its package."""
@@ -74,21 +87,29 @@ def test_all_kits_have_the_version_of_the_binary():
         assert set(re.findall(r"\d+\.\d+\.\d+", readme.read_text())) <= {version, "127.0.0"}, readme
 
 
-def test_the_python_kit(binary, without_binary, tmp_path):
+def test_the_python_kit(binary, module, without_binary, tmp_path):
     wheels = tmp_path / "wheels"
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
-    run(*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, copied("python"), environment={"CASSETTE_BINARY": binary})
+    contents = {"CASSETTE_BINARY": binary, "CASSETTE_MODULE": module}
+    run(*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels, copied("python"), environment=contents)
     (wheel,) = wheels.glob("*.whl")
-    assert re.search(r"-py3-none-(manylinux_2_\d+|macosx_\d+_\d+)_\w+\.whl$", wheel.name), wheel
+    assert re.search(r"-cp39-abi3-(manylinux_2_\d+|macosx_\d+_\d+)_\w+\.whl$", wheel.name), wheel
     environment = BUILT / "python-environment"
     python = environment / "bin" / "python"
-    if not (environment / "done").exists():
-        run(sys.executable, "-m", "venv", environment)
-        requirements = (ROOT / "tests" / "clients" / "requirements.txt").read_text().split()
-        run(python, "-m", "pip", "install", "--quiet", *(r for r in requirements if r.startswith(("pytest", "cassandra-driver"))))
-        (environment / "done").touch()
+    requirements = (ROOT / "tests" / "clients" / "requirements.txt").read_text().split()
+    requirements = [each for each in requirements if each.startswith(("pytest", "cassandra-driver"))]
+    # For rows as tables; servers in tests do not need them.
+    requirements += (KITS / "python" / "requirements-tests.txt").read_text().split()
+    installed = environment / "installed"
+    if not installed.exists() or installed.read_text().split() != requirements:
+        run(sys.executable, "-m", "venv", "--clear", environment)
+        run(python, "-m", "pip", "install", "--quiet", "--no-compile", *requirements)
+        installed.write_text("\n".join(requirements))
     run(python, "-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps", wheel)
-    run(python, "-m", "pytest", "-q", "--rootdir", BUILT / "python", BUILT / "python" / "tests", environment=without_binary)
+    run(python, "-c", "import cassette._embedded, pandas, pyarrow", environment=without_binary)
+    # The other tests of the embedded database need no package: `crates/python` runs them.
+    only = ("-k", "not test_embedded or Tables")
+    run(python, "-m", "pytest", "-q", *only, "--rootdir", BUILT / "python", BUILT / "python" / "tests", environment=without_binary)
     # The wheel is also an installation of the command.
     assert run(environment / "bin" / "cassette", "--version") == run(binary, "--version")
 
