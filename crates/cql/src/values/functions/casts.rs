@@ -21,18 +21,45 @@ const NUMERIC: [DataType; 9] = [
     DataType::VarInt,
 ];
 
-/// The cast of `argument` to `to`; `None` if it has that type already.
+/// The cast of `argument` to `to` in a select clause; `None` if it has that type already.
 pub fn resolve_cast(argument: &dyn Argument, to: NativeType) -> Result<Option<ScalarFunction>, ValueError> {
     if argument.known_type() == Some(to.data_type()) {
         return Ok(None);
     }
+    choose(argument, to, None).map(Some)
+}
+
+/// The cast of `argument` to `to` in a term for a value of type `receiver`: a function for
+/// arguments of another type, which must return such a value.
+pub fn resolve_cast_for(
+    argument: &dyn Argument,
+    to: NativeType,
+    receiver: &DataType,
+) -> Result<ScalarFunction, ValueError> {
+    choose(argument, to, Some(receiver))
+}
+
+/// Whether there are casts to this type from others.
+pub fn has_casts(to: NativeType) -> bool {
+    to == NativeType::Varchar || !functions(&format!("cast_as_{to}")).is_empty()
+}
+
+fn choose(
+    argument: &dyn Argument,
+    to: NativeType,
+    receiver: Option<&DataType>,
+) -> Result<ScalarFunction, ValueError> {
     let to = if to == NativeType::Varchar { NativeType::Text } else { to };
+    let name = format!("system.cast_as_{to}");
     let candidates: Vec<_> = functions(&format!("cast_as_{to}")).into_iter().map(Function::Scalar).collect();
-    match pick(&candidates, &[argument], None) {
+    match pick(&candidates, &[argument], receiver) {
+        _ if candidates.is_empty() && receiver.is_some() => {
+            Err(ValueError::invalid(format!("Unknown function {name} called")))
+        }
         _ if candidates.is_empty() => Err(ValueError::invalid(format!("{argument} cannot be cast to {to}"))),
-        Pick::One(Function::Scalar(function)) => Ok(Some(function)),
-        Pick::Many(compatible) => Err(ambiguous(&format!("system.cast_as_{to}"), &compatible)),
-        _ => Err(none_matches(&format!("system.cast_as_{to}"), &candidates)),
+        Pick::One(Function::Scalar(function)) => Ok(function),
+        Pick::Many(compatible) => Err(ambiguous(&name, &compatible)),
+        _ => Err(none_matches(&name, &candidates)),
     }
 }
 

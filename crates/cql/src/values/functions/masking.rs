@@ -4,7 +4,7 @@ use cassette_rows::types::{CustomType, DataType};
 use sha2::Digest;
 
 use super::resolve::{Argument, TypedArgument, known_types, requires};
-use super::{Evaluated, ScalarFunction, Surroundings, Values, present};
+use super::{ArgumentCheck, Evaluated, ScalarFunction, Surroundings, Values, present};
 use crate::values::literal::Assignment;
 use crate::values::{ValueError, collections, timeuuid};
 
@@ -75,18 +75,16 @@ pub(super) fn resolve(
                 convert(name, arguments, &mut types, at, required)?;
             }
             let returns = types[0].clone();
-            Ok(Some(ScalarFunction::new(name, types, returns, mask_part)))
+            let check = Some(check_padding as ArgumentCheck);
+            Ok(Some(ScalarFunction { check, ..ScalarFunction::new(name, types, returns, mask_part) }))
         }
         "mask_hash" => {
             let fallback = [None, Some(DataType::Text)];
             let signature = format!("system.{name}(any, [text])");
             let mut types = known_types(&signature, arguments, 1..=2, &fallback)?;
             convert(name, arguments, &mut types, 1, DataType::Text)?;
-            Ok(Some(ScalarFunction::new(name, types, DataType::Blob, |_, values, _| {
-                let Some(value) = values[0] else { return Ok(None) };
-                let algorithm = values.get(1).copied().flatten().map(String::from_utf8_lossy);
-                hash(algorithm.as_deref().unwrap_or("SHA-256"), value).map(Some)
-            })))
+            let check = Some(check_algorithm as ArgumentCheck);
+            Ok(Some(ScalarFunction { check, ..ScalarFunction::new(name, types, DataType::Blob, hash) }))
         }
         _ => Ok(None),
     }
@@ -130,19 +128,41 @@ fn convert(
     Ok(())
 }
 
-/// Returns the digest of `value` by one of Java's algorithms, named in any case.
-fn hash(algorithm: &str, value: &[u8]) -> Result<Vec<u8>, ValueError> {
+/// `mask_hash`: the digest of the first argument, by the algorithm that the second one names.
+fn hash(_: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundings) -> Evaluated {
+    let Some(value) = values[0] else { return Ok(None) };
+    let digest = match values.get(1).copied().flatten() {
+        Some(algorithm) => digest_of(algorithm)?,
+        None => digest_by::<sha2::Sha256>,
+    };
+    Ok(Some(digest(value)))
+}
+
+fn check_algorithm(_: &ScalarFunction, index: usize, value: &[u8]) -> Result<(), ValueError> {
+    if index == 1 { digest_of(value).map(drop) } else { Ok(()) }
+}
+
+/// Returns the digest of a value.
+type DigestFunction = fn(&[u8]) -> Vec<u8>;
+
+/// Returns one of Java's algorithms for digests, named in any case.
+fn digest_of(algorithm: &[u8]) -> Result<DigestFunction, ValueError> {
+    let algorithm = String::from_utf8_lossy(algorithm);
     Ok(match algorithm.to_ascii_uppercase().as_str() {
-        "MD5" => md5::Md5::digest(value).to_vec(),
-        "SHA-1" | "SHA1" | "SHA" => sha1::Sha1::digest(value).to_vec(),
-        "SHA-224" | "SHA224" => sha2::Sha224::digest(value).to_vec(),
-        "SHA-256" | "SHA256" => sha2::Sha256::digest(value).to_vec(),
-        "SHA-384" | "SHA384" => sha2::Sha384::digest(value).to_vec(),
-        "SHA-512" | "SHA512" => sha2::Sha512::digest(value).to_vec(),
-        "SHA-512/224" | "SHA512/224" => sha2::Sha512_224::digest(value).to_vec(),
-        "SHA-512/256" | "SHA512/256" => sha2::Sha512_256::digest(value).to_vec(),
+        "MD5" => digest_by::<md5::Md5>,
+        "SHA-1" | "SHA1" | "SHA" => digest_by::<sha1::Sha1>,
+        "SHA-224" | "SHA224" => digest_by::<sha2::Sha224>,
+        "SHA-256" | "SHA256" => digest_by::<sha2::Sha256>,
+        "SHA-384" | "SHA384" => digest_by::<sha2::Sha384>,
+        "SHA-512" | "SHA512" => digest_by::<sha2::Sha512>,
+        "SHA-512/224" | "SHA512/224" => digest_by::<sha2::Sha512_224>,
+        "SHA-512/256" | "SHA512/256" => digest_by::<sha2::Sha512_256>,
         _ => return Err(ValueError::invalid(format!("Hash algorithm not found: {algorithm}"))),
     })
+}
+
+fn digest_by<D: Digest>(value: &[u8]) -> Vec<u8> {
+    D::digest(value).to_vec()
 }
 
 /// Returns the mask of all values of the type.
@@ -178,6 +198,19 @@ fn masked_items<'a>(types: impl Iterator<Item = &'a DataType>) -> Result<Vec<u8>
     Ok(collections::build_tuple(&items?))
 }
 
+/// Rejects paddings of more or less than one character.
+fn check_padding(function: &ScalarFunction, index: usize, value: &[u8]) -> Result<(), ValueError> {
+    let text = String::from_utf8_lossy(value);
+    match (index, text.chars().count()) {
+        (3, 1) | (0..=2, _) => Ok(()),
+        (_, count) => Err(ValueError::invalid(format!(
+            "The padding argument for function system.{} should be single-character, but '{text}' has {count} \
+             characters.",
+            function.name
+        ))),
+    }
+}
+
 /// Replaces the characters inside, or outside, of a prefix and a suffix of these lengths.
 fn mask_part(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundings) -> Evaluated {
     let Some(bytes) = values[0] else { return Ok(None) };
@@ -185,20 +218,8 @@ fn mask_part(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surrounding
         let bytes = present(values, index).and_then(|bytes| bytes.try_into().ok());
         i64::from(bytes.map_or(0, i32::from_be_bytes))
     };
-    let padding = match values.get(3).copied().flatten().map(String::from_utf8_lossy) {
-        None => '*',
-        Some(text) => match <[char; 1]>::try_from(text.chars().collect::<Vec<_>>()) {
-            Ok([padding]) => padding,
-            Err(characters) => {
-                return Err(ValueError::invalid(format!(
-                    "The padding argument for function system.{} should be single-character, but '{text}' \
-                     has {} characters.",
-                    function.name,
-                    characters.len()
-                )));
-            }
-        },
-    };
+    let padding = values.get(3).copied().flatten().map(String::from_utf8_lossy);
+    let padding = padding.and_then(|text| text.chars().next()).unwrap_or('*');
     // As Java encodes a character that an ascii cannot contain.
     let is_ascii = function.returns == DataType::Ascii;
     let padding = if is_ascii && !padding.is_ascii() { '?' } else { padding };

@@ -29,7 +29,7 @@ use cassette_rows::interrupt;
 use cassette_rows::types::DataType;
 
 pub use arithmetic::{resolve_arithmetic, resolve_negation};
-pub use casts::resolve_cast;
+pub use casts::{has_casts, resolve_cast, resolve_cast_for};
 pub use masking::{is_masking, resolve_mask};
 pub use resolve::{Argument, Name, NullArgument, TypedArgument, resolve, resolve_among};
 pub use user::{UserAggregate, UserFunction};
@@ -97,6 +97,15 @@ impl Function {
         }
     }
 
+    /// Whether the types follow from the arguments of the call, so that one name stands for any
+    /// number of functions.
+    pub fn infers_types(&self) -> bool {
+        match self {
+            Self::Scalar(function) => function.infers_types,
+            Self::Aggregate(function) => matches!(function.name(), "min" | "max"),
+        }
+    }
+
     /// The type of the result.
     pub fn returns(&self) -> &DataType {
         match self {
@@ -132,8 +141,14 @@ pub struct ScalarFunction {
     /// Whether equal arguments always give equal results, so that a call with constants is a
     /// constant.
     pub is_pure: bool,
+    infers_types: bool,
+    /// Rejects values of an argument, whatever the others are.
+    check: Option<ArgumentCheck>,
     body: Body,
 }
+
+/// Rejects a value, not null, of the argument with this index.
+type ArgumentCheck = fn(&ScalarFunction, usize, &[u8]) -> Result<(), ValueError>;
 
 /// How a function is evaluated.
 #[derive(Debug, Clone)]
@@ -159,6 +174,8 @@ impl From<Arc<UserFunction>> for ScalarFunction {
             arguments: function.argument_types(),
             returns: function.returns.clone(),
             is_pure: false,
+            infers_types: false,
+            check: None,
             body: Body::User(function),
         }
     }
@@ -171,8 +188,29 @@ impl ScalarFunction {
         returns: DataType,
         evaluate: fn(&Self, &Values<'_>, &dyn Surroundings) -> Evaluated,
     ) -> Self {
-        let body = Body::Native(evaluate);
-        Self { name: name.into(), arguments: arguments.into(), returns, is_pure: true, body }
+        Self {
+            name: name.into(),
+            arguments: arguments.into(),
+            returns,
+            is_pure: true,
+            infers_types: false,
+            check: None,
+            body: Body::Native(evaluate),
+        }
+    }
+
+    /// Whether some values of its arguments are rejected whatever the others are.
+    pub fn checks_arguments(&self) -> bool {
+        self.check.is_some()
+    }
+
+    /// Rejects a value of the argument at `index` with which each call fails, so that a constant
+    /// can be rejected before there are values of the other arguments.
+    pub fn check_argument(&self, index: usize, value: Option<&[u8]>) -> Result<(), ValueError> {
+        match (self.check, value) {
+            (Some(check), Some(value)) => check(self, index, value),
+            _ => Ok(()),
+        }
     }
 
     /// Returns its definition; `None` if it is native.
@@ -201,6 +239,9 @@ impl ScalarFunction {
         }
         let bytes: usize = values.iter().flatten().map(|value| value.len()).sum();
         interrupt::charge(1 + u32::try_from(bytes / BYTES_PER_STEP).unwrap_or(u32::MAX))?;
+        if self.check.is_some() {
+            values.iter().enumerate().try_for_each(|(index, value)| self.check_argument(index, *value))?;
+        }
         match &self.body {
             Body::Native(evaluate) => evaluate(self, values, surroundings),
             Body::User(function) if function.is_callable(values) => surroundings.call(function, values),

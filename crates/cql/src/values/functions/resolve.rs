@@ -186,7 +186,8 @@ fn candidates(
     }
     let factories = [collections::resolve, json::resolve, masking::resolve, vectors::resolve];
     for resolve in factories {
-        if let Some(function) = resolve(name, arguments, receiver)? {
+        if let Some(mut function) = resolve(name, arguments, receiver)? {
+            function.infers_types = true;
             return Ok(vec![Function::Scalar(function)]);
         }
     }

@@ -162,10 +162,15 @@ impl Expression {
         }
     }
 
-    /// Adds the outermost calls in it that have constant arguments and a constant result.
+    /// Adds the calls in it that may fail for constants alone: the outermost ones with a constant
+    /// result, and those of functions that check their arguments, after the calls in these.
     pub fn constant_calls<'s>(&'s self, out: &mut Vec<&'s Self>) {
         match self {
             Self::Call(_, arguments) if !arguments.is_empty() && self.is_constant() => out.push(self),
+            Self::Call(function, arguments) if function.checks_arguments() => {
+                arguments.iter().for_each(|argument| argument.constant_calls(out));
+                out.push(self);
+            }
             Self::Call(_, parts)
             | Self::Token(parts)
             | Self::List(parts)
@@ -179,6 +184,19 @@ impl Expression {
             Self::Field(of, _) | Self::CellTime(_, of) => of.constant_calls(out),
             Self::Element(collection, _) | Self::Slice(collection, ..) => collection.of.constant_calls(out),
             Self::Column(_) | Self::Masked(_) | Self::Term(_) | Self::Aggregate(_) => {}
+        }
+    }
+
+    /// Evaluates the constants among the arguments of a call, and the call if all are.
+    pub fn check_constants(&self, input: Input<'_, '_>) -> Result<()> {
+        match self {
+            Self::Call(function, arguments) if !self.is_constant() => {
+                for (index, argument) in arguments.iter().enumerate().filter(|(_, each)| each.is_constant()) {
+                    function.check_argument(index, argument.evaluate(input)?.as_deref())?;
+                }
+                Ok(())
+            }
+            constant => constant.evaluate(input).map(drop),
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) struct Outputs {
     json: Option<Vec<(String, DataType)>>,
     /// All expressions are columns, whose values are pushed unchanged.
     is_plain: bool,
-    /// Whether there are calls with constant arguments and results.
+    /// Whether there are calls that may fail for constants alone.
     has_constant_calls: bool,
 }
 
@@ -48,12 +48,12 @@ impl Outputs {
         calls
     }
 
-    /// Evaluates calls with constant arguments and results, which must fail even without rows, as
+    /// Evaluates calls as far as their arguments are constant: they must fail even without rows, as
     /// in Cassandra.
     pub fn check_constants(&self, terms: &[Bound<'_>], cx: &BindContext<'_>) -> Result<()> {
         if self.has_constant_calls {
             for call in self.constant_calls() {
-                call.evaluate(Input { row: None, terms, aggregates: &[], cx })?;
+                call.check_constants(Input { row: None, terms, aggregates: &[], cx })?;
             }
         }
         Ok(())
