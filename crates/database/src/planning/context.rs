@@ -8,13 +8,12 @@ use cassette_functions::Functions;
 use cassette_rows::TableMetadata;
 use uuid::Uuid;
 
-use crate::basics::error::{DatabaseError, Result, bail_invalid};
+use crate::basics::error::{DatabaseError, Result};
 use crate::basics::request::{BoundValue, StatementOptions};
 use crate::planning::functions::UsedFunction;
 use crate::planning::terms::Markers;
-use crate::schema::catalog::{Catalog, KeyspaceKind};
+use crate::schema::catalog::Catalog;
 use crate::schema::guardrails::{Guard, Guardrails};
-use crate::schema::testing::WritableTable;
 
 /// The inputs of planning, and its by-products.
 pub(crate) struct PlanContext<'a> {
@@ -76,26 +75,6 @@ impl<'a> PlanContext<'a> {
     pub fn table(&mut self, name: &QualifiedName) -> Result<Arc<TableMetadata>> {
         let keyspace = self.keyspace_of(name)?;
         self.catalog.require_table(keyspace, &name.name).cloned()
-    }
-
-    /// Returns the table called `name`, if clients can write to it.
-    ///
-    /// # Errors
-    /// Invalid, if it does not exist; Unauthorized, if it is a local system table.
-    pub fn writable_table(&mut self, name: &QualifiedName) -> Result<Arc<TableMetadata>> {
-        let table = self.table(name)?;
-        let keyspace = self.catalog.require_keyspace(&table.keyspace)?;
-        match keyspace.kind {
-            KeyspaceKind::Local => Err(DatabaseError::Unauthorized(format!(
-                "{} keyspace is not user-modifiable.",
-                table.keyspace
-            ))),
-            _ if WritableTable::of(&table).is_some() => Ok(table),
-            _ if keyspace.virtual_tables.contains(&table.name) => {
-                bail_invalid!("Modification is not supported by table {}", table.qualified_name())
-            }
-            _ => Ok(table),
-        }
     }
 }
 

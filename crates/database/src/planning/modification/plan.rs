@@ -8,8 +8,9 @@ use cassette_rows::TableMetadata;
 use super::attributes::Attributes;
 use super::json::JsonInsert;
 use super::rows_plan::{self, RowsPlan};
-use crate::basics::error::{Result, WriteType, bail_invalid};
+use crate::basics::error::{DatabaseError, Result, WriteType, bail_invalid};
 use crate::planning::context::{BindContext, PlanContext};
+use crate::schema::catalog::KeyspaceKind;
 use crate::schema::testing::WritableTable;
 
 /// A planned INSERT, UPDATE or DELETE.
@@ -17,6 +18,8 @@ use crate::schema::testing::WritableTable;
 pub(crate) struct ModificationPlan {
     pub table: Arc<TableMetadata>,
     pub what: What,
+    /// Whether the table is one of a virtual keyspace.
+    is_virtual: bool,
 }
 
 #[derive(Debug)]
@@ -29,13 +32,14 @@ impl ModificationPlan {
     /// Resolves `modification` against the catalog.
     pub fn new(modification: &ast::Modification, cx: &mut PlanContext<'_>) -> Result<Self> {
         let plan = Self::of_batch(modification, cx)?;
+        plan.refuse_local(cx)?;
         plan.validate(cx)?;
         Ok(plan)
     }
 
     /// Resolves a statement of a batch, whose attributes are validated later.
     fn of_batch(modification: &ast::Modification, cx: &mut PlanContext<'_>) -> Result<Self> {
-        let table = cx.writable_table(modification.table())?;
+        let table = cx.table(modification.table())?;
         let what = match modification {
             ast::Modification::Insert(insert) => match &insert.source {
                 ast::InsertSource::Values { columns, values } => {
@@ -48,13 +52,27 @@ impl ModificationPlan {
             ast::Modification::Update(update) => What::Rows(Box::new(rows_plan::update(update, &table, cx)?)),
             ast::Modification::Delete(delete) => What::Rows(Box::new(rows_plan::delete(delete, &table, cx)?)),
         };
-        Ok(Self { table, what })
+        let kind = cx.catalog.require_keyspace(&table.keyspace)?.kind;
+        let is_virtual = kind == KeyspaceKind::Virtual || WritableTable::of(&table).is_some();
+        Ok(Self { table, what, is_virtual })
     }
 
-    /// Rejects views, and attributes that the statement cannot have. In a batch, as in Cassandra,
-    /// this comes after the checks of the batch.
+    /// Rejects local system tables, which no client can write to. Mistakes in the statement are
+    /// reported before, as Cassandra reports them before missing permissions.
+    fn refuse_local(&self, cx: &PlanContext<'_>) -> Result<()> {
+        match cx.catalog.require_keyspace(&self.table.keyspace)?.kind {
+            KeyspaceKind::Local => Err(DatabaseError::Unauthorized(format!(
+                "{} keyspace is not user-modifiable.",
+                self.table.keyspace
+            ))),
+            KeyspaceKind::Replicated | KeyspaceKind::Virtual | KeyspaceKind::User => Ok(()),
+        }
+    }
+
+    /// Rejects views and virtual tables, and attributes that the statement cannot have. In a batch,
+    /// as in Cassandra, this comes after the checks of the batch.
     fn validate(&self, cx: &PlanContext<'_>) -> Result<()> {
-        if WritableTable::of(&self.table).is_some() {
+        if self.is_virtual {
             if self.has_timestamp() {
                 bail_invalid!("Custom timestamp is not supported by virtual tables");
             }
@@ -73,6 +91,9 @@ impl ModificationPlan {
         }
         if cx.catalog.is_view(&self.table) {
             bail_invalid!("Cannot directly modify a materialized view");
+        }
+        if WritableTable::of(&self.table).is_none() && cx.catalog.is_virtual(&self.table) {
+            bail_invalid!("Modification is not supported by table {}", self.table.qualified_name());
         }
         Ok(())
     }
@@ -172,6 +193,7 @@ impl BatchPlan {
         };
         let plan = Self { kind: batch.kind, attributes, statements };
         validate(plan.kind, plan.attributes.has_timestamp(), &plan.statements.iter().collect::<Vec<_>>())?;
+        plan.statements.iter().try_for_each(|statement| statement.refuse_local(cx))?;
         plan.statements.iter().try_for_each(|statement| statement.validate(cx))?;
         Ok(plan)
     }
@@ -216,12 +238,6 @@ pub(crate) fn validate(kind: BatchKind, has_timestamp: bool, statements: &[&Modi
             bail_invalid!("Cannot provide custom timestamp for a BATCH containing counters");
         }
     }
-    if statements.iter().any(|s| WritableTable::of(s.table()).is_some()) {
-        if kind == BatchKind::Logged {
-            bail_invalid!("Cannot include a virtual table statement in a logged batch");
-        }
-        bail_invalid!("Batches of mutations for virtual tables are not supported: execute them one by one");
-    }
     if kind == BatchKind::Counter && counters < statements.len() {
         bail_invalid!("Cannot include non-counter statement in a counter batch");
     }
@@ -230,6 +246,20 @@ pub(crate) fn validate(kind: BatchKind, has_timestamp: bool, statements: &[&Modi
     }
     if kind == BatchKind::Logged && counters > 0 {
         bail_invalid!("Cannot include a counter statement in a logged batch");
+    }
+    if statements.iter().any(|s| s.is_virtual) {
+        if kind == BatchKind::Logged {
+            bail_invalid!("Cannot include a virtual table statement in a logged batch");
+        }
+        if statements.iter().any(|s| !s.is_virtual) {
+            bail_invalid!("Mutations for virtual and regular tables cannot exist in the same batch");
+        }
+        if is_conditional {
+            bail_invalid!("Conditional BATCH statements cannot include mutations for virtual tables");
+        }
+    }
+    if statements.iter().any(|s| WritableTable::of(s.table()).is_some()) {
+        bail_invalid!("Batches of mutations for virtual tables are not supported: execute them one by one");
     }
     if is_conditional
         && let [first, rest @ ..] = statements
