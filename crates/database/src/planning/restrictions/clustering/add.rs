@@ -122,6 +122,7 @@ impl ClusteringRestrictions {
         self.add_multi(columns, Segment { first, what }, allow_filtering)
     }
 
+    /// Adds a restriction of `columns`, which may be merged with another one of the same columns.
     fn add_multi(
         &mut self,
         columns: &[Arc<ColumnMetadata>],
@@ -129,46 +130,62 @@ impl ClusteringRestrictions {
         allow_filtering: bool,
     ) -> Result<()> {
         let end = segment.first + columns.len();
-        let overlapping =
-            self.segments.iter_mut().find(|old| old.first < end && segment.first < old.first + old.width());
-        let Some(old) = overlapping else { return self.insert(segment, allow_filtering) };
+        let overlaps = |old: &Segment| old.first < end && segment.first < old.first + old.width();
+        for old in self.segments.iter().filter(|old| overlaps(old)) {
+            self.check_merge(columns, old, &segment)?;
+        }
+        let Some(old) = self.segments.iter_mut().find(|old| overlaps(old)) else {
+            return self.insert(segment, allow_filtering);
+        };
+        if let SegmentKind::Single(ColumnRestriction::Slice(slice)) = &mut old.what {
+            old.what = SegmentKind::of_slice(std::mem::take(slice));
+        }
+        if let (
+            SegmentKind::TupleSlice { lower, upper, width },
+            SegmentKind::TupleSlice { lower: new_lower, upper: new_upper, width: new_width },
+        ) = (&mut old.what, segment.what)
+        {
+            *lower = lower.take().or(new_lower);
+            *upper = upper.take().or(new_upper);
+            *width = (*width).max(new_width);
+        }
+        Ok(())
+    }
+
+    /// Rejects a restriction of `columns` that cannot be merged with one of some of these columns:
+    /// only two ranges with the same first column can, which have different bounds.
+    fn check_merge(&self, columns: &[Arc<ColumnMetadata>], old: &Segment, new: &Segment) -> Result<()> {
         let restricted = old.first..old.first + old.width();
         let common = columns.iter().filter(|column| restricted.contains(&column.position));
         let common = common.map(|column| column.name.as_str()).collect::<Vec<_>>().join(" ,");
-        if let (SegmentKind::Single(ColumnRestriction::Slice(slice)), SegmentKind::TupleSlice { .. }) =
-            (&mut old.what, &segment.what)
-        {
-            old.what = SegmentKind::of_slice(std::mem::take(slice));
-        }
-        match (&mut old.what, segment.what) {
-            (
-                SegmentKind::TupleSlice { lower, upper, width },
-                SegmentKind::TupleSlice { lower: new_lower, upper: new_upper, width: new_width },
-            ) => {
-                if old.first != segment.first {
+        match &old.what {
+            _ if old.is_slice() && !new.is_slice() => bail_invalid!(
+                "Column \"{common}\" cannot be restricted by both an equality and an inequality relation"
+            ),
+            _ if old.is_slice() => {
+                if old.first != new.first {
                     bail_invalid!(
                         "Column \"{}\" cannot be restricted by two inequalities not starting with the same column",
-                        self.columns[old.first.max(segment.first)].name
+                        self.columns[old.first.max(new.first)].name
                     );
                 }
-                if lower.is_some() && new_lower.is_some() {
+                let ((lower, upper), (new_lower, new_upper)) = (old.what.bounds(), new.what.bounds());
+                if lower && new_lower {
                     bail_invalid!("More than one restriction was found for the start bound on {common}");
                 }
-                if upper.is_some() && new_upper.is_some() {
+                if upper && new_upper {
                     bail_invalid!("More than one restriction was found for the end bound on {common}");
                 }
-                *lower = lower.take().or(new_lower);
-                *upper = upper.take().or(new_upper);
-                *width = (*width).max(new_width);
                 Ok(())
             }
-            (SegmentKind::TupleSlice { .. } | SegmentKind::Single(ColumnRestriction::Slice(_)), _) => {
-                bail_invalid!(
-                    "Column \"{common}\" cannot be restricted by both an equality and an inequality relation"
-                )
-            }
-            (SegmentKind::TupleIn(..) | SegmentKind::Single(ColumnRestriction::In(_)), _) => {
+            SegmentKind::TupleIn(..) | SegmentKind::Single(ColumnRestriction::In(_)) => {
                 bail_invalid!("{common} cannot be restricted by more than one relation if it includes a IN")
+            }
+            SegmentKind::Single(ColumnRestriction::Contains { .. }) => bail_invalid!(
+                "Collection column {common} can only be restricted by CONTAINS, CONTAINS KEY, or map-entry equality"
+            ),
+            SegmentKind::Single(ColumnRestriction::Like(_)) => {
+                bail_invalid!("{common} cannot be restricted by more than one relation if it includes a LIKE")
             }
             _ => bail_invalid!(
                 "{common} cannot be restricted by more than one relation if it includes an Equal"
@@ -215,7 +232,7 @@ impl ClusteringRestrictions {
                         "Expected {} elements in value tuple, but got {}: ({})",
                         columns.len(),
                         terms.len(),
-                        terms.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+                        terms.iter().map(|term| term.shown(None).to_string()).collect::<Vec<_>>().join(", ")
                     );
                 }
                 let terms = terms

@@ -89,6 +89,15 @@ impl SegmentKind {
             |side: Option<(Term, bool)>| side.map(|(term, inclusive)| (Tuple::Terms(vec![term]), inclusive));
         Self::TupleSlice { lower: bound(slice.lower), upper: bound(slice.upper), width: 1 }
     }
+
+    /// Returns whether it is a range with a lower bound, and whether with an upper one.
+    fn bounds(&self) -> (bool, bool) {
+        match self {
+            Self::TupleSlice { lower, upper, .. } => (lower.is_some(), upper.is_some()),
+            Self::Single(ColumnRestriction::Slice(slice)) => (slice.lower.is_some(), slice.upper.is_some()),
+            _ => (false, false),
+        }
+    }
 }
 
 impl Segment {

@@ -114,6 +114,40 @@ fn clauses_that_contradict_themselves_are_refused_in_cassandras_words() {
     }
 }
 
+/// Cassandra reports any of several contradictions, and the columns of a relation in any order.
+#[test]
+fn of_several_contradictions_that_of_the_first_column_is_reported() {
+    let database = database();
+    for (clause, expected) in [
+        (
+            "a = 1 AND b = 2 AND c = 3 AND (a, b, c) = (1, 2, 3)",
+            "a cannot be restricted by more than one relation if it includes an Equal",
+        ),
+        (
+            "a IN (1, 2) AND b > 2 AND (a, b) = (1, 2)",
+            "a cannot be restricted by more than one relation if it includes a IN",
+        ),
+        (
+            "a = 1 AND b > 2 AND (b, c) = (1, 2)",
+            "Column \"b\" cannot be restricted by both an equality and an inequality relation",
+        ),
+        (
+            "(a, b) = (1, 2) AND (a, b, c) > (1, 2, 3)",
+            "a ,b cannot be restricted by more than one relation if it includes an Equal",
+        ),
+        (
+            "a > 1 AND b > 1 AND (a, b) < (3, 3) ALLOW FILTERING",
+            "Column \"b\" cannot be restricted by two inequalities not starting with the same column",
+        ),
+        (
+            "a > 1 AND b = 1 AND (a, b) < (3, 3) ALLOW FILTERING",
+            "b cannot be restricted by more than one relation if it includes an Equal",
+        ),
+    ] {
+        assert_eq!(slices(&database, clause, &[]), Err(expected.to_owned()), "{clause}");
+    }
+}
+
 #[test]
 fn a_tuple_bound_whole_restricts_and_filters_item_by_item() {
     let database = database();
