@@ -79,12 +79,19 @@ fn apply<P: AsRef<ModificationPlan>>(
     let mut mutations = Mutations::default();
     // Drops each plan after use: a batch can have so many that they and the mutations together take
     // much memory.
-    for (plan, execution) in statements {
-        let plan = plan.as_ref();
-        interrupt::charge(STATEMENT_STEPS)?;
-        let rows = plan.rows_of(execution)?;
-        let times = rows.attributes.times(execution, plan.table(), || Ok(timestamp))?;
-        rows.add_to(&mut mutations, &times, execution)?;
+    let mut rest = statements.into_iter();
+    while let Some((plan, execution)) = rest.next() {
+        let mut add = || {
+            let plan = plan.as_ref();
+            interrupt::charge(STATEMENT_STEPS)?;
+            let rows = plan.rows_of(execution)?;
+            let times = rows.attributes.times(execution, plan.table(), || Ok(timestamp))?;
+            rows.add_to(&mut mutations, &times, execution)
+        };
+        // Cassandra binds all partition keys first: mistakes in those are reported before others.
+        add().map_err(|error| {
+            rest.find_map(|(plan, execution)| mistake_in_keys(&plan, execution)).unwrap_or(error)
+        })?;
     }
     let write_type = match kind {
         BatchKind::Unlogged => WriteType::UnloggedBatch,
@@ -96,6 +103,12 @@ fn apply<P: AsRef<ModificationPlan>>(
     mutations.apply(first, write_type)?;
     first.store.metrics().record_batch(kind, partitions);
     Ok(Outcome::Void)
+}
+
+/// Returns the error of binding the partition keys of a statement.
+fn mistake_in_keys(plan: &impl AsRef<ModificationPlan>, execution: &Execution<'_>) -> Option<DatabaseError> {
+    let rows = plan.as_ref().rows_of(execution);
+    rows.and_then(|rows| rows.restrictions.partition.keys(execution).map(drop)).err()
 }
 
 /// Issues Cassandra's warning about gc_grace_seconds and the batchlog, although no batchlog is

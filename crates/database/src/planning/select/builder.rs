@@ -217,6 +217,12 @@ impl<'t> Builder<'t> {
         if inner.data_type == native.data_type() {
             return Ok(inner);
         }
+        // As in Cassandra, the message names the first column of the select clause.
+        if !functions::has_casts(native)
+            && let Some(first) = self.columns.first()
+        {
+            bail_invalid!("{} cannot be cast to {native}", first.name);
+        }
         let scope = Scope { table: self.table, cx };
         let Some(function) = functions::resolve_cast(&of.within(scope), native)? else { return Ok(inner) };
         let data_type = function.returns.clone();
