@@ -39,21 +39,28 @@ pub(crate) fn truncate(
     // Indexes are neither created nor dropped meanwhile.
     let _changing = store.lock_schema_within(patience)?;
     let catalog = store.catalog();
-    let indexes: Vec<_> = catalog.indexes_of(table.id).iter().filter(|index| store.is_built(index)).collect();
-    for index in &indexes {
+    let views = catalog.views_of(table.id);
+    let all_indexes = catalog.indexes_of(table.id);
+    // A write between the truncation of a table and that of its views would remain in only one of
+    // them, and so would the entries that a build of a view writes. The progress of builds is
+    // recorded by writers, too.
+    let is_being_built = !all_indexes.iter().all(|index| store.is_built(index));
+    let alone = (is_being_built || !views.is_empty()).then(|| store.stop_writers());
+    let (indexes, unbuilt): (Vec<_>, Vec<_>) = all_indexes.iter().partition(|index| store.is_built(index));
+    for index in all_indexes {
         indexes::unbuild(store, index)?;
     }
-    let views = catalog.views_of(table.id);
+    for index in &unbuilt {
+        store.build_states().index(index).restart();
+    }
     for view in views {
         views::unbuild(store, view)?;
+        store.build_states().view(view).restart();
     }
     if table.params.cdc {
         note(store, table.id)?;
     }
-    // A write between the truncation of a table and that of its views would remain in only one of
-    // them.
-    let _alone = if views.is_empty() { None } else { Some(store.stop_writers()) };
-    let indexes_and_views = catalog.indexes_of(table.id).iter().map(|index| index.storage.id);
+    let indexes_and_views = all_indexes.iter().map(|index| index.storage.id);
     let indexes_and_views = indexes_and_views.chain(views.iter().map(|view| view.table.id));
     let tables = indexes_and_views.chain([table.id]);
     let truncate = |id| {
@@ -63,8 +70,11 @@ pub(crate) fn truncate(
             engine.truncate(id)
         }
     };
-    if let Err(error) = { tables }.try_for_each(truncate) {
-        for index in &indexes {
+    let truncated = { tables }.try_for_each(truncate);
+    if let Err(error) = truncated {
+        // Builds write, too.
+        drop(alone);
+        for index in all_indexes {
             store.build_states().index(index).start_over();
             build_index(store, index);
         }

@@ -92,6 +92,8 @@ pub(crate) struct BuildState<P> {
     entries: AtomicU64,
     /// The position up to which the build is complete.
     done: Mutex<Option<P>>,
+    /// How often the build had to start over.
+    restarts: AtomicU64,
 }
 
 impl<P> Default for BuildState<P> {
@@ -102,6 +104,7 @@ impl<P> Default for BuildState<P> {
             partitions: AtomicU64::new(0),
             entries: AtomicU64::new(0),
             done: Mutex::new(None),
+            restarts: AtomicU64::new(0),
         }
     }
 }
@@ -124,8 +127,20 @@ impl<P: Clone> BuildState<P> {
 
     /// Marks it as unbuilt, to be built from the start, because entries were lost.
     pub fn start_over(&self) {
-        *self.done.lock() = None;
+        self.restart();
         self.built.store(false, Ordering::Release);
+    }
+
+    /// Lets a running build continue from the start, because entries are about to be removed. Its
+    /// present step must not record its progress.
+    pub fn restart(&self) {
+        self.restarts.fetch_add(1, Ordering::AcqRel);
+        *self.done.lock() = None;
+    }
+
+    /// Returns a number that changes when the build has to start over.
+    pub fn restarts(&self) -> u64 {
+        self.restarts.load(Ordering::Acquire)
     }
 
     /// Marks it as being built until the guard is dropped. Returns `None` if it is built or being

@@ -310,7 +310,7 @@ impl Store {
 
     /// Locks out [`wait_for_writers`](Self::wait_for_writers) and
     /// [`stop_writers`](Self::stop_writers) while the guard is held.
-    fn begin_to_write(&self) -> Result<ShardedLockReadGuard<'_, ()>> {
+    pub fn begin_to_write(&self) -> Result<ShardedLockReadGuard<'_, ()>> {
         // A writer that panicked has left no visible state behind.
         if may_wait() {
             return Ok(self.writers.read().unwrap_or_else(PoisonError::into_inner));

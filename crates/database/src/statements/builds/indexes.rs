@@ -59,6 +59,7 @@ fn step(store: &Store, index: &Arc<Index>) -> Result<Step> {
     let failed = |error: StorageError| DatabaseError::storage_after(&attempted, error);
     let engine = store.engine();
     let state = &*store.build_states().index(index);
+    let restarts = state.restarts();
     let range = state.done().map_or(KeyRange::ALL, |done| KeyRange::ALL.after(done));
     let mut stream = engine
         .scan(index.base.id, &range, &Selection::all())
@@ -71,6 +72,10 @@ fn step(store: &Store, index: &Arc<Index>) -> Result<Step> {
         let Some(key) = key else {
             writer.write()?;
             drop(stream);
+            let _writing = store.begin_to_write()?;
+            if state.restarts() != restarts {
+                return Ok(Step::More);
+            }
             note(store, index, None)?;
             store.build_states().graphs.reset(index);
             state.set_built();
@@ -83,6 +88,11 @@ fn step(store: &Store, index: &Arc<Index>) -> Result<Step> {
         }
     }
     writer.write()?;
+    // TRUNCATE, which stops writers, may have removed the entries.
+    let _writing = store.begin_to_write()?;
+    if state.restarts() != restarts {
+        return Ok(Step::More);
+    }
     note(store, index, done.as_ref())?;
     state.set_done(done);
     Ok(Step::More)

@@ -63,6 +63,9 @@ fn piece<'s>(
     let engine = store.engine();
     let failed = |error| DatabaseError::storage_in("reading", error);
     let _lock = engine.lock_partition(view.base.id, key)?;
+    // TRUNCATE removes the rows and their entries while no writer runs: the entries of rows that
+    // were read before would stay.
+    let _writing = store.begin_to_write()?;
     let slices = Slices::new(vec![Slice { start: start.clone(), end: Bound::top() }], &view.base.comparator);
     let mut stream =
         engine.read(view.base.id, key, &Selection { slices, reversed: false }).map_err(failed)?;
@@ -101,6 +104,7 @@ fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<Step> {
         |error: EngineError| DatabaseError::storage_after(format_args!("{attempted}: reading"), error);
     let engine = store.engine();
     let state = store.build_states().view(view);
+    let restarts = state.restarts();
     let (done, count) = state.done().map_or((None, 0), |(token, count)| (Some(token), count));
     let range = match done {
         Some(token) => {
@@ -148,6 +152,11 @@ fn step(store: &Arc<Store>, view: &Arc<View>) -> Result<Step> {
         last = Some(key.token());
     }
     let count = count + keys.len() as i64;
+    // TRUNCATE, which stops writers, may have removed the entries.
+    let _writing = store.begin_to_write()?;
+    if state.restarts() != restarts {
+        return Ok(Step::More);
+    }
     state.set_done(last.map(|token| (token, count)));
     let notes = if is_last { built(store, view)? } else { progress(store, view, last, count)? };
     engine

@@ -2,6 +2,7 @@
 //! losses.
 
 mod large;
+mod truncation;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
