@@ -24,6 +24,12 @@ from grammar import Grammar  # noqa: E402
 from raw import RawHandler, answer  # noqa: E402
 
 KEYSPACE = "random_statements"
+#: The columns of a relation of several columns.
+TUPLE = re.compile(r"(?<!\w)\((\w+(?:, \w+)+)\) (?:[<>]=?|=|IN) ")
+#: What the errors of relations that contradict each other have in common.
+CONTRADICTIONS = re.compile(
+    "cannot be restricted by (?:more than one relation|both an equality|two inequalities)|More than one restriction was found"
+)
 
 
 def connect(contact):
@@ -63,7 +69,7 @@ class Pair:
             session.set_keyspace(self.keyspace)
 
     def answers(self, statement):
-        return [normal(answer(session, statement)) for session in self.sessions]
+        return [normal(answer(session, statement), statement) for session in self.sessions]
 
     def first_difference(self, statements):
         """(index, our answer, Cassandra's) of the first statement whose answers differ."""
@@ -78,9 +84,19 @@ class Pair:
         return None
 
 
-def normal(found):
-    """The answer without what may differ: the order of functions that a message enumerates, and positions in JSON."""
+def contradicts_several(statement):
+    """Whether a relation of several columns meets more than one other relation: Cassandra reports any of them."""
+    tuples = [columns.split(", ") for columns in TUPLE.findall(statement)]
+    met = lambda name: re.search(rf"(?<![\w(]){name} (?:[<>]=?|=|IN|CONTAINS|LIKE) ", statement)  # noqa: E731
+    return len(tuples) > 1 or any(sum(bool(met(name)) for name in columns) > 1 for columns in tuples)
+
+
+def normal(found, statement=""):
+    """The answer without what may differ: the order of functions that a message enumerates, positions in JSON, and which
+    of several contradictions an error reports."""
     message = found.get("message", "")
+    if CONTRADICTIONS.search(message) and contradicts_several(statement):
+        return {**found, "message": "a contradiction"}
     if "signatures: " in message:
         before, listed = message.split("signatures: ", 1)
         functions = re.findall(r"system\.\S+ : \([^()]*(?:\([^()]*\)[^()]*)*\) -> [^,:)]+", listed)

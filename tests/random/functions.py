@@ -6,7 +6,10 @@ MATH = ["abs", "exp", "log", "log10", "round"]
 TIMES = ["to_date", "to_timestamp", "to_unix_timestamp", "min_timeuuid", "max_timeuuid", "dateOf", "unixTimestampOf", "toDate"]
 COLLECTIONS = ["map_keys", "map_values", "collection_count", "collection_min", "collection_max", "collection_sum", "collection_avg"]
 AGGREGATES = ["count", "min", "max", "sum", "avg"]
-MASKS = ["mask_default({0})", "mask_null({0})", "mask_inner({0}, 1, 1)", "mask_outer({0}, 1, null, '#')", "mask_replace({0}, {1})"]
+MASKS = [
+    "mask_default({0})", "mask_null({0})", "mask_inner({0}, 1, 1)", "mask_outer({0}, 1, null, '#')", "mask_replace({0}, {1})",
+    "mask_hash({0})", "mask_hash({0}, 'nohash')", "mask_inner({0}, 1, 1, '##')",
+]
 
 
 class Functions:
@@ -52,7 +55,7 @@ class Functions:
         value = self.value(data_type)
         if self.chance(0.85):
             return value
-        choices = [f"({data_type}) {value}", f"from_json('{self.json_text(data_type)}')"]
+        choices = [f"({self.cast(data_type)}) {value}", f"from_json('{self.json_text(data_type)}')"]
         if data_type in NUMBERS:
             choices += [f"abs({value})", f"{value} {self.one('+-*/%')} {self.value(data_type)}", f"-{value}", f"round({value})"]
         if data_type == "blob":
@@ -64,6 +67,12 @@ class Functions:
         if data_type == "timeuuid":
             choices += ["min_timeuuid('2024-03-01')", "max_timeuuid(0)"]
         return self.one(choices)
+
+    def cast(self, data_type):
+        """The type, or sometimes the frozen one or the one that is not."""
+        if self.chance(0.7) or "<" not in data_type:
+            return data_type
+        return data_type[7:-1] if data_type.startswith("frozen<") else f"frozen<{data_type}>"
 
     def json_text(self, data_type):
         """JSON of a value, for INSERT JSON and from_json; quotation marks are doubled for CQL."""
