@@ -10,6 +10,7 @@ pub mod roles;
 pub mod schema;
 pub mod select;
 pub mod selectors;
+pub mod shown;
 pub mod terms;
 pub mod types;
 

@@ -2,6 +2,7 @@
 
 use cassette_rows::types::DataType;
 
+use super::accepted::accepts;
 use super::class_text::from_class_text;
 use super::number::{double_to_text, parse_varint};
 use super::text::{decode_hex, from_text};
@@ -34,12 +35,27 @@ impl Assignment {
         })
     }
 
-    /// Returns how well a value of type `given` fits type `wanted`.
+    /// Returns how well a value of type `given` fits type `wanted`, which need not be frozen for a
+    /// frozen value.
     pub fn of_type(given: &DataType, wanted: &DataType) -> Self {
-        match given == wanted || given.freeze() == wanted.freeze() {
-            true => Self::Exact,
-            false if is_value_compatible(given, wanted) => Self::Weak,
-            false => Self::No,
+        if is_frozen(given) { Self::of_cast(given, &wanted.freeze()) } else { Self::of_cast(given, wanted) }
+    }
+
+    /// Returns how well a function's result of type `given` fits type `wanted`: one that is stored
+    /// as one value fits a frozen type in any case.
+    pub fn of_result(given: &DataType, wanted: &DataType) -> Self {
+        if is_frozen(wanted) { Self::of_cast(&given.freeze(), wanted) } else { Self::of_cast(given, wanted) }
+    }
+
+    /// Returns how well a term with a type hint `given` fits type `wanted`. Neither or both are
+    /// frozen, otherwise it does not fit.
+    pub fn of_cast(given: &DataType, wanted: &DataType) -> Self {
+        if given == wanted {
+            Self::Exact
+        } else if accepts(wanted, given) {
+            Self::Weak
+        } else {
+            Self::No
         }
     }
 
@@ -80,25 +96,10 @@ impl Assignment {
     }
 }
 
-/// Returns whether the bytes of every value of type `given` are a value of type `wanted` as well.
-pub fn is_value_compatible(given: &DataType, wanted: &DataType) -> bool {
+/// Whether the type is a collection or user-defined type that is stored as one value.
+fn is_frozen(data_type: &DataType) -> bool {
     use DataType::*;
-    match (given, wanted) {
-        (Tuple(given), Tuple(wanted)) => {
-            given.len() <= wanted.len()
-                && given.iter().zip(wanted.iter()).all(|(given, wanted)| {
-                    given.freeze() == wanted.freeze() || is_value_compatible(given, wanted)
-                })
-        }
-        (_, Blob) => true,
-        (Ascii, Text)
-        | (Timestamp, BigInt)
-        | (BigInt, Timestamp | Time)
-        | (Int, Date)
-        | (TimeUuid, Uuid)
-        | (Int | BigInt | Timestamp, VarInt) => true,
-        _ => given.freeze() == wanted.freeze(),
-    }
+    matches!(data_type, List { .. } | Set { .. } | Map { .. } | Udt { .. }) && !data_type.is_multi_cell()
 }
 
 /// Returns the type of a constant without context: the smallest of `int`, `bigint` and `varint`,

@@ -4,6 +4,7 @@
 //! them. All rules and messages are those of Apache Cassandra 5.0.8. Null is `None` wherever a
 //! value can be null.
 
+mod accepted;
 pub mod aggregates;
 pub mod calendar;
 pub mod class_text;
@@ -21,6 +22,7 @@ pub mod temporal;
 pub mod text;
 pub mod timeuuid;
 
+pub use accepted::accepts_cells;
 pub use collections::{build_list, build_map, build_set, build_tuple, build_vector};
 pub use literal::{Assignment, literal_bytes, preferred_type};
 pub use text::{from_text, to_literal, to_text};

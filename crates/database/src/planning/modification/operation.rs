@@ -152,15 +152,16 @@ pub(crate) fn assignment(
             Ok(Operation::Decrement(Term::prepare(value, &whole, cx)?))
         }
         AssignmentOperation::Add(value) => {
-            require_collection(column, &format!("{name} = {name} + {value}"))?;
+            require_collection(column, &format!("{name} = {name} + {}", value.shown(None)))?;
             let term = Term::prepare(value, &whole, cx);
             if let (DataType::Map { .. }, Err(DatabaseError::Invalid(_))) = (data_type, &term) {
+                let value = value.shown(Some(&table.keyspace));
                 bail_invalid!("Value for a map addition has to be a map, but was: '{value}'");
             }
             Ok(Operation::Append(term?))
         }
         AssignmentOperation::Prepend(value) => {
-            let text = format!("{name} = {value} - {name}");
+            let text = format!("{name} = {} - {name}", value.shown(Some(&table.keyspace)));
             // As in Cassandra, mistakes of the value are reported before those of the column.
             let term = Term::prepare(value, &whole, cx)?;
             match data_type {
@@ -173,16 +174,17 @@ pub(crate) fn assignment(
             Ok(Operation::Prepend(term))
         }
         AssignmentOperation::Subtract(value) => {
-            require_collection(column, &format!("{name} = {name} - {value}"))?;
+            require_collection(column, &format!("{name} = {name} - {}", value.shown(None)))?;
             let removed = match data_type {
                 // Subtracting from a map removes keys.
                 DataType::Map { key, .. } => {
-                    named_receiver(table, name, DataType::Set { element: key.clone(), frozen: false })
+                    named_receiver(table, name, DataType::Set { element: key.clone(), frozen: true })
                 }
                 _ => whole,
             };
             let term = Term::prepare(value, &removed, cx);
             if let (DataType::Map { .. }, Err(DatabaseError::Invalid(_))) = (data_type, &term) {
+                let value = value.shown(Some(&table.keyspace));
                 bail_invalid!("Value for a map substraction has to be a set, but was: '{value}'");
             }
             Ok(Operation::Discard(term?))
@@ -201,7 +203,7 @@ fn set_element(
     cx: &mut PlanContext<'_>,
 ) -> Result<Operation> {
     let name = &column.name;
-    let text = format!("{name}[{key}] = {value}");
+    let text = format!("{name}[{}] = {}", key.shown(None), value.shown(None));
     let part = |what: &str, data_type: &DataType| {
         named_receiver(table, &format!("{what}({name})"), data_type.clone())
     };
@@ -229,7 +231,7 @@ fn set_field(
     cx: &mut PlanContext<'_>,
 ) -> Result<Operation> {
     let name = &column.name;
-    let text = format!("{name}.{field} = {value}");
+    let text = format!("{name}.{field} = {}", value.shown(None));
     let definition = match &column.data_type {
         DataType::Udt { definition, frozen: false } => definition,
         DataType::Udt { .. } => bail_invalid!("Invalid operation ({text}) for frozen UDT column {name}"),

@@ -88,7 +88,8 @@ impl ColumnRestriction {
             }
             Operator::Like => Self::Like(LikeTerms::new(column, value, table, cx)?),
             Operator::Neq | Operator::In | Operator::IsNot => {
-                bail_invalid!("Unsupported \"{operator}\" relation: {} {operator} {value}", column.name)
+                let (name, value) = (&column.name, value.shown(None));
+                bail_invalid!("Unsupported \"{operator}\" relation: {name} {operator} {value}")
             }
             Operator::Lt | Operator::Lte | Operator::Gt | Operator::Gte => {
                 let term = Term::prepare(value, &to, cx)?;

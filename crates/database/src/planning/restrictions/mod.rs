@@ -316,13 +316,11 @@ fn add_relation(
     filters: &mut Vec<Filter>,
     cx: &mut PlanContext<'_>,
 ) -> Result<()> {
+    refuse_unequal(relation)?;
     let indexes = indexes_of(table, rules, cx);
     match relation {
         Relation::IsNotNull { column } => {
             bail_invalid!("Unsupported restriction: {column} IS NOT NULL")
-        }
-        Relation::Tuple { operator: Operator::Neq, .. } => {
-            bail_invalid!("Unsupported \"!=\" relation: {}", tuple_text(relation))
         }
         Relation::Tuple { columns, operator, value } => {
             let columns = tuple_columns(columns, relation, table)?;
@@ -343,12 +341,6 @@ fn add_relation(
         Relation::Token { columns, operator, value } => {
             let columns = columns.iter().map(|name| existing(table, name)).collect::<Result<Vec<_>>>()?;
             partition.add_token(&columns, *operator, value, table, cx)
-        }
-        Relation::Column { column, operator: Operator::Neq, value } => {
-            bail_invalid!("Unsupported \"!=\" relation: {column} != {value}")
-        }
-        Relation::Element { column, key, operator: Operator::Neq, value } => {
-            bail_invalid!("Unsupported \"!=\" relation: {column}[{key}] != {value}")
         }
         Relation::Column { column, operator, value } => {
             if matches!(operator, Operator::Contains | Operator::ContainsKey)
@@ -380,6 +372,23 @@ fn is_of_partition_key(filter: &Filter) -> bool {
     filter.column.kind == ColumnKind::PartitionKey
 }
 
+/// Rejects `!=`, before the columns are resolved.
+fn refuse_unequal(relation: &Relation) -> Result<()> {
+    match relation {
+        Relation::Tuple { operator: Operator::Neq, .. } => {
+            bail_invalid!("Unsupported \"!=\" relation: {}", tuple_text(relation))
+        }
+        Relation::Column { column, operator: Operator::Neq, value } => {
+            bail_invalid!("Unsupported \"!=\" relation: {column} != {}", value.shown(None))
+        }
+        Relation::Element { column, key, operator: Operator::Neq, value } => {
+            let (key, value) = (key.shown(None), value.shown(None));
+            bail_invalid!("Unsupported \"!=\" relation: {column}[{key}] != {value}")
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Returns the filters of a materialized view: its WHERE without IS NOT NULL.
 ///
 /// # Errors
@@ -401,6 +410,7 @@ pub(crate) fn view_filters(
         }
     };
     for relation in &where_clause.relations {
+        refuse_unequal(relation)?;
         match relation {
             Relation::IsNotNull { column } => {
                 existing(table, column)?;
@@ -548,7 +558,7 @@ fn tuple_columns(
 /// Returns a relation of several columns as shown in messages: `(a, b) = (1, 2)`.
 fn tuple_text(relation: &Relation) -> String {
     let joined = |parts: Vec<String>| format!("({})", parts.join(", "));
-    let tuple = |terms: &[ast::Term]| joined(terms.iter().map(ToString::to_string).collect());
+    let tuple = |terms: &[ast::Term]| joined(terms.iter().map(|term| term.shown(None).to_string()).collect());
     let left = |columns: &[ast::Identifier]| joined(columns.iter().map(|c| c.as_str().to_owned()).collect());
     match relation {
         Relation::Tuple { columns, operator, value } => {

@@ -71,8 +71,9 @@ impl PartitionRestrictions {
     ) -> Result<()> {
         if operator == Operator::Neq {
             bail_invalid!(
-                "Unsupported \"{operator}\" relation: token({}) {operator} {value}",
-                names(columns)
+                "Unsupported \"{operator}\" relation: token({}) {operator} {}",
+                names(columns),
+                value.shown(None)
             );
         }
         if columns.len() != self.key.len() || columns.iter().zip(&self.key).any(|(a, b)| a.name != b.name) {

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use cassette_cql::ast::{self, ArithmeticOperator, CqlType, Identifier, NativeType, Selector};
+use cassette_cql::ast::{self, ArithmeticOperator, Identifier, NativeType, Selector};
 use cassette_cql::values::functions::{self, Argument, Function, NullArgument};
 use cassette_cql::values::{Assignment, aggregates::AggregateFunction, preferred_type};
 use cassette_rows::types::UserType;
@@ -100,7 +100,7 @@ impl<'a> Selectable<'a> {
                 let keyspace = scope.cx.catalog.require_keyspace(&scope.table.keyspace)?;
                 let types = TypeUse { keyspace: &keyspace.name, types: &keyspace.types };
                 Self::TypeHint {
-                    text: hint_text(hint, &keyspace.name),
+                    text: hint.shown(Some(&keyspace.name)).to_string(),
                     data_type: resolve_type(hint, types)?.freeze(),
                     of,
                 }
@@ -352,25 +352,6 @@ pub(crate) fn element_type(collection: &DataType) -> Option<DataType> {
         DataType::Set { element, .. } => Some((**element).clone()),
         DataType::List { .. } => Some(DataType::TimeUuid),
         _ => None,
-    }
-}
-
-/// Formats a type as Cassandra does: user-defined types with their keyspace.
-fn hint_text(hint: &CqlType, keyspace: &str) -> String {
-    let text = |inner: &CqlType| hint_text(inner, keyspace);
-    match hint {
-        CqlType::UserType(name) if name.keyspace.is_none() => {
-            format!("{}.{}", ast::quote_identifier(keyspace), name.name)
-        }
-        CqlType::List(element) => format!("list<{}>", text(element)),
-        CqlType::Set(element) => format!("set<{}>", text(element)),
-        CqlType::Map(key, value) => format!("map<{}, {}>", text(key), text(value)),
-        CqlType::Tuple(items) => {
-            format!("tuple<{}>", items.iter().map(text).collect::<Vec<_>>().join(", "))
-        }
-        CqlType::Vector(element, dimension) => format!("vector<{}, {dimension}>", text(element)),
-        CqlType::Frozen(inner) => format!("frozen<{}>", text(inner)),
-        other => other.to_string(),
     }
 }
 

@@ -21,10 +21,7 @@ pub(crate) struct TermArgument<'a, 'c> {
 
 impl fmt::Display for TermArgument<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.raw {
-            ast::Term::Null => NullArgument.fmt(f),
-            raw => raw.fmt(f),
-        }
+        self.raw.shown(Some(self.keyspace)).fmt(f)
     }
 }
 
@@ -91,14 +88,15 @@ pub(crate) fn test_assignment(
             _ => Assignment::No,
         },
         ast::Term::TypeHint(hint, _) => match resolve_hint(hint, keyspace, cx) {
-            Some(hinted) => Assignment::of_type(&hinted, wanted),
+            Some(hinted) => Assignment::of_cast(&hinted, wanted),
             None => Assignment::No,
         },
         // An invalid call is assignable: its preparation returns the error.
         ast::Term::Function(_) | ast::Term::Cast(..) | ast::Term::Arithmetic(..) | ast::Term::Negated(_) => {
             match call_type(raw, Some(wanted), keyspace, cx) {
-                Some(returned) => Assignment::of_type(&returned, wanted),
-                None => Assignment::Weak,
+                Some(CallType::Fixed(returned)) => Assignment::of_cast(&returned, wanted),
+                // As in Cassandra, its preparation returns the error.
+                Some(CallType::Inferred(_)) | None => Assignment::Weak,
             }
         }
     }
@@ -123,8 +121,18 @@ fn known_type(raw: &ast::Term, keyspace: &str, cx: &PlanContext<'_>) -> Option<D
             _ => Some(DataType::tuple(elements.iter().map(known).collect::<Option<Vec<_>>>()?)),
         },
         ast::Term::TypeHint(hint, _) => resolve_hint(hint, keyspace, cx),
-        call => call_type(call, None, keyspace, cx),
+        call => match call_type(call, None, keyspace, cx)? {
+            CallType::Fixed(returned) | CallType::Inferred(returned) => Some(returned),
+        },
     }
+}
+
+/// The type of a call's result.
+enum CallType {
+    /// That of a function with fixed types.
+    Fixed(DataType),
+    /// That of a function whose types follow from its arguments.
+    Inferred(DataType),
 }
 
 fn resolve_hint(hint: &ast::CqlType, keyspace: &str, cx: &PlanContext<'_>) -> Option<DataType> {
@@ -138,17 +146,28 @@ fn call_type(
     wanted: Option<&DataType>,
     keyspace: &str,
     cx: &PlanContext<'_>,
-) -> Option<DataType> {
+) -> Option<CallType> {
+    let fixed = |function: ScalarFunction| Some(CallType::Fixed(function.returns));
     match raw {
-        ast::Term::Function(call) if is_token(call) => Some(DataType::BigInt),
-        ast::Term::Function(call) => Some(resolve_call(call, wanted, keyspace, cx).ok()??.returns().clone()),
-        ast::Term::Cast(_, to) => Some(to.data_type()),
+        ast::Term::Function(call) if is_token(call) => Some(CallType::Fixed(DataType::BigInt)),
+        ast::Term::Function(call) => {
+            let function = resolve_call(call, wanted, keyspace, cx).ok()??;
+            let returns = function.returns().clone();
+            Some(if function.infers_types() { CallType::Inferred(returns) } else { CallType::Fixed(returns) })
+        }
+        ast::Term::Cast(inner, to) => match wanted {
+            Some(wanted) => {
+                let argument = TermArgument { raw: inner, keyspace, cx };
+                fixed(functions::resolve_cast_for(&argument, *to, wanted).ok()?)
+            }
+            None => Some(CallType::Fixed(to.data_type())),
+        },
         ast::Term::Arithmetic(left, operator, right) => {
-            Some(resolve_arithmetic(left, *operator, right, wanted, keyspace, cx).ok()?.returns)
+            fixed(resolve_arithmetic(left, *operator, right, wanted, keyspace, cx).ok()?)
         }
         ast::Term::Negated(inner) => {
             let argument = TermArgument { raw: inner, keyspace, cx };
-            Some(functions::resolve_negation(&argument, wanted).ok()?.returns)
+            fixed(functions::resolve_negation(&argument, wanted).ok()?)
         }
         _ => None,
     }

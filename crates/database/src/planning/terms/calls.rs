@@ -71,10 +71,8 @@ impl Term {
         cx: &mut PlanContext<'_>,
     ) -> Result<Self> {
         let argument = TermArgument { raw: inner, keyspace: &receiver.keyspace, cx };
-        match functions::resolve_cast(&argument, to)? {
-            Some(function) => prepare_operation(function, "cast", [inner], receiver, cx),
-            None => Self::prepare(inner, receiver, cx),
-        }
+        let function = functions::resolve_cast_for(&argument, to, &receiver.data_type)?;
+        prepare_operation(function, "cast", [inner], receiver, cx)
     }
 
     /// Prepares `left operator right`.
@@ -103,7 +101,7 @@ impl Term {
 }
 
 fn fits(function: &ScalarFunction, receiver: &ColumnSpec) -> bool {
-    Assignment::of_type(&function.returns, &receiver.data_type).is_assignable()
+    Assignment::of_result(&function.returns, &receiver.data_type).is_assignable()
 }
 
 fn prepare_operation<const N: usize>(

@@ -131,14 +131,15 @@ fn check_hint(
     if matches!(inner, ast::Term::List(_))
         && !matches!(hinted, DataType::List { .. } | DataType::Vector { .. })
     {
-        bail_invalid!("Unexpected receiver type '{hint}'; only list and vector are expected");
+        bail_invalid!("Unexpected receiver type '{hinted}'; only list and vector are expected");
     }
+    let (shown, inner_shown) = (hint.shown(Some(&keyspace.name)), inner.shown(Some(&keyspace.name)));
     if !test_assignment(inner, &hinted, &receiver.keyspace, cx).is_assignable() {
-        bail_invalid!("Cannot cast value {inner} to type {hint}");
+        bail_invalid!("Cannot cast value {inner_shown} to type {shown}");
     }
-    if !Assignment::of_type(&hinted, &receiver.data_type).is_assignable() {
+    if !Assignment::of_cast(&hinted, &receiver.data_type).is_assignable() {
         let (name, data_type) = (&receiver.name, &receiver.data_type);
-        bail_invalid!("Cannot assign value ({hint}){inner} to {name} of type {data_type}");
+        bail_invalid!("Cannot assign value ({shown}){inner_shown} to {name} of type {data_type}");
     }
     Ok(())
 }
@@ -161,8 +162,9 @@ fn prepare_elements(
     for raw in elements {
         if !fits(raw, &element, cx) {
             bail_invalid!(
-                "Invalid {what} literal for {}: value {raw} is not of type {}",
+                "Invalid {what} literal for {}: value {} is not of type {}",
                 receiver.name,
+                raw.shown(Some(&receiver.keyspace)),
                 element.data_type
             );
         }
@@ -190,8 +192,9 @@ fn prepare_map(
         for (what, raw, receiving) in [("key", k, &key), ("value", v, &value)] {
             if !fits(raw, receiving, cx) {
                 bail_invalid!(
-                    "Invalid map literal for {}: {what} {raw} is not of type {}",
+                    "Invalid map literal for {}: {what} {} is not of type {}",
                     receiver.name,
+                    raw.shown(Some(&receiver.keyspace)),
                     receiving.data_type
                 );
             }

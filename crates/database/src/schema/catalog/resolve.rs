@@ -130,19 +130,9 @@ fn resolve_class(class: &str) -> Result<DataType> {
     }
 }
 
-/// Returns the text of a type in messages, where everything in a frozen collection is marked so.
+/// Returns the text of a type in messages, as part of a frozen one if `frozen`.
 pub(crate) fn raw_text(raw: &CqlType, frozen: bool) -> String {
-    let text = match raw {
-        CqlType::Frozen(inner) => return raw_text(inner, true),
-        CqlType::List(inner) => format!("list<{}>", raw_text(inner, frozen)),
-        CqlType::Set(inner) => format!("set<{}>", raw_text(inner, frozen)),
-        CqlType::Map(key, value) => format!("map<{}, {}>", raw_text(key, frozen), raw_text(value, frozen)),
-        CqlType::UserType(_) => raw.to_string(),
-        CqlType::Native(_) | CqlType::Custom(_) | CqlType::Tuple(_) | CqlType::Vector(..) => {
-            return raw.to_string();
-        }
-    };
-    if frozen { format!("frozen<{text}>") } else { text }
+    if frozen { raw.shown_as_frozen().to_string() } else { raw.shown(None).to_string() }
 }
 
 fn is_native(raw: &CqlType, native: NativeType) -> bool {

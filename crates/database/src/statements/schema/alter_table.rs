@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use cassette_cql::ast::{self, AlterTableChange};
-use cassette_cql::values::Assignment;
+use cassette_cql::values::accepts_cells;
 use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableMetadata, TableParams};
 
 use super::indexes::dependent_indexes;
@@ -317,14 +317,8 @@ fn refuse_mixed_counters(table: &TableMetadata) -> Result<()> {
 /// Whether cells written as `before` can be read as `after`: the same cells, and valid values.
 fn is_serialization_compatible(after: &DataType, before: &DataType) -> bool {
     let after = &without_user_types(after);
-    // Any bytes are a valid blob, but a serialized collection is not a useful one.
-    let is_collection = matches!(before, DataType::List { .. } | DataType::Set { .. } | DataType::Map { .. });
-    if *after == DataType::Blob && is_collection {
-        return false;
-    }
-    after.is_multi_cell() == before.is_multi_cell()
-        && Assignment::of_type(before, after).is_assignable()
-        && after.fixed_width() == before.fixed_width()
+    // The second is what a start requires of the types in SSTables.
+    accepts_cells(after, before) && after.is_value_compatible_with(before)
 }
 
 fn kind_name(kind: ColumnKind) -> &'static str {

@@ -73,7 +73,8 @@ pub(crate) fn create(
     let table = build(statement, base, verdict.of(&statement.properties), cx)?;
     validate_name(&table)?;
     let include_all = statement.selections.is_empty();
-    let view = View::new(base.clone(), Arc::new(table), include_all, statement.where_clause.clone())?;
+    let (table, where_clause) = (Arc::new(table), statement.where_clause.clone());
+    let view = View::new(base.clone(), table, include_all, where_clause, &keyspace.types)?;
     validate_where(statement, &view)?;
     if cx.catalog.table_by_id(view.table.id).is_some() {
         bail_config!("Table id {} is taken", view.table.id.0);
@@ -348,7 +349,7 @@ pub(crate) fn follow_base(
         }
         table.version = view.table.version + 1;
         let table = Arc::new(table);
-        let view = View::new(base.clone(), table.clone(), view.include_all, where_clause)?;
+        let view = View::new(base.clone(), table.clone(), view.include_all, where_clause, &keyspace.types)?;
         keyspace.tables.insert(table.name.clone(), table);
         keyspace.views.insert(view.name().to_owned(), Arc::new(view));
     }

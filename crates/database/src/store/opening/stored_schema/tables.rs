@@ -246,7 +246,7 @@ fn add_view(
     };
     table.strict_liveness = !table.partition_key.iter().chain(&table.clustering).all(is_of_base_key);
     let table = Arc::new(table);
-    let view = View::new(base.clone(), table.clone(), include_all, where_clause)?;
+    let view = View::new(base.clone(), table.clone(), include_all, where_clause, &keyspace.types)?;
     keyspace.tables.insert(name.clone(), table);
     keyspace.views.insert(name, Arc::new(view));
     Ok(())
