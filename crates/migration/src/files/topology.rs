@@ -15,8 +15,8 @@ use crate::streaming::replicas::Node;
 
 /// Cassandra's default.
 const STORAGE_PORT: i32 = 7000;
-/// A node writes what it knows of a peer column by column while the peer starts, and a repeated request
-/// may go to another node, whose peers include the first one: both end within seconds.
+/// A node writes what it knows of a peer column by column while the peer starts, and a repeated
+/// request may go to another node, whose peers include the first one: both end within seconds.
 const SETTLING_MAX: Duration = Duration::from_secs(30);
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -25,8 +25,8 @@ const LOCAL: &str = "SELECT host_id, data_center, rack, tokens, release_version,
 const PEERS: &str = "SELECT host_id, data_center, rack, tokens, release_version, peer, peer_port FROM \
                      system.peers_v2";
 
-/// Returns all nodes that own tokens, with `port` as their storage port if specified. Waits for nodes
-/// that are starting.
+/// Returns all nodes that own tokens, with `port` as their storage port if specified. Waits for
+/// nodes that are starting.
 ///
 /// # Errors
 /// If the cluster does not show its nodes, or they have different versions.
@@ -48,7 +48,8 @@ pub fn nodes(target: &mut Session<'_>, port: Option<u16>) -> Result<Vec<Node>> {
 /// Why the nodes that one answer shows are not a ring.
 #[derive(Debug, PartialEq)]
 enum Unsettled {
-    /// A node of which not all is known: `None` is the one that was asked, or a peer without an address.
+    /// A node of which not all is known: `None` is the one that was asked, or a peer without an
+    /// address.
     Incomplete(Option<IpAddr>),
     /// Two nodes with the same identity.
     Different,
@@ -81,7 +82,8 @@ fn ring(local: &Page, peers: &Page, port: Option<u16>) -> std::result::Result<Ve
     for (page, is_peer) in [(local, false), (peers, true)] {
         for row in 0..page.rows.len() {
             let found = node(page, row, port);
-            // The node that is asked may own none, but tokens of a peer are only written later than the rest.
+            // The node that is asked may own none, but tokens of a peer are only written later than
+            // the rest.
             let Some(found) = found.filter(|node| !(is_peer && node.tokens.is_empty())) else {
                 let place = page.rows[row].get(5).and_then(|cell| address(cell.as_deref()?));
                 return Err(Unsettled::Incomplete(place.filter(|_| is_peer)));
