@@ -40,6 +40,8 @@ pub use range_tombstones::{RangeTombstone, RangeTombstoneList};
 pub use row::{Cell, Row, RowBuilder};
 pub use schema::{ColumnId, ColumnKind, ColumnMask, ColumnMetadata, TableId, TableMetadata, TableParams};
 pub use selection::{Selection, Slice, Slices};
-pub use stream::{PartitionHeader, PartitionStream, RangeTombstoneMarker, Unfiltered};
+pub use stream::{
+    PROBED_COLUMNS, PartitionHeader, PartitionStream, RangeTombstoneMarker, RowProbe, Unfiltered,
+};
 pub use token::Token;
 pub use types::DataType;

@@ -5,6 +5,7 @@ use crate::deletion::DeletionTime;
 use crate::error::Result;
 use crate::key::DecoratedKey;
 use crate::row::Row;
+use crate::schema::ColumnId;
 use crate::token::Token;
 
 /// The part of a partition that precedes its rows.
@@ -54,6 +55,20 @@ impl Unfiltered {
     }
 }
 
+/// What a reader needs of rows that a stream skips without creating a [`Row`].
+pub trait RowProbe {
+    /// The columns whose values are needed: simple regular ones without counters, each once, and at
+    /// most [`PROBED_COLUMNS`]. Rows are only counted if there are none.
+    fn columns(&self) -> &[ColumnId];
+
+    /// Receives the values of [`columns`](Self::columns) in a row; `None` for null. Returns whether
+    /// the row is skipped; if not, the stream stops before it. Not called without columns.
+    fn skips(&mut self, values: &[Option<&[u8]>]) -> bool;
+}
+
+/// The maximum number of columns of a [`RowProbe`].
+pub const PROBED_COLUMNS: usize = 8;
+
 /// Partitions in order of (token, key), each with its rows and markers.
 ///
 /// Rows and markers ascend in the table's order, or descend when the read is reversed. Markers pair
@@ -74,16 +89,18 @@ pub trait PartitionStream: Send {
     /// Skips rows of the current partition that every reader sees at any time: their primary key is
     /// live, and nothing in them is deleted or expires. Returns their number, up to `limit`. 0 is
     /// always correct, and does not mean that no such row follows.
-    fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
-        let _ = limit;
+    ///
+    /// `probe` receives each skipped row once, in order, and may have received the row after them.
+    fn pass_live_rows(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
+        let _ = (limit, probe);
         Ok(0)
     }
 
     /// Skips the partitions that follow the current one, which has ended, as long as they consist
     /// of rows that [`pass_live_rows`](Self::pass_live_rows) skips. Returns the number of rows;
     /// stops after `limit` of them. As there, 0 is always correct.
-    fn pass_live_partitions(&mut self, limit: u64) -> Result<u64> {
-        let _ = limit;
+    fn pass_live_partitions(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
+        let _ = (limit, probe);
         Ok(0)
     }
 
@@ -109,12 +126,12 @@ impl<S: PartitionStream + ?Sized> PartitionStream for Box<S> {
         (**self).next_unfiltered()
     }
 
-    fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
-        (**self).pass_live_rows(limit)
+    fn pass_live_rows(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
+        (**self).pass_live_rows(limit, probe)
     }
 
-    fn pass_live_partitions(&mut self, limit: u64) -> Result<u64> {
-        (**self).pass_live_partitions(limit)
+    fn pass_live_partitions(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
+        (**self).pass_live_partitions(limit, probe)
     }
 
     fn is_reconciled(&self) -> bool {

@@ -117,8 +117,8 @@ impl AggregateFunction {
             (Kind::Sum, DataType::Decimal) => State::DecimalSum(Decimal::zero()),
             (Kind::Avg, DataType::Decimal) => State::DecimalAverage { average: Decimal::zero(), count: 0 },
             // The sum of whole numbers of a fixed width wraps around like its low bits.
-            (Kind::Sum, _) => State::WholeSum(BigInt::ZERO),
-            (Kind::Avg, _) => State::WholeAverage { sum: BigInt::ZERO, count: 0 },
+            (Kind::Sum, _) => State::WholeSum(WholeSum::default()),
+            (Kind::Avg, _) => State::WholeAverage { sum: WholeSum::default(), count: 0 },
             (Kind::User(aggregate), _) => {
                 State::User { state: aggregate.initial_value.clone(), aggregate: aggregate.clone() }
             }
@@ -177,9 +177,9 @@ enum State {
         value: Option<Vec<u8>>,
         sign: i8,
     },
-    WholeSum(BigInt),
+    WholeSum(WholeSum),
     WholeAverage {
-        sum: BigInt,
+        sum: WholeSum,
         count: i64,
     },
     DecimalSum(Decimal),
@@ -229,18 +229,15 @@ impl Accumulator {
                     *least = Some(bytes.to_vec());
                 }
             }
-            State::WholeSum(sum) => match number() {
-                Some(Number::VarInt(number)) => *sum += number,
-                Some(number) => *sum += number.to_long(),
-                None => {}
-            },
+            State::WholeSum(sum) => {
+                if let Some(number) = number() {
+                    sum.add(number);
+                }
+            }
             State::WholeAverage { sum, count } => {
                 let Some(number) = number() else { return Ok(()) };
                 *count += 1;
-                match number {
-                    Number::VarInt(number) => *sum += number,
-                    number => *sum += number.to_long(),
-                }
+                sum.add(number);
             }
             State::DecimalSum(sum) => {
                 if let Some(Number::Decimal(number)) = number() {
@@ -293,9 +290,9 @@ impl Accumulator {
                 let is_callable = function.is_callable(&arguments);
                 return if is_callable { surroundings.call(function, &arguments) } else { Ok(None) };
             }
-            State::WholeSum(sum) => Number::VarInt(sum),
+            State::WholeSum(sum) => Number::VarInt(sum.total()),
             State::WholeAverage { count: 0, .. } => Number::VarInt(BigInt::ZERO),
-            State::WholeAverage { sum, count } => Number::VarInt(sum / count),
+            State::WholeAverage { sum, count } => Number::VarInt(sum.total() / count),
             State::DecimalSum(sum) => Number::Decimal(sum),
             State::DecimalAverage { average, .. } => Number::Decimal(average),
             State::FloatSum(sum) => Number::Double(sum.total()),
@@ -332,6 +329,28 @@ fn next_state(
 
 fn invalid(ArithmeticFailure(reason): ArithmeticFailure) -> ValueError {
     ValueError::invalid(reason)
+}
+
+/// A sum of whole numbers.
+#[derive(Debug, Clone, Default)]
+struct WholeSum {
+    /// The sum of numbers of a fixed width: 2^64 of them do not overflow it.
+    fixed: i128,
+    varints: BigInt,
+}
+
+impl WholeSum {
+    #[inline]
+    fn add(&mut self, number: Number) {
+        match number {
+            Number::VarInt(number) => self.varints += number,
+            number => self.fixed += i128::from(number.to_long()),
+        }
+    }
+
+    fn total(self) -> BigInt {
+        self.varints + self.fixed
+    }
 }
 
 /// Kahan's summation, which compensates for rounding errors.

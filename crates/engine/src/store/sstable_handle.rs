@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use cassette_rows::{
-    DecoratedKey, PartitionHeader, PartitionStream, Result, Selection, StorageError, TableMetadata, Token,
-    Unfiltered,
+    DecoratedKey, PartitionHeader, PartitionStream, Result, RowProbe, Selection, StorageError, TableMetadata,
+    Token, Unfiltered,
 };
 use cassette_sstable::chunked_file::Caching;
 use cassette_sstable::reader::Found;
@@ -231,12 +231,12 @@ impl<S: PartitionStream> PartitionStream for Watched<S> {
         self.stream.next_unfiltered().map_err(|error| self.sstable.failed(error))
     }
 
-    fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
-        self.stream.pass_live_rows(limit).map_err(|error| self.sstable.failed(error))
+    fn pass_live_rows(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
+        self.stream.pass_live_rows(limit, probe).map_err(|error| self.sstable.failed(error))
     }
 
-    fn pass_live_partitions(&mut self, limit: u64) -> Result<u64> {
-        self.stream.pass_live_partitions(limit).map_err(|error| self.sstable.failed(error))
+    fn pass_live_partitions(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
+        self.stream.pass_live_partitions(limit, probe).map_err(|error| self.sstable.failed(error))
     }
 
     fn is_reconciled(&self) -> bool {

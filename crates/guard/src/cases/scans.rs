@@ -2,7 +2,7 @@
 
 use cassette_database::BoundValue;
 
-use super::data::{set, text_of};
+use super::data::{scattered, set, text_of};
 use super::node::Node;
 use super::reads::spread;
 use super::{Case, case};
@@ -14,7 +14,11 @@ pub const CASES: &[Case] = &[
     case("scan_memtable_and_sstable_row", 2_000, scan_memtable_and_sstable),
     case("count_row", 4_000, count),
     case("count_wide_row", 20_000, count_wide),
+    case("max_row", 4_000, max),
+    case("sum_wide_row", 20_000, sum_wide),
+    case("sum_by_partition_row", 20_000, sum_by_partition),
     case("filter_row", 4_000, filter),
+    case("filter_wide_row", 20_000, filter_wide),
     case("page_of_100_rows", 200, page),
     case("page_of_100_rows_reversed", 200, page_reversed),
 ];
@@ -73,6 +77,58 @@ fn count_wide(meter: Meter) -> Counted {
     meter.together(|| assert_eq!(node.execute_all(&select, &[set("wide")]), 1))
 }
 
+/// One of ten fields of partitions of one row.
+fn max(meter: Meter) -> Counted {
+    let node = loaded(meter.operations());
+    let select = node.prepare("SELECT max(field3) FROM ks.usertable");
+    assert_eq!(node.execute_all(&select, &[]), 1);
+    meter.together(|| assert_eq!(node.execute_all(&select, &[]), 1))
+}
+
+/// One of five numbers of rows of one partition.
+fn sum_wide(meter: Meter) -> Counted {
+    let node = Node::new();
+    partitions_of_numbers(&node, 1, meter.operations());
+    let select = node.prepare("SELECT sum(n) FROM ks.numbers WHERE k = 0");
+    assert_eq!(node.execute_all(&select, &[]), 1);
+    meter.together(|| assert_eq!(node.execute_all(&select, &[]), 1))
+}
+
+/// Groups of 1,000 rows.
+fn sum_by_partition(meter: Meter) -> Counted {
+    let node = Node::new();
+    let groups = meter.operations() / 1_000;
+    partitions_of_numbers(&node, groups, 1_000);
+    let select = node.prepare("SELECT k, sum(n), count(*) FROM ks.numbers GROUP BY k");
+    assert_eq!(node.execute_all(&select, &[]), groups);
+    meter.together(|| assert_eq!(node.execute_all(&select, &[]), groups))
+}
+
+/// No row of one partition matches.
+fn filter_wide(meter: Meter) -> Counted {
+    let node = Node::new();
+    partitions_of_numbers(&node, 1, meter.operations());
+    let select = node.prepare("SELECT * FROM ks.numbers WHERE k = 0 AND n < 0 ALLOW FILTERING");
+    assert_eq!(node.execute_all(&select, &[]), 0);
+    meter.together(|| assert_eq!(node.execute_all(&select, &[]), 0))
+}
+
+/// Writes partitions of rows of five numbers to an SSTable.
+fn partitions_of_numbers(node: &Node, partitions: u64, rows: u64) {
+    node.run(
+        "CREATE TABLE ks.numbers (k int, c int, a int, b bigint, n bigint, x double, y double, \
+         PRIMARY KEY (k, c))",
+    );
+    let insert = node.prepare("INSERT INTO ks.numbers (k, c, a, b, n, x, y) VALUES (?, ?, ?, ?, ?, ?, ?)");
+    for (k, c) in (0..partitions as u32).flat_map(|k| (0..rows as u32).map(move |c| (k, c))) {
+        let (k, c) = (k.to_be_bytes(), c.to_be_bytes());
+        let n = (scattered(u64::from(u32::from_be_bytes(c)), rows) << 32).to_be_bytes();
+        let values = [&k[..], &c, &c, &n, &n, &n, &n].map(BoundValue::Set);
+        node.execute(&insert, &values);
+    }
+    node.flush("numbers");
+}
+
 /// No row matches.
 fn filter(meter: Meter) -> Counted {
     let node = loaded(meter.operations());
@@ -97,7 +153,7 @@ fn page_of_wide_partition(meter: Meter, restriction: &str) -> Counted {
     wide_partition(&node, ROWS);
     let select = node.prepare(&format!("SELECT * FROM ks.wide WHERE k = ? AND {restriction}")).page_size(100);
     let read = |i: u64| {
-        let from = 100 + super::data::scattered(i, ROWS - 200);
+        let from = 100 + scattered(i, ROWS - 200);
         assert_eq!(node.execute(&select, &[set("wide"), BoundValue::Set(&from.to_be_bytes())]), 100);
     };
     (0..meter.operations()).for_each(read);

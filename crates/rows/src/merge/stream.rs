@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::interrupt;
 use crate::row::Row;
 use crate::schema::TableMetadata;
-use crate::stream::{PartitionHeader, PartitionStream, RangeTombstoneMarker, Unfiltered};
+use crate::stream::{PartitionHeader, PartitionStream, RangeTombstoneMarker, RowProbe, Unfiltered};
 
 use super::rows::merge_rows;
 
@@ -266,10 +266,10 @@ impl PartitionStream for MergedStream {
         Ok(None)
     }
 
-    fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
+    fn pass_live_rows(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
         // Other sources may have deletions of the rows, and other versions, which count once.
         match self.alone {
-            Some(only) => self.sources[only].stream.pass_live_rows(limit),
+            Some(only) => self.sources[only].stream.pass_live_rows(limit, probe),
             None => Ok(0),
         }
     }

@@ -159,7 +159,7 @@ impl RowFormat {
 
     /// Skips a row after its flags.
     #[inline]
-    fn pass_rest_of_row(&self, input: &mut Input<'_>) -> Parsed<()> {
+    pub(super) fn pass_rest_of_row(&self, input: &mut Input<'_>) -> Parsed<()> {
         self.clustering.skip_values(input, self.clustering.columns())?;
         let body_length = body_length(input)?;
         input.bytes(body_length)?;
@@ -281,7 +281,7 @@ impl RowFormat {
     }
 
     #[inline]
-    fn timestamp(&self, input: &mut Input<'_>) -> Parsed<i64> {
+    pub(super) fn timestamp(&self, input: &mut Input<'_>) -> Parsed<i64> {
         Ok(self.min_timestamp.wrapping_add(input.vint()? as i64))
     }
 
@@ -398,7 +398,7 @@ impl RowFormat {
 
 /// Decodes the size of a body; a body is at least as long as the part read before.
 #[inline]
-fn body_length(input: &mut Input<'_>) -> Parsed<usize> {
+pub(super) fn body_length(input: &mut Input<'_>) -> Parsed<usize> {
     let length = input.vint()?;
     match usize::try_from(length) {
         // Rows are in buffers with 32-bit offsets.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cassette_rows::{
-    DecoratedKey, DeletionTime, PartitionHeader, PartitionStream, Result, Selection, StorageError,
+    DecoratedKey, DeletionTime, PartitionHeader, PartitionStream, Result, RowProbe, Selection, StorageError,
     TableMetadata, Unfiltered,
 };
 
@@ -63,9 +63,9 @@ impl Rows {
     }
 
     /// See [`PartitionStream::pass_live_rows`]; for an SSTable without deletions.
-    pub(super) fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
+    pub(super) fn pass_live_rows(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
         match self {
-            Self::Forward(rows) => rows.pass_live_rows(limit),
+            Self::Forward(rows) => rows.pass_live_rows(limit, probe),
             Self::Reverse(_) | Self::None => Ok(0),
         }
     }
@@ -269,8 +269,8 @@ impl PartitionStream for PartitionRead {
         if self.started { self.rows.next() } else { Ok(None) }
     }
 
-    fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
-        if self.started && self.is_reconciled { self.rows.pass_live_rows(limit) } else { Ok(0) }
+    fn pass_live_rows(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
+        if self.started && self.is_reconciled { self.rows.pass_live_rows(limit, probe) } else { Ok(0) }
     }
 
     fn is_reconciled(&self) -> bool {

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use cassette_rows::{Bound, Position, RangeTombstoneMarker, Result, Slice, TableMetadata, Unfiltered};
+use cassette_rows::{
+    Bound, Position, RangeTombstoneMarker, Result, RowProbe, Slice, TableMetadata, Unfiltered,
+};
 
 use super::RememberedKeys;
 use super::slicing::{Sought, Source};
@@ -280,11 +282,17 @@ impl Source for Forward {
         Ok(())
     }
 
-    fn pass_live_rows_before(&mut self, bound: &Bound, table: &TableMetadata, limit: u64) -> Result<u64> {
+    fn pass_live_rows_before(
+        &mut self,
+        bound: &Bound,
+        table: &TableMetadata,
+        limit: u64,
+        probe: &mut dyn RowProbe,
+    ) -> Result<u64> {
         if self.pending.is_some() || self.expected.is_some() {
             return Ok(0);
         }
-        self.cursor.pass_live_rows_before(bound, &table.comparator, limit)
+        self.cursor.pass_live_rows_before(bound, &table.comparator, limit, probe)
     }
 
     fn arrived(&mut self) {

@@ -5,7 +5,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use cassette_rows::token::murmur3_token;
-use cassette_rows::{DecoratedKey, PartitionHeader, PartitionStream, Result, Selection, Token, Unfiltered};
+use cassette_rows::{
+    DecoratedKey, PartitionHeader, PartitionStream, Result, RowProbe, Selection, Token, Unfiltered,
+};
 
 use super::SSTableReader;
 use super::index_cursor::IndexCursor;
@@ -227,19 +229,19 @@ impl PartitionStream for Scan {
         }
     }
 
-    fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
+    fn pass_live_rows(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
         match &mut self.way {
             _ if !self.is_reconciled => Ok(0),
-            Way::Whole(scan) if scan.in_partition => scan.cursor.pass_live_rows(limit),
+            Way::Whole(scan) if scan.in_partition => scan.cursor.pass_live_rows(limit, probe),
             Way::Whole(_) => Ok(0),
-            Way::Selected(scan) => scan.rows.pass_live_rows(limit),
+            Way::Selected(scan) => scan.rows.pass_live_rows(limit, probe),
         }
     }
 
-    fn pass_live_partitions(&mut self, limit: u64) -> Result<u64> {
+    fn pass_live_partitions(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
         match &mut self.way {
             Way::Whole(scan) if self.is_reconciled && !scan.in_partition => {
-                scan.cursor.pass_live_partitions(scan.end, limit)
+                scan.cursor.pass_live_partitions(scan.end, limit, probe)
             }
             _ => Ok(0),
         }

@@ -7,7 +7,8 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use cassette_rows::{
-    Bound, DeletionTime, Position, RangeTombstoneMarker, Result, Selection, Slice, TableMetadata, Unfiltered,
+    Bound, DeletionTime, Position, RangeTombstoneMarker, Result, RowProbe, Selection, Slice, TableMetadata,
+    Unfiltered,
 };
 
 /// Rows and markers of one partition in one direction.
@@ -31,7 +32,13 @@ pub trait Source {
     }
 
     /// Skips live rows before `bound`, up to `limit`. Returns their number; 0 is always correct.
-    fn pass_live_rows_before(&mut self, _bound: &Bound, _table: &TableMetadata, _limit: u64) -> Result<u64> {
+    fn pass_live_rows_before(
+        &mut self,
+        _bound: &Bound,
+        _table: &TableMetadata,
+        _limit: u64,
+        _probe: &mut dyn RowProbe,
+    ) -> Result<u64> {
         Ok(0)
     }
 
@@ -118,12 +125,12 @@ impl<S: Source> Sliced<S> {
 
     /// Skips live rows of the current slice; see
     /// [`PartitionStream::pass_live_rows`](cassette_rows::PartitionStream::pass_live_rows).
-    pub fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
+    pub fn pass_live_rows(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
         if !self.within || self.open.is_some() || self.selection.reversed {
             return Ok(0);
         }
         let Some(slice) = slice(&self.selection, self.entered - 1) else { return Ok(0) };
-        let passed = self.source.pass_live_rows_before(&slice.end, &self.table, limit)?;
+        let passed = self.source.pass_live_rows_before(&slice.end, &self.table, limit, probe)?;
         self.found |= passed > 0;
         Ok(passed)
     }

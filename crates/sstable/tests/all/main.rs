@@ -10,6 +10,7 @@ mod newer_versions;
 mod opening;
 mod oracle;
 mod pipelined;
+mod probes;
 mod properties;
 mod row_marks;
 mod scrub;

@@ -1,7 +1,9 @@
 //! Aggregation of rows.
 
 use cassette_cql::values::aggregates::Accumulator;
+use cassette_rows::ColumnId;
 
+use super::skim::is_probed;
 use crate::basics::error::Result;
 use crate::basics::response::RowSink;
 use crate::planning::context::BindContext;
@@ -20,6 +22,35 @@ pub(crate) struct Aggregation<'a, 'e> {
     is_open: bool,
     /// Selectors outside of aggregates have the values of the first row.
     first: Option<KeptRow>,
+}
+
+/// The columns whose values are aggregated, each once.
+pub(crate) struct AggregatedColumns {
+    pub ids: Vec<ColumnId>,
+    /// The position in `ids` for each aggregate; `None` if it has no arguments.
+    places: Vec<Option<usize>>,
+}
+
+impl AggregatedColumns {
+    /// Returns the columns of a plan; `None` if the values of the aggregates are not those of
+    /// columns that a reader can [skim](super::skim).
+    pub fn new(outputs: &Outputs) -> Option<Self> {
+        let (mut ids, mut places) = (Vec::new(), Vec::new());
+        for column in outputs.aggregated_columns()? {
+            let Some(column) = column else {
+                places.push(None);
+                continue;
+            };
+            if !is_probed(column) {
+                return None;
+            }
+            places.push(Some(ids.iter().position(|id| *id == column.id).unwrap_or(ids.len())));
+            if places.last() == Some(&Some(ids.len())) {
+                ids.push(column.id);
+            }
+        }
+        Some(Self { ids, places })
+    }
 }
 
 /// A complete group.
@@ -62,8 +93,20 @@ impl<'a, 'e> Aggregation<'a, 'e> {
         Ok(())
     }
 
-    /// Adds rows that were counted without being read, if only
-    /// [rows are counted](Outputs::count_rows_only).
+    /// Adds a row of which only the values of aggregated columns were read. The group must be open
+    /// unless [only aggregates](Outputs::are_aggregates_only) are selected.
+    pub fn add_values(&mut self, values: &[Option<&[u8]>], columns: &AggregatedColumns) -> Result<()> {
+        for (place, accumulator) in columns.places.iter().zip(&mut self.accumulators) {
+            match place {
+                Some(place) => accumulator.add(&[values.get(*place).copied().flatten()], self.cx)?,
+                None => accumulator.add(&[], self.cx)?,
+            }
+        }
+        self.is_open = true;
+        Ok(())
+    }
+
+    /// Adds rows that were counted without being read. All aggregates must count rows.
     pub fn add_rows(&mut self, rows: u64) {
         self.accumulators.iter_mut().for_each(|accumulator| accumulator.add_rows(rows));
         self.is_open |= rows > 0;

@@ -1,8 +1,10 @@
 //! Execution of SELECT: rows are read, grouped, aggregated or sorted, and pushed into the sink.
 
+use std::cell::{Cell, RefCell};
+
 use cassette_rows::{Clustering, DecoratedKey};
 
-use super::aggregation::{Aggregation, Group};
+use super::aggregation::{AggregatedColumns, Aggregation, Group};
 use super::reader::{Flow, Reader};
 use super::result_size::MeasuredSink;
 use crate::basics::error::{Result, bail_invalid};
@@ -10,12 +12,12 @@ use crate::basics::request::{Consistency, ConsistencyRules};
 use crate::basics::response::{Outcome, RowSink};
 use crate::execution::Execution;
 use crate::execution::replicas::read_level;
-use crate::planning::select::SelectPlan;
 use crate::planning::select::expression::Input;
 use crate::planning::select::group_by::GroupBy;
 use crate::planning::select::limits::Limits;
 use crate::planning::select::paging::{PagingState, Seal};
 use crate::planning::select::row::KeptRow;
+use crate::planning::select::{CurrentRow, SelectPlan};
 use crate::planning::terms::Bound;
 use crate::schema::guardrails::Key;
 
@@ -157,7 +159,9 @@ impl SelectPlan {
     ) -> Result<Option<PagingState>> {
         let mut left = run.page_size;
         let mut next = None;
-        Reader::new(self, run.execution, run.resume)?.for_each(&mut limits, &mut |row, limits| {
+        let mut reader = Reader::new(self, run.execution, run.resume)?;
+        reader.skim_filtered();
+        reader.for_each(&mut limits, &mut |row, limits| {
             let input = Input { row: Some(row), terms: run.terms, aggregates: &[], cx: run.execution };
             self.outputs.push(input, sink)?;
             if let Some(left) = &mut left {
@@ -202,16 +206,25 @@ impl SelectPlan {
 
     /// Aggregates all rows into one. LIMIT applies to the rows of the result.
     fn push_aggregates(&self, run: Run<'_, '_>, sink: &mut dyn RowSink) -> Result<Option<PagingState>> {
-        let mut aggregation = Aggregation::new(&self.outputs, run.terms, run.execution);
+        let aggregation = RefCell::new(Aggregation::new(&self.outputs, run.terms, run.execution));
+        let counted = Cell::new(0);
+        let columns = AggregatedColumns::new(&self.outputs).filter(|_| self.outputs.are_aggregates_only());
+        let receive = |values: &[Option<&[u8]>]| match &columns {
+            Some(columns) => aggregation.borrow_mut().add_values(values, columns),
+            None => Ok(()),
+        };
         let mut reader = Reader::new(self, run.execution, None)?;
-        if self.outputs.count_rows_only() {
-            reader.count_without_visits();
+        if let Some(columns) = &columns {
+            reader.skim_values(&columns.ids, &receive, &counted);
         }
         reader.for_each(&mut Limits::NONE.clone(), &mut |row, _| {
-            aggregation.add(row, false)?;
+            aggregation.borrow_mut().add(row, false)?;
             Ok(Flow::Continue)
         })?;
-        aggregation.add_rows(reader.counted());
+        let mut aggregation = aggregation.borrow_mut();
+        if counted.get() > 0 {
+            aggregation.add_rows(counted.get());
+        }
         let group = aggregation.finish()?;
         aggregation.push(&group, sink)?;
         Ok(None)
@@ -225,7 +238,9 @@ impl SelectPlan {
         sink: &mut dyn RowSink,
     ) -> Result<Option<PagingState>> {
         let mut rows: Vec<KeptRow> = Vec::new();
-        Reader::new(self, run.execution, None)?.for_each(&mut limits.without_total(), &mut |row, _| {
+        let mut reader = Reader::new(self, run.execution, None)?;
+        reader.skim_filtered();
+        reader.for_each(&mut limits.without_total(), &mut |row, _| {
             rows.push(row.keep());
             Ok(Flow::Continue)
         })?;
@@ -247,73 +262,43 @@ impl SelectPlan {
         sink: &mut dyn RowSink,
     ) -> Result<Option<PagingState>> {
         let sorts = self.order.sorts_rows();
-        let mut left = run.page_size;
-        let mut counted = if sorts { limits.without_total() } else { limits };
-        let mut aggregation = Aggregation::new(&self.outputs, run.terms, run.execution);
+        let aggregation = RefCell::new(Aggregation::new(&self.outputs, run.terms, run.execution));
         let mut groups = group_by.bind(run.execution)?;
-        let mut sorted: Vec<Group> = Vec::new();
-        // The position of the last row read.
-        let mut last: Option<(DecoratedKey, Option<Clustering>)> = None;
-        let mut next = None;
-        let mut end = |aggregation: &mut Aggregation<'_, '_>| {
-            let group = aggregation.finish()?;
-            if sorts {
-                sorted.push(group);
-                return Ok(());
+        // The rows of a partition after the first belong to its group.
+        let columns = AggregatedColumns::new(&self.outputs).filter(|_| group_by.is_by_partition());
+        let (counted, skimmed) = (Cell::new(0), Cell::new(false));
+        let receive = |values: &[Option<&[u8]>]| {
+            skimmed.set(true);
+            match &columns {
+                Some(columns) => aggregation.borrow_mut().add_values(values, columns),
+                None => Ok(()),
             }
-            aggregation.push(&group, sink)
         };
-        Reader::new(self, run.execution, run.resume)?.for_each(
-            &mut Limits::NONE.clone(),
-            &mut |row, _| {
-                if !groups.begins(row)? {
-                    aggregation.add(row, sorts)?;
-                    if let Some((_, clustering)) = &mut last {
-                        *clustering = row.clustering().cloned();
-                    }
-                    return Ok(Flow::Continue);
-                }
-                if let Some((key, clustering)) = &last {
-                    let same_partition = *key == row.partition.key;
-                    if aggregation.is_open() {
-                        end(&mut aggregation)?;
-                        counted.take();
-                        left = left.map(|left| left - 1);
-                    }
-                    if counted.is_reached() {
-                        return Ok(Flow::Stop);
-                    }
-                    if same_partition && counted.is_reached_in_partition() {
-                        return Ok(Flow::NextPartition);
-                    }
-                    if left == Some(0) {
-                        next = self.next_page(run, key, clustering.as_ref(), &counted)?;
-                        return Ok(Flow::Stop);
-                    }
-                    if !same_partition {
-                        counted.next_partition();
-                    }
-                } else if run.resume.is_some_and(|state| state.key != row.partition.key.key()) {
-                    counted.next_partition();
-                }
-                last = Some((row.partition.key.clone(), row.clustering().cloned()));
-                aggregation.add(row, sorts)?;
-                Ok(Flow::Continue)
-            },
-        )?;
-        if aggregation.is_open() {
-            end(&mut aggregation)?;
-            counted.take();
-            left = left.map(|left| left - 1);
+        let mut reader = Reader::new(self, run.execution, run.resume)?;
+        if let Some(columns) = &columns {
+            reader.skim_values(&columns.ids, &receive, &counted);
+            reader.visit_first_rows();
         }
-        // The data may have ended with the last group.
-        if left == Some(0)
-            && next.is_none()
-            && let Some((key, clustering)) = &last
-        {
-            next = self.next_page(run, key, clustering.as_ref(), &counted)?;
-        }
-        self.push_sorted_groups(sorted, limits, &aggregation, sink)?;
+        let mut page = GroupPage {
+            plan: self,
+            run,
+            aggregation: &aggregation,
+            sink,
+            sorts,
+            left: run.page_size,
+            limits: if sorts { limits.without_total() } else { limits },
+            sorted: Vec::new(),
+            last: None,
+            next: None,
+        };
+        reader.for_each(&mut Limits::NONE.clone(), &mut |row, _| {
+            page.add_skimmed(counted.take(), skimmed.take());
+            page.visit(row, groups.begins(row)?)
+        })?;
+        page.add_skimmed(counted.take(), skimmed.take());
+        page.end()?;
+        let GroupPage { sorted, next, sink, .. } = page;
+        self.push_sorted_groups(sorted, limits, &aggregation.borrow(), sink)?;
         Ok(next)
     }
 
@@ -330,5 +315,101 @@ impl SelectPlan {
             self.order.compare(clustering(a).as_ref(), clustering(b).as_ref())
         });
         groups.iter().take(limits.rows_max()).try_for_each(|group| aggregation.push(group, sink))
+    }
+}
+
+/// The groups of a page while their rows are read.
+struct GroupPage<'p, 'r, 'e, 'a, 'b> {
+    plan: &'p SelectPlan,
+    run: Run<'r, 'e>,
+    aggregation: &'p RefCell<Aggregation<'a, 'b>>,
+    sink: &'p mut dyn RowSink,
+    sorts: bool,
+    /// Groups until the page is full; `None` without paging.
+    left: Option<u32>,
+    /// Limits of groups.
+    limits: Limits,
+    /// The groups, if they are sorted.
+    sorted: Vec<Group>,
+    /// The position of the last row read; without a clustering, the end of its partition.
+    last: Option<(DecoratedKey, Option<Clustering>)>,
+    next: Option<PagingState>,
+}
+
+impl GroupPage<'_, '_, '_, '_, '_> {
+    /// Adds the rows that were skimmed after the last row: `counted` ones without values, and
+    /// others, if there are any, whose values have been added.
+    fn add_skimmed(&mut self, counted: u64, any: bool) {
+        if counted > 0 {
+            self.aggregation.borrow_mut().add_rows(counted);
+        }
+        if (any || counted > 0)
+            && let Some((_, clustering)) = &mut self.last
+        {
+            *clustering = None;
+        }
+    }
+
+    /// Adds a row, which may begin a group.
+    fn visit(&mut self, row: CurrentRow<'_>, begins: bool) -> Result<Flow> {
+        if !begins {
+            self.aggregation.borrow_mut().add(row, self.sorts)?;
+            if let Some((_, clustering)) = &mut self.last {
+                *clustering = row.clustering().cloned();
+            }
+            return Ok(Flow::Continue);
+        }
+        self.end_group()?;
+        if let Some((key, clustering)) = &self.last {
+            let same_partition = *key == row.partition.key;
+            if self.limits.is_reached() {
+                return Ok(Flow::Stop);
+            }
+            if same_partition && self.limits.is_reached_in_partition() {
+                return Ok(Flow::NextPartition);
+            }
+            if self.left == Some(0) {
+                self.next = self.plan.next_page(self.run, key, clustering.as_ref(), &self.limits)?;
+                return Ok(Flow::Stop);
+            }
+            if !same_partition {
+                self.limits.next_partition();
+            }
+        } else if self.run.resume.is_some_and(|state| state.key != row.partition.key.key()) {
+            self.limits.next_partition();
+        }
+        self.last = Some((row.partition.key.clone(), row.clustering().cloned()));
+        self.aggregation.borrow_mut().add(row, self.sorts)?;
+        Ok(Flow::Continue)
+    }
+
+    /// Ends the group, if it has rows.
+    fn end_group(&mut self) -> Result<()> {
+        let mut aggregation = self.aggregation.borrow_mut();
+        if !aggregation.is_open() {
+            return Ok(());
+        }
+        let group = aggregation.finish()?;
+        if self.sorts {
+            self.sorted.push(group);
+        } else {
+            aggregation.push(&group, self.sink)?;
+        }
+        self.limits.take();
+        self.left = self.left.map(|left| left - 1);
+        Ok(())
+    }
+
+    /// Ends the page after the last row.
+    fn end(&mut self) -> Result<()> {
+        self.end_group()?;
+        // The data may have ended with the last group.
+        if self.left == Some(0)
+            && self.next.is_none()
+            && let Some((key, clustering)) = &self.last
+        {
+            self.next = self.plan.next_page(self.run, key, clustering.as_ref(), &self.limits)?;
+        }
+        Ok(())
     }
 }

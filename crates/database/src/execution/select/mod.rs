@@ -16,5 +16,10 @@ mod query_text;
 mod read_limits;
 mod reader;
 mod result_size;
+mod skim;
+#[cfg(test)]
+mod skim_tests;
+#[cfg(test)]
+mod skim_type_tests;
 #[cfg(test)]
 mod tests;

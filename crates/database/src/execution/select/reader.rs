@@ -1,17 +1,18 @@
 //! Reads of the rows of a query, partition by partition.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use cassette_engine::metrics::TableMetrics;
 use cassette_engine::trace::trace;
 use cassette_engine::{KeyRange, row_index_reads};
 use cassette_rows::{
-    Bound, ColumnKind, DecoratedKey, Layout, PartitionStream, Result as StorageResult, Row, Selection, Slice,
-    Slices, StorageError, TableMetadata, Token, Unfiltered, interrupt,
+    Bound, ColumnKind, DecoratedKey, Layout, PartitionStream, Result as StorageResult, Row, RowProbe,
+    Selection, Slice, Slices, StorageError, TableMetadata, Token, Unfiltered, interrupt,
 };
 
 use super::read_limits::{Extent, ReadLimits};
+use super::skim::Skim;
 use crate::basics::error::{DatabaseError, Result};
 use crate::execution::{Execution, virtual_tables};
 use crate::planning::restrictions::Partitions;
@@ -22,9 +23,6 @@ use crate::store::indexes::{SearchMetrics, SearchTally};
 
 /// The cost of opening a partition, in steps of [`interrupt`]: it may need the disk.
 const PARTITION_READ_STEPS: u32 = 32;
-
-/// The number of rows that are counted without an interruption of the request.
-const COUNTED_TOGETHER: u64 = 1024;
 
 /// Whether and where to continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +44,7 @@ pub(crate) struct Reader<'p, 'e> {
     pub(crate) execution: &'p Execution<'e>,
     pub(crate) selection: Selection,
     pub(crate) partitions: Partitions,
-    filters: Vec<BoundFilter<'p>>,
+    pub(super) filters: Vec<BoundFilter<'p>>,
     /// The metrics of the table; `None` if it is virtual.
     pub(crate) metrics: Option<Arc<TableMetrics>>,
     /// The metrics of a search by indexes, once it has begun.
@@ -59,8 +57,8 @@ pub(crate) struct Reader<'p, 'e> {
     pub(crate) tally: SearchTally,
     /// The guardrails on what it scans.
     pub(crate) read_limits: ReadLimits,
-    /// The rows that were counted without being visited; `None` if all are visited.
-    counted: Option<Cell<u64>>,
+    /// `None` if all rows are visited.
+    pub(super) skim: Option<Skim<'p>>,
 }
 
 impl<'p, 'e: 'p> Reader<'p, 'e> {
@@ -132,23 +130,8 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             shows_static_rows,
             tally: SearchTally::default(),
             read_limits,
-            counted: None,
+            skim: None,
         })
-    }
-
-    /// Lets the reader count rows instead of visiting them, where storage can skip them without
-    /// decoding their cells. No-op if rows are searched, filtered or measured. The caller's limits
-    /// must be [`Limits::NONE`].
-    pub fn count_without_visits(&mut self) {
-        let takes_all = self.filters.is_empty() && self.plan.restrictions.searches.is_empty();
-        if takes_all && !self.plan.distinct && !self.read_limits.measures {
-            self.counted = Some(Cell::new(0));
-        }
-    }
-
-    /// Returns the number of rows counted without visits.
-    pub fn counted(&self) -> u64 {
-        self.counted.as_ref().map_or(0, Cell::get)
     }
 
     /// Calls `visit` with each row within the limits, until it returns stop.
@@ -321,7 +304,10 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let now = self.execution.now_seconds;
         let key_columns = self.plan.table.partition_key.len();
         let measures = self.read_limits.measures;
-        self.count(seen, |limit| stream.pass_live_partitions(limit))?;
+        let skim = self.skim.as_ref();
+        // A partition whose first row is visited cannot be skipped as a whole.
+        let skim_partitions = skim.filter(|skim| !skim.visits_first_rows);
+        self.skim(skim_partitions, seen, |limit, probe| stream.pass_live_partitions(limit, probe))?;
         while let Some(mut header) = stream.next_partition().map_err(|e| self.failed(e))? {
             interrupt::check()?;
             header.static_row = header.static_row.filter(|row| row.has_live_cell(now));
@@ -334,7 +320,8 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
             }
             self.check_limits(seen, extent, token)?;
             let partition = CurrentPartition::new(header, key_columns);
-            let mut any = self.count(seen, |limit| stream.pass_live_rows(limit))?;
+            let mut any =
+                self.skim(skim_partitions, seen, |limit, probe| stream.pass_live_rows(limit, probe))?;
             while let Some(next) = stream.next_unfiltered().map_err(|e| self.failed(e))? {
                 interrupt::check()?;
                 let is_live = match &next {
@@ -359,7 +346,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                     Flow::Continue if self.plan.distinct || limits.is_reached_in_partition() => break,
                     Flow::Continue => {}
                 }
-                self.count(seen, |limit| stream.pass_live_rows(limit))?;
+                self.skim(skim, seen, |limit, probe| stream.pass_live_rows(limit, probe))?;
             }
             if !any && shows_static_rows && partition.static_row.is_some() {
                 let current = CurrentRow { partition: &partition, row: None };
@@ -368,26 +355,41 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                 }
             }
             limits.next_partition();
-            self.count(seen, |limit| stream.pass_live_partitions(limit))?;
+            self.skim(skim_partitions, seen, |limit, probe| stream.pass_live_partitions(limit, probe))?;
         }
         Ok(Flow::Continue)
     }
 
-    /// Counts rows that `pass` skips, up to a limit, until it skips none. Returns whether there
-    /// were any.
+    /// Skims rows that `pass` skips, up to a limit, until it skips none. Returns whether there were
+    /// any.
     #[inline]
-    fn count(&self, seen: &mut Seen, mut pass: impl FnMut(u64) -> StorageResult<u64>) -> Result<bool> {
-        let Some(counted) = &self.counted else { return Ok(false) };
-        let before = counted.get();
+    fn skim(
+        &self,
+        skim: Option<&Skim<'p>>,
+        seen: &mut Seen,
+        mut pass: impl FnMut(u64, &mut dyn RowProbe) -> StorageResult<u64>,
+    ) -> Result<bool> {
+        let Some(skim) = skim.filter(|skim| skim.is_due()) else { return Ok(false) };
+        let mut any = false;
         loop {
-            let passed = pass(COUNTED_TOGETHER).map_err(|e| self.failed(e))?;
-            if passed == 0 {
-                return Ok(counted.get() > before);
+            let mut probe = self.probe(skim);
+            let passed = pass(skim.rows_together(), &mut probe).map_err(|e| self.failed(e))?;
+            if let Some(error) = probe.error.take() {
+                return Err(error);
             }
-            counted.set(counted.get() + passed);
+            if passed == 0 {
+                if !any {
+                    skim.record_fruitless();
+                }
+                return Ok(any);
+            }
+            any = true;
+            skim.record(passed);
             seen.live_rows += passed;
-            // A tenth of the time of a step or less for each row.
-            interrupt::charge(1 + (passed / 8) as u32)?;
+            interrupt::charge(skim.steps(passed).saturating_add(1))?;
+            if probe.found {
+                return Ok(any);
+            }
         }
     }
 

@@ -71,9 +71,18 @@ impl<'e> BoundFilter<'e> {
         Ok(Self { column: &filter.column, test, analyzers: filter.analyzers })
     }
 
+    /// Returns the column whose values it tests.
+    pub fn column(&self) -> &ColumnMetadata {
+        self.column
+    }
+
     /// Returns whether the row's value at `now` (seconds) matches. Null never matches.
     pub fn matches(&self, row: CurrentRow<'_>, now: u32) -> bool {
-        let Some(mut held) = row.value(self.column, now) else { return false };
+        row.value(self.column, now).is_some_and(|value| self.matches_value(value))
+    }
+
+    /// Returns whether a value of the column matches.
+    pub fn matches_value(&self, mut held: Value<'_>) -> bool {
         let Analyzers { values: of_values, keys: of_keys } = self.analyzers;
         if !matches!(self.test, Test::Holds { .. } | Test::Like(_)) {
             held = analyzed(of_values, held);

@@ -99,6 +99,11 @@ impl GroupBy {
         Ok(Some(Self { prefix: prefix - usize::from(function.is_some()), function }))
     }
 
+    /// Whether each partition is a group.
+    pub fn is_by_partition(&self) -> bool {
+        self.prefix == 0 && self.function.is_none()
+    }
+
     /// Returns the detection of groups for one execution.
     pub fn bind<'e>(&'e self, cx: &'e BindContext<'e>) -> Result<Groups<'e>> {
         let terms = match &self.function {

@@ -69,9 +69,10 @@ impl Outputs {
         self.expressions.iter().all(|expression| matches!(expression, Expression::Aggregate(_)))
     }
 
-    /// Whether rows are counted, and nothing in them is selected.
-    pub fn count_rows_only(&self) -> bool {
-        self.are_aggregates_only() && self.aggregates.iter().all(|a| a.function.counts_rows())
+    /// Returns the column of which each aggregate receives the values; `None` for one that counts
+    /// rows. Returns `None` if one receives anything else.
+    pub fn aggregated_columns(&self) -> Option<Vec<Option<&Arc<ColumnMetadata>>>> {
+        self.aggregates.iter().map(aggregated_column).collect()
     }
 
     /// Binds the terms for one execution.
@@ -106,6 +107,14 @@ impl Outputs {
             }
         }
         sink.end_row()
+    }
+}
+
+fn aggregated_column(aggregate: &Aggregate) -> Option<Option<&Arc<ColumnMetadata>>> {
+    match &aggregate.arguments[..] {
+        [] if aggregate.function.counts_rows() => Some(None),
+        [Expression::Column(column)] => Some(Some(column)),
+        _ => None,
     }
 }
 

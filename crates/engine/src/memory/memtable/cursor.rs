@@ -3,7 +3,9 @@
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use cassette_rows::{RangeTombstoneMarker, Row, Selection, TableMetadata, Unfiltered};
+use cassette_rows::{
+    PROBED_COLUMNS, RangeTombstoneMarker, Row, RowProbe, Selection, TableMetadata, Unfiltered,
+};
 
 use super::columns::visible;
 use super::partition::{Partition, Place};
@@ -53,6 +55,45 @@ impl Cursor {
                 return Some(Unfiltered::Row(row));
             }
         }
+    }
+
+    /// See [`PartitionStream::pass_live_rows`](cassette_rows::PartitionStream::pass_live_rows).
+    pub fn pass_live_rows(&mut self, limit: u64, probe: &mut dyn RowProbe) -> u64 {
+        let is_plain = !self.selection.reversed
+            && self.partition.tombstones().is_none()
+            && self.table.dropped_columns.is_empty();
+        let count = probe.columns().len();
+        if !is_plain || count > PROBED_COLUMNS {
+            return 0;
+        }
+        let mut passed = 0;
+        while passed < limit {
+            if self.from == self.to {
+                if self.enter_next_slice() {
+                    continue;
+                }
+                break;
+            }
+            if self.warms {
+                self.partition.warm_batch(self.from);
+            }
+            let Some(row) = self.partition.row_after(self.from) else { break };
+            if row.has_deletions() || row.liveness().is_empty() {
+                break;
+            }
+            if count > 0 {
+                let mut values = [None; PROBED_COLUMNS];
+                for (value, column) in values.iter_mut().zip(probe.columns()) {
+                    *value = row.cell(*column).map(|cell| cell.value);
+                }
+                if !probe.skips(&values[..count]) {
+                    break;
+                }
+            }
+            self.from = self.partition.next(self.from);
+            passed += 1;
+        }
+        passed
     }
 
     /// Returns the current row, if anything of it is left.

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use cassette_rows::{
-    DecoratedKey, DeletionTime, PartitionHeader, PartitionStream, Result, Selection, TableMetadata,
+    DecoratedKey, DeletionTime, PartitionHeader, PartitionStream, Result, RowProbe, Selection, TableMetadata,
     Unfiltered,
 };
 
@@ -61,6 +61,10 @@ impl PartitionStream for PartitionRead {
 
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
         Ok(if self.started && !self.finished { self.cursor.next() } else { None })
+    }
+
+    fn pass_live_rows(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
+        Ok(if self.started && !self.finished { self.cursor.pass_live_rows(limit, probe) } else { 0 })
     }
 
     fn is_reconciled(&self) -> bool {
@@ -156,6 +160,10 @@ impl PartitionStream for MemtableScan {
 
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
         Ok(self.cursor.as_mut().and_then(Cursor::next))
+    }
+
+    fn pass_live_rows(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
+        Ok(self.cursor.as_mut().map_or(0, |cursor| cursor.pass_live_rows(limit, probe)))
     }
 
     fn is_reconciled(&self) -> bool {

@@ -1,6 +1,8 @@
 use std::ops::Bound;
 
-use cassette_rows::{Clustering, ColumnId, LivenessInfo, RowBuilder, Slice, Slices};
+use cassette_rows::{
+    Clustering, ColumnId, LivenessInfo, PartitionStream, Row, RowBuilder, RowProbe, Slice, Slices, Unfiltered,
+};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -163,11 +165,106 @@ fn readers_see_updates_of_a_partition_whole() {
                 .unfiltereds
                 .iter()
                 .map(|unfiltered| match unfiltered {
-                    cassette_rows::Unfiltered::Row(row) => row.cell(ColumnId(1)).unwrap().timestamp,
-                    cassette_rows::Unfiltered::Marker(_) => unreachable!("nothing was deleted"),
+                    Unfiltered::Row(row) => row.cell(ColumnId(1)).unwrap().timestamp,
+                    Unfiltered::Marker(_) => unreachable!("nothing was deleted"),
                 })
                 .collect();
             assert_eq!((read[0].unfiltereds.len(), timestamps.len()), (200, 1));
         }
     });
+}
+
+/// The values of some columns of a row.
+type Values = Vec<Option<Vec<u8>>>;
+
+fn values(row: &Row, columns: &[ColumnId]) -> Values {
+    columns.iter().map(|column| row.cell(*column).map(|cell| cell.value.to_vec())).collect()
+}
+
+/// Skips most rows, and stops at others.
+struct Sampler<'r> {
+    columns: &'r [ColumnId],
+    random: &'r mut SmallRng,
+    skipped: Vec<Values>,
+}
+
+impl RowProbe for Sampler<'_> {
+    fn columns(&self) -> &[ColumnId] {
+        self.columns
+    }
+
+    fn skips(&mut self, values: &[Option<&[u8]>]) -> bool {
+        let skips = self.random.random_range(0..5) > 0;
+        if skips {
+            self.skipped.push(values.iter().map(|value| value.map(<[u8]>::to_vec)).collect());
+        }
+        skips
+    }
+}
+
+/// Returns the values of all rows of a stream, of which some are skipped, and the number of those.
+fn read_and_skip(
+    mut stream: impl PartitionStream,
+    columns: &[ColumnId],
+    random: &mut SmallRng,
+) -> (Vec<Values>, usize) {
+    let (mut rows, mut skipped) = (Vec::new(), 0);
+    while stream.next_partition().unwrap().is_some() {
+        loop {
+            let limit = random.random_range(0..4);
+            let mut probe = Sampler { columns, random: &mut *random, skipped: Vec::new() };
+            let passed = stream.pass_live_rows(limit, &mut probe).unwrap();
+            assert!(passed <= limit);
+            if columns.is_empty() {
+                rows.resize(rows.len() + passed as usize, Values::new());
+            } else {
+                assert_eq!(passed, probe.skipped.len() as u64);
+            }
+            rows.extend(probe.skipped);
+            skipped += passed as usize;
+            match stream.next_unfiltered().unwrap() {
+                Some(Unfiltered::Row(row)) => rows.push(values(&row, columns)),
+                Some(Unfiltered::Marker(_)) => {}
+                None => break,
+            }
+        }
+    }
+    (rows, skipped)
+}
+
+#[test]
+fn skipped_rows_and_read_rows_are_together_all_rows_in_order() {
+    let table = testing::table();
+    let column = |name: &str| table.column(name).unwrap().id;
+    let columns = [column("w"), column("v")];
+    let mut skipped = 0;
+    for seed in seeds(200) {
+        let mut random = SmallRng::seed_from_u64(seed);
+        // Without deletions in most memtables, so that rows are skipped.
+        let deletions_one_in = if seed % 4 == 0 { 4 } else { 0 };
+        let generator = Updates { clusterings: 6, deletions_one_in, ..Updates::of(table.clone()) };
+        let memtable = Arc::new(Memtable::new(Position::ZERO, Duration::ZERO));
+        for _ in 0..random.random_range(1..60) {
+            let update = generator.next(&mut random);
+            memtable.apply(&update.key, [(&update, &*table)].into_iter());
+        }
+        for count in [0, 1, 2] {
+            let columns = &columns[..count];
+            let selection = generator.selection(&mut random);
+            let expected: Vec<Values> = scan(&memtable, &table, &selection)
+                .iter()
+                .flat_map(|partition| &partition.unfiltereds)
+                .filter_map(|unfiltered| match unfiltered {
+                    Unfiltered::Row(row) => Some(values(row, columns)),
+                    Unfiltered::Marker(_) => None,
+                })
+                .collect();
+            let (range, selection) = (KeyRange::ALL.bounds(), Arc::new(selection));
+            let scan = MemtableScan::new(memtable.clone(), table.clone(), range, selection);
+            let (rows, of_scan) = read_and_skip(scan, columns, &mut random);
+            assert_eq!(rows, expected, "seed {seed}");
+            skipped += of_scan;
+        }
+    }
+    assert!(skipped > 500, "{skipped} rows were skipped");
 }

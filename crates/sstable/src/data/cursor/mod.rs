@@ -1,5 +1,7 @@
 //! Reads the stream of Data.db from any position, one row at a time.
 
+mod passing;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -193,9 +195,11 @@ impl Cursor {
             return Ok(());
         }
         let mut assembly = Vec::with_capacity((end - offset) as usize);
-        for index in index..=(end - 1) / length {
+        assembly.extend_from_slice(self.window.get(self.position..).unwrap_or_default());
+        let missing = offset + assembly.len() as u64;
+        for index in missing / length..=(end - 1) / length {
             let chunk = self.chunk(index)?;
-            let from = offset.saturating_sub(index * length) as usize;
+            let from = missing.saturating_sub(index * length) as usize;
             let to = (end - index * length).min(chunk.len() as u64) as usize;
             assembly.extend_from_slice(chunk.get(from..to).unwrap_or_default());
         }
@@ -381,83 +385,6 @@ impl Cursor {
             }
         }
         Ok(())
-    }
-
-    /// Skips rows whose primary key is live and that are not deleted, up to `limit`, and returns
-    /// their number. Stops early at other rows, at a marker and at the end of the partition.
-    pub fn pass_live_rows(&mut self, limit: u64) -> Result<u64> {
-        let mut passed = 0;
-        while passed < limit {
-            self.fill(1)?;
-            let mut input = Input::over(&self.window, self.position, self.window_start);
-            let mut is_live = Ok(true);
-            while passed < limit && matches!(is_live, Ok(true)) {
-                is_live = self.format.pass_live_row(&mut input);
-                if matches!(is_live, Ok(true)) {
-                    self.position = input.position();
-                    passed += 1;
-                }
-            }
-            if passed == limit || is_live.is_ok() || !self.pass_live_row_beyond_window()? {
-                break;
-            }
-            passed += 1;
-        }
-        Ok(passed)
-    }
-
-    /// Skips a live row that is not completely in the window.
-    fn pass_live_row_beyond_window(&mut self) -> Result<bool> {
-        let start = self.offset();
-        let pending = self.next_head()?;
-        let end = pending.end_of_body(self.offset());
-        match end.filter(|end| pending.is_lasting_row() && *end <= self.file.data_length()) {
-            Some(end) => self.seek(end),
-            None => self.seek(start),
-        }
-        Ok(self.offset() != start)
-    }
-
-    /// [`pass_live_rows`](Self::pass_live_rows) for rows before `bound` that are completely in the
-    /// window.
-    pub fn pass_live_rows_before(
-        &mut self,
-        bound: &Bound,
-        comparator: &ClusteringComparator,
-        limit: u64,
-    ) -> Result<u64> {
-        if *bound == Bound::top() {
-            return self.pass_live_rows(limit);
-        }
-        self.fill(1)?;
-        let mut input = Input::over(&self.window, self.position, self.window_start);
-        let mut passed = 0;
-        while passed < limit
-            && self.window.get(self.position).is_some_and(|flags| RowFormat::is_lasting(*flags))
-            && matches!(self.format.pass_row_before(&mut input, bound, comparator), Ok(Some(_)))
-        {
-            self.position = input.position();
-            passed += 1;
-        }
-        Ok(passed)
-    }
-
-    /// At the beginning of a partition: skips partitions that begin before `end` and consist of
-    /// rows that [`pass_live_rows`](Self::pass_live_rows) skips, as far as they are completely in
-    /// the window. Returns the number of rows; stops after `limit` of them.
-    pub fn pass_live_partitions(&mut self, end: u64, limit: u64) -> Result<u64> {
-        if self.offset() >= end || !self.format.statics.is_empty() {
-            return Ok(0);
-        }
-        self.fill(1)?;
-        let mut input = Input::over(&self.window, self.position, self.window_start);
-        let mut passed = 0;
-        while passed < limit && self.offset() < end {
-            let Ok(Some(rows)) = self.format.pass_live_partition(&mut input) else { break };
-            self.position = input.position();
-            passed += rows;
-        }
-        Ok(passed)
     }
 
     /// Skips the body of a row or marker. A read forward must read markers, because they determine
