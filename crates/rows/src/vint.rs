@@ -108,13 +108,17 @@ pub fn write_bytes(out: &mut impl BufMut, bytes: &[u8]) {
 
 fn read_long<'a>(first: u8, rest: &'a [u8], input: &mut &'a [u8]) -> Option<u64> {
     let extra = first.leading_ones() as usize;
-    let (tail, rest) = rest.split_at_checked(extra)?;
-    let mut value = u64::from(first & 0xff_u8.checked_shr(extra as u32).unwrap_or(0));
-    for byte in tail {
-        value = value << 8 | u64::from(*byte);
-    }
-    *input = rest;
-    Some(value)
+    let (tail, after) = rest.split_at_checked(extra)?;
+    let high = u64::from(first & 0xff_u8.checked_shr(extra as u32).unwrap_or(0));
+    *input = after;
+    Some(match rest.first_chunk::<8>() {
+        Some(eight) => {
+            let low = u64::from_be_bytes(*eight) >> (64 - 8 * extra);
+            // Of eight bytes, the first has no bits of the value.
+            high.checked_shl(8 * extra as u32).unwrap_or(0) | low
+        }
+        None => tail.iter().fold(high, |value, byte| value << 8 | u64::from(*byte)),
+    })
 }
 
 /// Bytes after the first: one per started group of seven bits beyond the first group, and 8 from 57
@@ -158,6 +162,10 @@ mod tests {
                     let value: u64 = value.parse().unwrap();
                     write_unsigned(&mut written, value);
                     assert_eq!(read_unsigned(&mut input), Some(value), "{line}");
+                    let followed = [&expected[..], &[0xa5; 9]].concat();
+                    let mut input = &followed[..];
+                    assert_eq!(read_unsigned(&mut input), Some(value), "{line}");
+                    assert_eq!(input, [0xa5; 9], "{line}");
                     assert_eq!(unsigned_len(value), expected.len(), "{line}");
                 }
                 "signed" => {

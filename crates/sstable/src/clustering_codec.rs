@@ -70,6 +70,8 @@ pub const FEW: usize = 8;
 pub struct ClusteringCodec {
     /// The width of each column's values, `None` if they follow their length.
     widths: Box<[Option<usize>]>,
+    /// The width of all values of a row together, if each has a fixed one and they share a header.
+    row_width: Option<usize>,
 }
 
 /// An owned position in a partition: the first or last one of an index block.
@@ -94,7 +96,13 @@ impl Prefix {
 impl ClusteringCodec {
     /// Creates the codec for clustering columns of these types.
     pub fn new<'a>(types: impl IntoIterator<Item = &'a DataType>) -> Self {
-        Self { widths: types.into_iter().map(DataType::fixed_width).collect() }
+        let widths: Box<[_]> = types.into_iter().map(DataType::fixed_width).collect();
+        let add = |sum: usize, width: &Option<usize>| sum.checked_add((*width)?);
+        let row_width = match widths.len() {
+            1..=GROUP => widths.iter().try_fold(0, add),
+            _ => None,
+        };
+        Self { widths, row_width }
     }
 
     /// The number of clustering columns.
@@ -194,24 +202,17 @@ impl ClusteringCodec {
     /// Skips `count` values.
     #[inline]
     pub fn skip_values(&self, input: &mut Input<'_>, count: usize) -> Parsed<()> {
-        let mut header = 0;
-        for (index, width) in self.widths.iter().take(count).enumerate() {
-            let place = index % GROUP;
-            if place == 0 {
-                header = input.vint()?;
-            }
-            match header >> (2 * place) & 3 {
-                0 => {
-                    match width {
-                        Some(width) => input.bytes(*width)?,
-                        None => input.bytes_vint()?,
-                    };
-                }
-                1 | 2 => {}
-                _ => return Err(both_empty_and_null(input)),
-            }
+        let widths = self.widths.get(..count).unwrap_or(&self.widths);
+        match self.row_width {
+            Some(row_width) if count == self.widths.len() => match input.vint()? {
+                0 => input.bytes(row_width).map(|_| ()),
+                header => skip_group(widths, header, input),
+            },
+            _ => widths.chunks(GROUP).try_for_each(|group| {
+                let header = input.vint()?;
+                skip_group(group, header, input)
+            }),
         }
-        Ok(())
     }
 
     /// Writes a marker's kind, count and values.
@@ -286,6 +287,19 @@ impl ClusteringCodec {
     }
 }
 
+/// Skips the values of a group after their header.
+fn skip_group(widths: &[Option<usize>], header: u64, input: &mut Input<'_>) -> Parsed<()> {
+    for (place, width) in widths.iter().enumerate() {
+        match (header >> (2 * place) & 3, width) {
+            (0, Some(width)) => input.bytes(*width)?,
+            (0, None) => input.bytes_vint()?,
+            (1 | 2, _) => continue,
+            _ => return Err(both_empty_and_null(input)),
+        };
+    }
+    Ok(())
+}
+
 #[cold]
 fn both_empty_and_null(input: &Input<'_>) -> Malformed {
     input.malformed("a clustering value that is both empty and null")
@@ -314,6 +328,34 @@ mod tests {
             let mut input = Input::new(&out);
             assert_eq!(codec.decode_values(&mut input, count).unwrap(), clustering);
             input.end().unwrap();
+            let mut input = Input::new(&out);
+            codec.skip_values(&mut input, count).unwrap();
+            input.end().unwrap();
+        }
+    }
+
+    #[test]
+    fn rows_of_fixed_widths_are_skipped_with_their_empty_and_null_values() {
+        for columns in [1, 2, 31, 32, 33] {
+            let types: Vec<_> = (0..columns)
+                .map(|i| [DataType::Int, DataType::BigInt, DataType::Uuid][i % 3].clone())
+                .collect();
+            let codec = ClusteringCodec::new(&types);
+            for seed in 0..8 {
+                let values = types.iter().enumerate().map(|(i, data_type)| match (seed * (i + 1)) % 7 {
+                    5 => None,
+                    6 => Some(&[][..]),
+                    _ => data_type.fixed_width().map(|width| &[7; 16][..width]),
+                });
+                let clustering = Clustering::new(values);
+                let mut out = Vec::new();
+                codec.encode_values(&clustering, &mut out);
+                let mut input = Input::new(&out);
+                codec.skip_values(&mut input, columns).unwrap();
+                input.end().unwrap();
+                let short = &out[..out.len() - 1];
+                assert!(codec.skip_values(&mut Input::new(short), columns).is_err());
+            }
         }
     }
 

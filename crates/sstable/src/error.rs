@@ -15,7 +15,27 @@ pub struct Malformed(Box<Inner>);
 #[derive(Debug)]
 struct Inner {
     offset: u64,
-    detail: String,
+    detail: Detail,
+}
+
+#[derive(Debug)]
+enum Detail {
+    Text(String),
+    /// Fewer bytes than an item needs. Reads of a window of a stream end with it before they load
+    /// more, so that it is not formatted before it is displayed.
+    Short {
+        wanted: u64,
+        left: u64,
+    },
+}
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Short { wanted, left } => write!(f, "{wanted} bytes expected, {left} left"),
+        }
+    }
 }
 
 impl Malformed {
@@ -23,7 +43,13 @@ impl Malformed {
     /// stream.
     #[cold]
     pub fn new(offset: u64, detail: impl Into<String>) -> Self {
-        Self(Box::new(Inner { offset, detail: detail.into() }))
+        Self(Box::new(Inner { offset, detail: Detail::Text(detail.into()) }))
+    }
+
+    /// `wanted` bytes are expected at `offset`, and `left` follow.
+    #[cold]
+    pub fn short(offset: u64, wanted: u64, left: u64) -> Self {
+        Self(Box::new(Inner { offset, detail: Detail::Short { wanted, left } }))
     }
 
     /// Converts to the public error, which names the file.

@@ -53,6 +53,12 @@ impl<'a> Input<'a> {
         self.bytes.len() - self.position
     }
 
+    /// Returns the remaining bytes.
+    #[inline]
+    pub fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.position..).unwrap_or_default()
+    }
+
     /// Returns the bytes read since [`position`](Self::position) was `start`.
     #[inline]
     pub fn since(&self, start: usize) -> &'a [u8] {
@@ -68,7 +74,7 @@ impl<'a> Input<'a> {
     #[cold]
     #[inline(never)]
     fn short(&self, wanted: u64) -> Malformed {
-        self.malformed(format!("{wanted} bytes expected, {} left", self.remaining()))
+        Malformed::short(self.offset(), wanted, self.remaining() as u64)
     }
 
     /// Returns the next `length` bytes.

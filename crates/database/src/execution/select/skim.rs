@@ -99,7 +99,7 @@ impl RowProbe for Probe<'_, '_> {
     fn skips(&mut self, values: &[Option<&[u8]>]) -> bool {
         for (place, filter) in &self.skim.tests {
             let value = values.get(*place).copied().flatten();
-            if !value.is_some_and(|value| self.filters[*filter].matches_value(value.into())) {
+            if !value.is_some_and(|value| self.filters[*filter].matches_value(value)) {
                 return true;
             }
         }

@@ -78,42 +78,49 @@ impl<'e> BoundFilter<'e> {
 
     /// Returns whether the row's value at `now` (seconds) matches. Null never matches.
     pub fn matches(&self, row: CurrentRow<'_>, now: u32) -> bool {
-        row.value(self.column, now).is_some_and(|value| self.matches_value(value))
+        row.value(self.column, now).is_some_and(|value| self.matches_value(&value))
     }
 
     /// Returns whether a value of the column matches.
-    pub fn matches_value(&self, mut held: Value<'_>) -> bool {
-        let Analyzers { values: of_values, keys: of_keys } = self.analyzers;
-        if !matches!(self.test, Test::Holds { .. } | Test::Like(_)) {
-            held = analyzed(of_values, held);
+    pub fn matches_value(&self, held: &[u8]) -> bool {
+        match self.analyzers.values {
+            Some(analyzer) if matches!(self.test, Test::OneOf(_) | Test::Between(..)) => {
+                self.test(&analyzer.analyze(held.into()))
+            }
+            _ => self.test(held),
         }
+    }
+
+    /// Returns whether a value matches that is analyzed if the test compares it as a whole.
+    fn test(&self, held: &[u8]) -> bool {
+        let Analyzers { values: of_values, keys: of_keys } = self.analyzers;
         let data_type = &self.column.data_type;
         let is_value = |data_type: &DataType, held: &[u8], wanted: &[u8]| {
             data_type.compare(&analyzed(of_values, held.into()), wanted).is_eq()
         };
         match &self.test {
-            Test::OneOf(wanted) => wanted.iter().any(|wanted| data_type.compare(&held, wanted).is_eq()),
+            Test::OneOf(wanted) => wanted.iter().any(|wanted| data_type.compare(held, wanted).is_eq()),
             Test::Between(lower, upper) => {
                 let above = |(edge, inclusive): &Edge<'_>| {
-                    let order = data_type.compare(&held, edge);
+                    let order = data_type.compare(held, edge);
                     order.is_gt() || (order.is_eq() && *inclusive)
                 };
                 let below = |(edge, inclusive): &Edge<'_>| {
-                    let order = data_type.compare(&held, edge);
+                    let order = data_type.compare(held, edge);
                     order.is_lt() || (order.is_eq() && *inclusive)
                 };
                 lower.as_ref().is_none_or(above) && upper.as_ref().is_none_or(below)
             }
-            Test::Like(like) => like.matches(&held),
+            Test::Like(like) => like.matches(held),
             Test::Holds { values, keys, entries } => match data_type {
                 DataType::List { element, .. } | DataType::Set { element, .. } => {
                     values.iter().all(|wanted| {
-                        collection::read_list(&held).flatten().any(|v| is_value(element, v, wanted))
+                        collection::read_list(held).flatten().any(|v| is_value(element, v, wanted))
                     })
                 }
                 DataType::Map { key, value, .. } => {
                     let any = |test: &dyn Fn(&[u8], &[u8]) -> bool| {
-                        collection::read_map(&held).any(|(k, v)| test(k, v))
+                        collection::read_map(held).any(|(k, v)| test(k, v))
                     };
                     let is_key =
                         |k: &[u8], wanted: &[u8]| key.compare(&analyzed(of_keys, k.into()), wanted).is_eq();
