@@ -96,11 +96,17 @@ pub trait PartitionStream: Send {
         Ok(0)
     }
 
-    /// Skips the partitions that follow the current one, which has ended, as long as they consist
-    /// of rows that [`pass_live_rows`](Self::pass_live_rows) skips. Returns the number of rows;
-    /// stops after `limit` of them. As there, 0 is always correct.
-    fn pass_live_partitions(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
-        let _ = (limit, probe);
+    /// Skips the partitions that follow the current one, which has ended, as long as their tokens
+    /// are below `before`, and they consist of rows that [`pass_live_rows`](Self::pass_live_rows)
+    /// skips. Returns the number of rows; stops after `limit` of them. As there, 0 is always
+    /// correct.
+    fn pass_live_partitions(
+        &mut self,
+        before: Option<Token>,
+        limit: u64,
+        probe: &mut dyn RowProbe,
+    ) -> Result<u64> {
+        let _ = (before, limit, probe);
         Ok(0)
     }
 
@@ -130,8 +136,13 @@ impl<S: PartitionStream + ?Sized> PartitionStream for Box<S> {
         (**self).pass_live_rows(limit, probe)
     }
 
-    fn pass_live_partitions(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
-        (**self).pass_live_partitions(limit, probe)
+    fn pass_live_partitions(
+        &mut self,
+        before: Option<Token>,
+        limit: u64,
+        probe: &mut dyn RowProbe,
+    ) -> Result<u64> {
+        (**self).pass_live_partitions(before, limit, probe)
     }
 
     fn is_reconciled(&self) -> bool {

@@ -235,8 +235,14 @@ impl<S: PartitionStream> PartitionStream for Watched<S> {
         self.stream.pass_live_rows(limit, probe).map_err(|error| self.sstable.failed(error))
     }
 
-    fn pass_live_partitions(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
-        self.stream.pass_live_partitions(limit, probe).map_err(|error| self.sstable.failed(error))
+    fn pass_live_partitions(
+        &mut self,
+        before: Option<Token>,
+        limit: u64,
+        probe: &mut dyn RowProbe,
+    ) -> Result<u64> {
+        let passed = self.stream.pass_live_partitions(before, limit, probe);
+        passed.map_err(|error| self.sstable.failed(error))
     }
 
     fn is_reconciled(&self) -> bool {

@@ -9,6 +9,7 @@ use crate::interrupt;
 use crate::row::Row;
 use crate::schema::TableMetadata;
 use crate::stream::{PartitionHeader, PartitionStream, RangeTombstoneMarker, RowProbe, Unfiltered};
+use crate::token::Token;
 
 use super::rows::merge_rows;
 
@@ -272,6 +273,20 @@ impl PartitionStream for MergedStream {
             Some(only) => self.sources[only].stream.pass_live_rows(limit, probe),
             None => Ok(0),
         }
+    }
+
+    fn pass_live_partitions(
+        &mut self,
+        before: Option<Token>,
+        limit: u64,
+        probe: &mut dyn RowProbe,
+    ) -> Result<u64> {
+        // What precedes the next partitions of the other sources is in this one alone.
+        let Some(only) = self.alone else { return Ok(0) };
+        let others = self.tokens.iter().enumerate().filter(|(i, _)| *i != only);
+        let next = Token(others.map(|(_, token)| *token).min().unwrap_or(ENDED));
+        let before = before.map_or(next, |before| before.min(next));
+        self.sources[only].stream.pass_live_partitions(Some(before), limit, probe)
     }
 
     fn is_reconciled(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Merges of sources of many partitions.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -11,8 +11,9 @@ use super::tests::{table, update};
 use crate::error::Result;
 use crate::key::DecoratedKey;
 use crate::partition::{PartitionUpdate, UpdateStream};
+use crate::schema::ColumnId;
 use crate::selection::Selection;
-use crate::stream::{PartitionHeader, PartitionStream, Unfiltered};
+use crate::stream::{PartitionHeader, PartitionStream, RowProbe, Unfiltered};
 use crate::token::Token;
 
 /// Partitions in order, behind a first token.
@@ -21,6 +22,22 @@ struct Partitions {
     current: Option<UpdateStream>,
     first: Option<Token>,
     reads: Arc<AtomicUsize>,
+    /// The partitions that were skipped; `None` if none can be.
+    skipped: Option<Skipped>,
+}
+
+type Skipped = Arc<Mutex<Vec<DecoratedKey>>>;
+
+struct Counting;
+
+impl RowProbe for Counting {
+    fn columns(&self) -> &[ColumnId] {
+        &[]
+    }
+
+    fn skips(&mut self, _values: &[Option<&[u8]>]) -> bool {
+        true
+    }
 }
 
 impl PartitionStream for Partitions {
@@ -33,6 +50,25 @@ impl PartitionStream for Partitions {
 
     fn next_unfiltered(&mut self) -> Result<Option<Unfiltered>> {
         self.current.as_mut().map_or(Ok(None), PartitionStream::next_unfiltered)
+    }
+
+    fn pass_live_partitions(
+        &mut self,
+        before: Option<Token>,
+        limit: u64,
+        _probe: &mut dyn RowProbe,
+    ) -> Result<u64> {
+        let Some(skipped) = &self.skipped else { return Ok(0) };
+        let next = self.updates.as_slice().iter().map(|update| update.key.clone());
+        let next = next.take_while(|key| before.is_none_or(|before| key.token() < before));
+        let keys: Vec<_> = next.take(limit as usize).collect();
+        self.updates.by_ref().take(keys.len()).for_each(drop);
+        skipped.lock().unwrap().extend_from_slice(&keys);
+        Ok(keys.len() as u64)
+    }
+
+    fn is_reconciled(&self) -> bool {
+        self.skipped.is_some()
     }
 
     fn first_token(&self) -> Option<Token> {
@@ -64,11 +100,16 @@ type Source = (Vec<PartitionUpdate>, Option<i64>);
 
 /// Returns the merge, and the counts of reads of each source.
 fn merge(sources: &[Source]) -> (MergedStream, Vec<Arc<AtomicUsize>>) {
+    merge_skipping(sources, None)
+}
+
+fn merge_skipping(sources: &[Source], skipped: Option<&Skipped>) -> (MergedStream, Vec<Arc<AtomicUsize>>) {
     let reads: Vec<_> = sources.iter().map(|_| Arc::default()).collect();
     let stream = |((updates, before), reads): (&Source, &Arc<AtomicUsize>)| {
         let first = updates.first().zip(*before).map(|(u, before)| u.key.token().0.saturating_sub(before));
-        let updates = updates.clone().into_iter();
-        let stream = Partitions { updates, current: None, first: first.map(Token), reads: reads.clone() };
+        let (updates, reads) = (updates.clone().into_iter(), reads.clone());
+        let skipped = skipped.cloned();
+        let stream = Partitions { updates, current: None, first: first.map(Token), reads, skipped };
         Box::new(stream) as Box<dyn PartitionStream>
     };
     let streams = sources.iter().zip(&reads).map(stream).collect();
@@ -105,5 +146,26 @@ proptest! {
                 }
             }
         }
+    }
+
+    #[test]
+    fn skipped_and_read_partitions_are_together_all_in_order(
+        sources in proptest::collection::vec(source(), 0..5),
+        limit in 1u64..3,
+    ) {
+        let skipped = Skipped::default();
+        let mut stream = merge_skipping(&sources, Some(&skipped)).0;
+        let mut keys = Vec::new();
+        while let Some(header) = stream.next_partition().unwrap() {
+            keys.push(header.key);
+            let passed = stream.pass_live_partitions(None, limit, &mut Counting).unwrap();
+            prop_assert!(passed <= limit);
+            keys.append(&mut skipped.lock().unwrap());
+        }
+        let of_source = |(updates, _): &Source| updates.iter().map(|update| update.key.clone()).collect::<Vec<_>>();
+        let mut all: Vec<_> = sources.iter().flat_map(of_source).collect();
+        all.sort();
+        all.dedup();
+        prop_assert_eq!(keys, all);
     }
 }

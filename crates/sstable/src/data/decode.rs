@@ -15,9 +15,10 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use cassette_rows::token::murmur3_token;
 use cassette_rows::{
     Bound, Cell, Clustering, ClusteringComparator, DeletionTime, LivenessInfo, NO_DELETION_TIME, NO_TTL,
-    RangeTombstoneMarker, Row, RowBuilder,
+    RangeTombstoneMarker, Row, RowBuilder, Token,
 };
 
 use super::deletion_codec;
@@ -166,12 +167,12 @@ impl RowFormat {
         Ok(())
     }
 
-    /// Skips a partition without a deletion, all of whose rows [last](Self::is_lasting), and
-    /// returns the number of rows. Returns `None`, with `input` at an undefined position, for other
-    /// partitions. There must be no static columns.
-    pub fn pass_live_partition(&self, input: &mut Input<'_>) -> Parsed<Option<u64>> {
-        input.bytes16()?;
-        if !self.partition_deletion(input)?.is_live() {
+    /// Skips a partition before the token, without a deletion, all of whose rows
+    /// [last](Self::is_lasting), and returns the number of rows. Returns `None`, with `input` at an
+    /// undefined position, for other partitions. There must be no static columns.
+    #[inline]
+    pub fn pass_live_partition(&self, input: &mut Input<'_>, before: Option<Token>) -> Parsed<Option<u64>> {
+        if !self.pass_live_start(input, before)? {
             return Ok(None);
         }
         let mut rows = 0;
@@ -183,6 +184,21 @@ impl RowFormat {
             self.pass_rest_of_row(input)?;
             rows += 1;
         }
+    }
+
+    /// Skips the start of a partition before the token, without a deletion. Returns `false`, with
+    /// `input` at an undefined position, for other partitions, and for rare forms of no deletion.
+    #[inline]
+    pub(super) fn pass_live_start(&self, input: &mut Input<'_>, before: Option<Token>) -> Parsed<bool> {
+        let key = input.bytes16()?;
+        if before.is_some_and(|before| murmur3_token(key) >= before) {
+            return Ok(false);
+        }
+        Ok(if self.has_short_deletions {
+            input.u8()? == deletion_codec::SHORT_NONE
+        } else {
+            input.bytes(12)? == deletion_codec::PLAIN_NONE
+        })
     }
 
     /// Reads the deletion at the start of a partition.

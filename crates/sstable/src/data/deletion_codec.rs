@@ -48,16 +48,21 @@ pub fn encode_plain(deletion: DeletionTime, out: &mut Vec<u8>) {
     out.put_i64(deletion.timestamp);
 }
 
+/// No deletion, as [`encode_plain`] writes it.
+pub const PLAIN_NONE: [u8; 12] = [0x7f, 0xff, 0xff, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 0];
+
+/// No deletion in the form of [`decode_short`]: the sign bit of a timestamp, which is never set
+/// there.
+pub const SHORT_NONE: u8 = 0x80;
+
 /// Decodes the form of oa and da that replaces [`decode_plain`]'s 12 bytes.
 pub fn decode_short(input: &mut Input<'_>) -> Parsed<DeletionTime> {
-    /// The sign bit of a timestamp, which is never set here.
-    const NONE: u8 = 0x80;
     let at = input.offset();
     let first = input.u8()?;
-    if first == NONE {
+    if first == SHORT_NONE {
         return Ok(DeletionTime::LIVE);
     }
-    if first & NONE != 0 {
+    if first & SHORT_NONE != 0 {
         return Err(Malformed::new(
             at,
             format!("a deletion time or none expected, flags {first:#04x} found"),

@@ -418,7 +418,12 @@ mod tests {
             min_ttl: 0,
             clustering: ClusteringCodec::new(&[DataType::Int]),
             statics: StoredColumns::default(),
-            regulars: StoredColumns { columns: [column].into(), ascending: true, simple: true },
+            regulars: StoredColumns {
+                columns: [column].into(),
+                ascending: true,
+                simple: true,
+                ..StoredColumns::default()
+            },
             has_short_deletions: false,
         };
         let mut encoder = RowEncoder::new(format);

@@ -1,6 +1,6 @@
 //! The values of a few columns of a row, without decoding the row.
 
-use cassette_rows::{Bound, ClusteringComparator, ColumnId, PROBED_COLUMNS};
+use cassette_rows::{Bound, ClusteringComparator, ColumnId, PROBED_COLUMNS, Token};
 
 use super::decode::body_length;
 use super::flags::*;
@@ -82,17 +82,17 @@ impl RowFormat {
         self.probe_body(flags, &mut Input::new(input.bytes(length)?), probed, values)
     }
 
-    /// [`probe_row`](Self::probe_row) for a partition without a deletion that consists of one row.
-    /// There must be no static columns.
+    /// [`probe_row`](Self::probe_row) for a partition before the token, without a deletion, that
+    /// consists of one row. There must be no static columns.
     #[inline]
     pub fn probe_only_row<'a>(
         &self,
         input: &mut Input<'a>,
+        before: Option<Token>,
         probed: &Probed,
         values: &mut Values<'a>,
     ) -> Parsed<bool> {
-        input.bytes16()?;
-        Ok(self.partition_deletion(input)?.is_live()
+        Ok(self.pass_live_start(input, before)?
             && self.probe_row(input, probed, None, values)?
             && input.u8()? == END_OF_PARTITION)
     }
@@ -109,7 +109,10 @@ impl RowFormat {
         // The size of the previous row.
         input.vint()?;
         let timestamp = self.timestamp(input)?;
-        *values = [None; PROBED_COLUMNS];
+        values[..probed.count].fill(None);
+        if flags & HAS_ALL_COLUMNS != 0 && self.probe_fixed(timestamp, input.rest(), probed, values) {
+            return Ok(true);
+        }
         let columns = &self.regulars.columns[..];
         let all = 1u64.checked_shl(columns.len() as u32).map_or(u64::MAX, |bit| bit - 1);
         let missing = if flags & HAS_ALL_COLUMNS != 0 {
@@ -141,6 +144,35 @@ impl RowFormat {
             next = wanted + 1;
         }
         Ok(true)
+    }
+
+    /// Reads values at their [offsets](super::row_format::StoredColumns::offsets) in `cells`, which
+    /// are those of a row with all columns. Returns `false` for a row in which they are elsewhere.
+    #[inline]
+    fn probe_fixed<'a>(
+        &self,
+        timestamp: i64,
+        cells: &'a [u8],
+        probed: &Probed,
+        values: &mut Values<'a>,
+    ) -> bool {
+        let stored = &probed.columns[..probed.stored];
+        let Some((last, _)) = stored.last() else { return true };
+        let Some(offsets) = self.regulars.offsets.get(..=*last) else { return false };
+        if !offsets.iter().all(|offset| cells.get(*offset) == Some(&CELL_USES_ROW_TIMESTAMP)) {
+            return false;
+        }
+        for (number, place) in stored {
+            let column = &self.regulars.columns[*number];
+            let start = offsets[*number] + 1;
+            let Some(value) = column.width.and_then(|width| cells.get(start..start + width)) else {
+                return false;
+            };
+            if timestamp > column.dropped_at {
+                values[*place] = Some(value);
+            }
+        }
+        true
     }
 
     /// Reads a column; its value, too, if it is a simple one. Returns `false` at cells that are
@@ -190,5 +222,113 @@ impl RowFormat {
             *value = Some(bytes);
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use cassette_rows::{
+        Cell, Clustering, ColumnKind, ColumnMetadata, DataType, LivenessInfo, NO_DELETION_TIME, NO_TTL,
+        RowBuilder, TableId, TableMetadata,
+    };
+
+    use super::*;
+    use crate::data::{Head, RowEncoder};
+
+    const NAMES: [&str; 4] = ["a", "b", "t", "z"];
+
+    fn table() -> TableMetadata {
+        let types = [DataType::Int, DataType::BigInt, DataType::Text, DataType::Int];
+        let regular = NAMES.iter().zip(types);
+        let regular = regular.map(|(name, data_type)| (*name, ColumnKind::Regular, data_type));
+        let keys = [("k", ColumnKind::PartitionKey), ("c", ColumnKind::Clustering)];
+        let columns = keys.map(|(name, kind)| (name, kind, DataType::Int)).into_iter().chain(regular);
+        let columns = columns.map(|(name, kind, data_type)| ColumnMetadata::new(name, kind, 0, data_type));
+        TableMetadata::new(TableId(uuid::Uuid::nil()), "ks", "t", columns.collect(), Default::default())
+    }
+
+    /// The timestamp of rows. Columns were dropped at other ones.
+    const TIMESTAMP: i64 = 5;
+
+    fn cell(column: ColumnId, value: &[u8]) -> Cell<'_> {
+        let (ttl, local_deletion_time) = (NO_TTL, NO_DELETION_TIME);
+        Cell { column, path: None, value, timestamp: TIMESTAMP, ttl, local_deletion_time }
+    }
+
+    #[test]
+    fn probed_values_are_those_of_decoded_rows() {
+        let table = table();
+        let ids = NAMES.map(|name| table.column(name).unwrap().id);
+        let values: [&[u8]; 4] = [&[1; 4], &[2; 8], b"text", &[4; 4]];
+        let mut probed_rows = 0;
+        // Each of the four cells: as most are, null, empty, of another time, deleted, expiring.
+        for kinds in 0..6usize.pow(4) {
+            let kind = |place: usize| kinds / 6usize.pow(place as u32) % 6;
+            let mut row = RowBuilder::new(Clustering::of(&[&[0, 0, 0, 1]]));
+            row.liveness(LivenessInfo::new(TIMESTAMP));
+            for (place, (id, value)) in ids.iter().zip(values).enumerate() {
+                let cell = cell(*id, value);
+                match kind(place) {
+                    0 => row.cell(cell),
+                    1 => &mut row,
+                    2 => row.cell(Cell { value: &[], ..cell }),
+                    3 => row.cell(Cell { timestamp: TIMESTAMP + 1, ..cell }),
+                    4 => row.cell(Cell { value: &[], local_deletion_time: 9, ..cell }),
+                    _ => row.cell(Cell { ttl: 7, local_deletion_time: 9, ..cell }),
+                };
+            }
+            let row = row.finish();
+            for dropped_at in [i64::MIN, TIMESTAMP] {
+                let mut format = RowFormat::of_names(&table, &[], &NAMES.map(str::to_owned)).unwrap();
+                format.regulars.columns[1].dropped_at = dropped_at;
+                let mut out = Vec::new();
+                RowEncoder::new(format.clone()).encode_row(&row, 0, &mut out).unwrap();
+                let data = Bytes::from(out);
+                let mut input = Input::new(&data);
+                let Head::Row { flags, clustering, .. } = format.decode_head(&mut input).unwrap() else {
+                    panic!("a row")
+                };
+                let body = input.position()..data.len();
+                let decoded = format.decode_row(flags, clustering, &data, body, 0).unwrap().unwrap();
+                for places in [&[0][..], &[1], &[2], &[3], &[1, 0], &[3, 1], &[0, 3, 2, 1], &[]] {
+                    let wanted: Vec<_> = places.iter().map(|place| ids[*place]).collect();
+                    let probed = format.probed(&wanted).unwrap();
+                    let mut values = [None; PROBED_COLUMNS];
+                    // Cells after the last one that is wanted and present do not matter.
+                    let last = places.iter().filter(|place| kind(**place) != 1).max();
+                    let lasts = last.is_none_or(|last| (0..=*last).all(|place| kind(place) < 4));
+                    let is_probed = format.probe_row(&mut Input::new(&data), &probed, None, &mut values);
+                    assert_eq!(is_probed.unwrap(), lasts, "{kinds}");
+                    if lasts {
+                        let expected: Vec<_> =
+                            wanted.iter().map(|id| decoded.cell(*id).map(|cell| cell.value)).collect();
+                        assert_eq!(values[..probed.count()], expected, "{kinds}");
+                        probed_rows += 1;
+                    }
+                }
+            }
+        }
+        assert!(probed_rows > 1_000, "{probed_rows}");
+    }
+
+    #[test]
+    fn cut_rows_are_not_probed() {
+        let table = table();
+        let ids = NAMES.map(|name| table.column(name).unwrap().id);
+        let format = RowFormat::of_names(&table, &[], &NAMES.map(str::to_owned)).unwrap();
+        let mut row = RowBuilder::new(Clustering::of(&[&[0, 0, 0, 1]]));
+        row.liveness(LivenessInfo::new(TIMESTAMP));
+        ids.iter().zip([&[1; 4][..], &[2; 8], b"text", &[4; 4]]).for_each(|(id, value)| {
+            row.cell(cell(*id, value));
+        });
+        let mut out = Vec::new();
+        RowEncoder::new(format.clone()).encode_row(&row.finish(), 0, &mut out).unwrap();
+        let probed = format.probed(&ids[..2]).unwrap();
+        for length in 0..out.len() {
+            let mut values = [None; PROBED_COLUMNS];
+            let mut input = Input::new(&out[..length]);
+            assert!(format.probe_row(&mut input, &probed, None, &mut values).is_err(), "{length}");
+        }
     }
 }

@@ -33,13 +33,23 @@ pub struct StoredColumns {
     pub ascending: bool,
     /// Whether none of them has a cell per element.
     pub simple: bool,
+    /// The offsets of the cells of the first columns, whose values have fixed widths, from the
+    /// first cell of a row that has all columns, if these cells have its timestamp and a value.
+    pub offsets: Box<[usize]>,
 }
 
 impl StoredColumns {
     fn new(columns: Vec<StoredColumn>) -> Self {
         let ascending = columns.iter().filter_map(|column| column.id).is_sorted();
         let simple = columns.iter().all(|column| !column.complex);
-        Self { columns: columns.into(), ascending, simple }
+        let fixed = columns.iter().map_while(|column| column.width.filter(|_| !column.complex));
+        let offsets = fixed.scan(0usize, |next, width| {
+            let offset = *next;
+            // The flags precede the value.
+            *next = offset.checked_add(1)?.checked_add(width)?;
+            Some(offset)
+        });
+        Self { offsets: offsets.collect(), columns: columns.into(), ascending, simple }
     }
 
     /// The number of columns.

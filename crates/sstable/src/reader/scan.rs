@@ -238,10 +238,15 @@ impl PartitionStream for Scan {
         }
     }
 
-    fn pass_live_partitions(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
+    fn pass_live_partitions(
+        &mut self,
+        before: Option<Token>,
+        limit: u64,
+        probe: &mut dyn RowProbe,
+    ) -> Result<u64> {
         match &mut self.way {
             Way::Whole(scan) if self.is_reconciled && !scan.in_partition => {
-                scan.cursor.pass_live_partitions(scan.end, limit, probe)
+                scan.cursor.pass_live_partitions((before, scan.end), limit, probe)
             }
             _ => Ok(0),
         }

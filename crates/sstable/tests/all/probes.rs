@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cassette_rows::{
     Cell, ColumnId, LivenessInfo, NO_DELETION_TIME, NO_TTL, PROBED_COLUMNS, PartitionStream, PartitionUpdate,
-    Row, RowBuilder, RowProbe, Selection, TableMetadata, Unfiltered,
+    Row, RowBuilder, RowProbe, Selection, TableMetadata, Token, Unfiltered,
 };
 use cassette_sstable::compression::{ChunkFormat, Compressor};
 use cassette_sstable::{ChunkCache, Descriptor, OpenOptions, SSTableId, SSTableReader, WriterOptions};
@@ -59,6 +59,8 @@ impl<R: FnMut() -> usize> RowProbe for Sampler<'_, R> {
 /// A stream of which rows are skipped and read at random.
 struct Reading<'r, R> {
     stream: &'r mut dyn PartitionStream,
+    /// The tokens of the partitions, and the number of their rows.
+    partitions: Vec<(Token, usize)>,
     columns: &'r [ColumnId],
     random: &'r mut R,
     rows: Vec<Values>,
@@ -74,10 +76,12 @@ impl<R: FnMut() -> usize> Reading<'_, R> {
 
     fn skip(&mut self, partitions: bool) {
         let limit = 1 + ((self.random)() % 40) as u64;
+        let places = 2 * self.partitions.len();
+        let before = self.partitions.get((self.random)() % places.max(1)).map(|(token, _)| *token);
         let mut probe =
             Sampler { columns: self.columns, random: self.random, skipped: Vec::new(), stopped: None };
         let passed = if partitions {
-            self.stream.pass_live_partitions(limit, &mut probe)
+            self.stream.pass_live_partitions(before, limit, &mut probe)
         } else {
             self.stream.pass_live_rows(limit, &mut probe)
         };
@@ -91,6 +95,13 @@ impl<R: FnMut() -> usize> Reading<'_, R> {
         self.stopped = probe.stopped;
         self.rows.extend(probe.skipped);
         self.skipped += passed as usize;
+        if partitions
+            && passed > 0
+            && let Some(before) = before
+        {
+            let preceding = self.partitions.iter().filter(|(token, _)| *token < before);
+            assert!(self.rows.len() <= preceding.map(|(_, rows)| rows).sum::<usize>());
+        }
     }
 
     fn read(&mut self) {
@@ -194,8 +205,18 @@ fn skipped_rows_and_read_rows_are_together_all_rows_in_order() {
         let all = collect(&mut reader.scan_all().unwrap()).unwrap();
         let mut check = |stream: &mut dyn PartitionStream, expected: &[Partition], random: &mut _| {
             let columns = some_columns(&table, random);
-            let mut reading =
-                Reading { stream, columns: &columns, random, rows: vec![], skipped: 0, stopped: None };
+            let is_row = |unfiltered: &&Unfiltered| matches!(unfiltered, Unfiltered::Row(_));
+            let rows_of = |partition: &Partition| partition.rows.iter().filter(is_row).count();
+            let partitions = expected.iter().map(|p| (p.header.key.token(), rows_of(p))).collect();
+            let mut reading = Reading {
+                stream,
+                partitions,
+                columns: &columns,
+                random,
+                rows: Vec::new(),
+                skipped: 0,
+                stopped: None,
+            };
             reading.read();
             assert_eq!(reading.rows, all_values(expected, &columns), "seed {seed}, {columns:?}");
             skipped += reading.skipped;

@@ -307,7 +307,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let skim = self.skim.as_ref();
         // A partition whose first row is visited cannot be skipped as a whole.
         let skim_partitions = skim.filter(|skim| !skim.visits_first_rows);
-        self.skim(skim_partitions, seen, |limit, probe| stream.pass_live_partitions(limit, probe))?;
+        self.skim(skim_partitions, seen, |limit, probe| stream.pass_live_partitions(None, limit, probe))?;
         while let Some(mut header) = stream.next_partition().map_err(|e| self.failed(e))? {
             interrupt::check()?;
             header.static_row = header.static_row.filter(|row| row.has_live_cell(now));
@@ -355,7 +355,7 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
                 }
             }
             limits.next_partition();
-            self.skim(skim_partitions, seen, |limit, probe| stream.pass_live_partitions(limit, probe))?;
+            self.skim(skim_partitions, seen, |limit, probe| stream.pass_live_partitions(None, limit, probe))?;
         }
         Ok(Flow::Continue)
     }

@@ -62,8 +62,7 @@ impl Cursor {
         let is_plain = !self.selection.reversed
             && self.partition.tombstones().is_none()
             && self.table.dropped_columns.is_empty();
-        let count = probe.columns().len();
-        if !is_plain || count > PROBED_COLUMNS {
+        if !is_plain {
             return 0;
         }
         let mut passed = 0;
@@ -78,17 +77,8 @@ impl Cursor {
                 self.partition.warm_batch(self.from);
             }
             let Some(row) = self.partition.row_after(self.from) else { break };
-            if row.has_deletions() || row.liveness().is_empty() {
+            if !is_skipped(row, probe) {
                 break;
-            }
-            if count > 0 {
-                let mut values = [None; PROBED_COLUMNS];
-                for (value, column) in values.iter_mut().zip(probe.columns()) {
-                    *value = row.cell(*column).map(|cell| cell.value);
-                }
-                if !probe.skips(&values[..count]) {
-                    break;
-                }
             }
             self.from = self.partition.next(self.from);
             passed += 1;
@@ -142,4 +132,21 @@ impl Cursor {
         }
         true
     }
+}
+
+/// Returns whether every reader sees a row at any time, and `probe` skips it.
+pub(super) fn is_skipped(row: &Row, probe: &mut dyn RowProbe) -> bool {
+    if row.has_deletions() || row.liveness().is_empty() {
+        return false;
+    }
+    let columns = probe.columns();
+    if columns.is_empty() {
+        return true;
+    }
+    let mut values = [None; PROBED_COLUMNS];
+    let Some(values) = values.get_mut(..columns.len()) else { return false };
+    for (value, column) in values.iter_mut().zip(columns) {
+        *value = row.cell(*column).map(|cell| cell.value);
+    }
+    probe.skips(values)
 }

@@ -172,6 +172,15 @@ impl Partition {
         }
     }
 
+    /// Returns the row, if the partition consists of one, beside its static row, and has no range
+    /// tombstones.
+    pub(super) fn only_row(&self) -> Option<&Row> {
+        match &self.rows {
+            Rows::One(row) if self.tombstones.is_none() => Some(row),
+            _ => None,
+        }
+    }
+
     /// Prefetches the row, if it is the only one; see [`Row::warm`].
     pub(super) fn warm_only_row(&self) {
         if let Rows::One(row) = &self.rows {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use cassette_rows::{
     DecoratedKey, DeletionTime, PartitionHeader, PartitionStream, Result, RowProbe, Selection, TableMetadata,
-    Unfiltered,
+    Token, Unfiltered,
 };
 
 use super::Memtable;
 use super::columns::visible;
-use super::cursor::Cursor;
+use super::cursor::{Cursor, is_skipped};
 use super::partition::Partition;
 use crate::basics::key_range::KeyBounds;
 
@@ -164,6 +164,37 @@ impl PartitionStream for MemtableScan {
 
     fn pass_live_rows(&mut self, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
         Ok(self.cursor.as_mut().map_or(0, |cursor| cursor.pass_live_rows(limit, probe)))
+    }
+
+    /// Skips partitions of one row. Of a larger one, rows are skipped.
+    fn pass_live_partitions(
+        &mut self,
+        before: Option<Token>,
+        limit: u64,
+        probe: &mut dyn RowProbe,
+    ) -> Result<u64> {
+        if !self.selection.slices.is_all()
+            || self.selection.reversed
+            || !self.table.dropped_columns.is_empty()
+        {
+            return Ok(0);
+        }
+        let mut passed = 0;
+        while passed < limit {
+            if self.batch.is_empty() {
+                self.fill();
+            }
+            let Some((key, partition)) = self.batch.front() else { break };
+            let is_before = before.is_none_or(|before| key.token() < before);
+            let Some(row) = partition.only_row().filter(|_| is_before) else { break };
+            if !is_skipped(row, probe) {
+                break;
+            }
+            self.batch.pop_front();
+            self.cursor = None;
+            passed += 1;
+        }
+        Ok(passed)
     }
 
     fn is_reconciled(&self) -> bool {

@@ -1,7 +1,8 @@
 use std::ops::Bound;
 
 use cassette_rows::{
-    Clustering, ColumnId, LivenessInfo, PartitionStream, Row, RowBuilder, RowProbe, Slice, Slices, Unfiltered,
+    Clustering, ColumnId, LivenessInfo, PartitionStream, Row, RowBuilder, RowProbe, Slice, Slices,
+    TableParams, Unfiltered,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -209,19 +210,13 @@ fn read_and_skip(
     random: &mut SmallRng,
 ) -> (Vec<Values>, usize) {
     let (mut rows, mut skipped) = (Vec::new(), 0);
-    while stream.next_partition().unwrap().is_some() {
+    loop {
+        skipped += skip(&mut stream, true, columns, random, &mut rows);
+        if stream.next_partition().unwrap().is_none() {
+            return (rows, skipped);
+        }
         loop {
-            let limit = random.random_range(0..4);
-            let mut probe = Sampler { columns, random: &mut *random, skipped: Vec::new() };
-            let passed = stream.pass_live_rows(limit, &mut probe).unwrap();
-            assert!(passed <= limit);
-            if columns.is_empty() {
-                rows.resize(rows.len() + passed as usize, Values::new());
-            } else {
-                assert_eq!(passed, probe.skipped.len() as u64);
-            }
-            rows.extend(probe.skipped);
-            skipped += passed as usize;
+            skipped += skip(&mut stream, false, columns, random, &mut rows);
             match stream.next_unfiltered().unwrap() {
                 Some(Unfiltered::Row(row)) => rows.push(values(&row, columns)),
                 Some(Unfiltered::Marker(_)) => {}
@@ -229,7 +224,57 @@ fn read_and_skip(
             }
         }
     }
-    (rows, skipped)
+}
+
+/// Skips a few rows or partitions, and returns their number.
+fn skip(
+    stream: &mut impl PartitionStream,
+    partitions: bool,
+    columns: &[ColumnId],
+    random: &mut SmallRng,
+    rows: &mut Vec<Values>,
+) -> usize {
+    let limit = random.random_range(0..4);
+    let before = random.random_bool(0.5).then(|| Token(random.random()));
+    let mut probe = Sampler { columns, random, skipped: Vec::new() };
+    let passed = if partitions {
+        stream.pass_live_partitions(before, limit, &mut probe).unwrap()
+    } else {
+        stream.pass_live_rows(limit, &mut probe).unwrap()
+    };
+    assert!(passed <= limit);
+    if columns.is_empty() {
+        rows.resize(rows.len() + passed as usize, Values::new());
+    } else {
+        assert_eq!(passed, probe.skipped.len() as u64);
+    }
+    rows.extend(probe.skipped);
+    passed as usize
+}
+
+#[test]
+fn partitions_before_a_token_are_skipped() {
+    let table = testing::simple_table("t", TableParams::default());
+    let memtable = Arc::new(Memtable::new(Position::ZERO, Duration::ZERO));
+    for k in 0..100i32 {
+        let key = DecoratedKey::new(k.to_be_bytes().to_vec().into());
+        let mut row = RowBuilder::new(Clustering::empty());
+        row.liveness(LivenessInfo::new(1));
+        let mut update = PartitionUpdate::new(key);
+        update.rows.push(row.finish());
+        memtable.apply(&update.key, [(&update, &*table)].into_iter());
+    }
+    let all = scan(&memtable, &table, &Selection::all());
+    let before = all[60].header.key.token();
+    let range = KeyRange::ALL.bounds();
+    let mut stream = MemtableScan::new(memtable, table, range, Arc::new(Selection::all()));
+    let mut random = SmallRng::seed_from_u64(1);
+    let mut probe = Sampler { columns: &[], random: &mut random, skipped: Vec::new() };
+    assert_eq!(stream.pass_live_partitions(Some(before), 1_000, &mut probe).unwrap(), 60);
+    assert_eq!(stream.pass_live_partitions(None, 7, &mut probe).unwrap(), 7);
+    assert_eq!(stream.next_partition().unwrap().unwrap().key, all[67].header.key);
+    assert_eq!(stream.pass_live_partitions(None, 1_000, &mut probe).unwrap(), 32);
+    assert!(stream.next_partition().unwrap().is_none());
 }
 
 #[test]

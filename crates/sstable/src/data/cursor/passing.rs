@@ -1,7 +1,7 @@
 //! Rows that are skipped because every reader sees them at any time: they are counted, or a probe
 //! receives a few of their values.
 
-use cassette_rows::{Bound, ClusteringComparator, PROBED_COLUMNS, Result, RowProbe};
+use cassette_rows::{Bound, ClusteringComparator, PROBED_COLUMNS, Result, RowProbe, Token};
 
 use super::Cursor;
 use crate::data::RowFormat;
@@ -116,15 +116,20 @@ impl Cursor {
         Ok(true)
     }
 
-    /// At the beginning of a partition: skips partitions that begin before `end` and consist of
-    /// rows that [`pass_live_rows`](Self::pass_live_rows) skips; with a probe, of one such row.
-    /// Returns the number of rows; stops after `limit` of them.
-    pub fn pass_live_partitions(&mut self, end: u64, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
+    /// At the beginning of a partition: skips partitions before `before` that begin before offset
+    /// `end` and consist of rows that [`pass_live_rows`](Self::pass_live_rows) skips; with a probe,
+    /// of one such row. Returns the number of rows; stops after `limit` of them.
+    pub fn pass_live_partitions(
+        &mut self,
+        (before, end): (Option<Token>, u64),
+        limit: u64,
+        probe: &mut dyn RowProbe,
+    ) -> Result<u64> {
         if self.offset() >= end || !self.format.statics.is_empty() {
             return Ok(0);
         }
         if !probe.columns().is_empty() {
-            return self.probe_live_partitions(end, limit, probe);
+            return self.probe_live_partitions((before, end), limit, probe);
         }
         let mut passed = 0;
         loop {
@@ -132,7 +137,7 @@ impl Cursor {
             let mut input = Input::over(&self.window, self.position, self.window_start);
             let mut is_complete = true;
             while passed < limit && self.offset() < end {
-                match self.format.pass_live_partition(&mut input) {
+                match self.format.pass_live_partition(&mut input, before) {
                     Ok(Some(rows)) => {
                         self.position = input.position();
                         passed += rows;
@@ -153,7 +158,12 @@ impl Cursor {
     /// [`pass_live_partitions`](Self::pass_live_partitions) for a probe with columns. A row must
     /// not be probed twice, so partitions of several rows are left to
     /// [`pass_live_rows`](Self::pass_live_rows), which skips some of them.
-    fn probe_live_partitions(&mut self, end: u64, limit: u64, probe: &mut dyn RowProbe) -> Result<u64> {
+    fn probe_live_partitions(
+        &mut self,
+        (before, end): (Option<Token>, u64),
+        limit: u64,
+        probe: &mut dyn RowProbe,
+    ) -> Result<u64> {
         let Some(probed) = self.format.probed(probe.columns()) else { return Ok(0) };
         let mut passed = 0;
         loop {
@@ -162,7 +172,7 @@ impl Cursor {
             let mut values = [None; PROBED_COLUMNS];
             let mut is_complete = true;
             while passed < limit && self.window_start + (self.position as u64) < end {
-                match self.format.probe_only_row(&mut input, &probed, &mut values) {
+                match self.format.probe_only_row(&mut input, before, &probed, &mut values) {
                     Ok(true) if probe.skips(&values[..probed.count()]) => {}
                     Ok(_) => return Ok(passed),
                     Err(_) => {
