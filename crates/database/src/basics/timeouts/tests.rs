@@ -57,29 +57,37 @@ fn every_kind_of_read_ends_with_a_read_timeout_after_its_deadline() {
         "SELECT c, max(v) FROM ks.t WHERE k = 0 GROUP BY k, c".to_owned(),
         "SELECT * FROM ks.t".to_owned(),
         "SELECT sum(v) FROM ks.t".to_owned(),
+        "SELECT k, sum(c) FROM ks.t GROUP BY k".to_owned(),
         "SELECT * FROM ks.t WHERE c = 7 ALLOW FILTERING".to_owned(),
+        "SELECT * FROM ks.t WHERE v < 0 ALLOW FILTERING".to_owned(),
+        "SELECT sum(v) FROM ks.t WHERE k = 0 AND v < 0 ALLOW FILTERING".to_owned(),
         "SELECT * FROM ks.t WHERE v = 0".to_owned(),
         "SELECT * FROM ks.t WHERE v = 1".to_owned(),
         format!("SELECT * FROM ks.t WHERE k IN ({})", list(600)),
         format!("SELECT * FROM ks.t WHERE k IN ({}) ORDER BY c", list(600)),
     ];
-    for read in &reads {
-        execute(&database, read).unwrap();
-    }
-    // Parsing the long statements has its own timeout.
-    for timeout in [Timeout::Read, Timeout::Range] {
-        database.timeouts().set(timeout, Some(Duration::ZERO));
-    }
-    for read in &reads {
-        let error = execute(&database, read).unwrap_err();
-        let expected =
-            DatabaseError::ReadTimeout { consistency: Consistency::One, message: MESSAGE.to_owned() };
-        assert_eq!((&error, error.code()), (&expected, 0x1200), "{read}");
-    }
-    set_all(&database, None);
-    for read in &reads {
-        execute(&database, read).unwrap();
-    }
+    let check = |place: &str| {
+        for read in &reads {
+            execute(&database, read).unwrap();
+        }
+        // Parsing the long statements has its own timeout.
+        for timeout in [Timeout::Read, Timeout::Range] {
+            database.timeouts().set(timeout, Some(Duration::ZERO));
+        }
+        for read in &reads {
+            let error = execute(&database, read).unwrap_err();
+            let expected =
+                DatabaseError::ReadTimeout { consistency: Consistency::One, message: MESSAGE.to_owned() };
+            assert_eq!((&error, error.code()), (&expected, 0x1200), "{read} in {place}");
+        }
+        set_all(&database, None);
+        for read in &reads {
+            execute(&database, read).unwrap();
+        }
+    };
+    check("memtables");
+    database.engine().flush(None).unwrap();
+    check("SSTables");
 }
 
 #[test]

@@ -18,6 +18,8 @@ mod reader;
 mod result_size;
 mod skim;
 #[cfg(test)]
+mod skim_kind_tests;
+#[cfg(test)]
 mod skim_tests;
 #[cfg(test)]
 mod skim_type_tests;
