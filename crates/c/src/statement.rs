@@ -46,11 +46,17 @@ impl ToCql for Bound {
 }
 
 /// The values of a statement, in the order of its markers.
-struct Values<'a>(&'a [Bound]);
+struct Values<'a>(&'a Statement);
 
 impl BindValues for Values<'_> {
     fn bind(&self, markers: &[ColumnSpec], out: &mut Encoded) -> cassette::Result<()> {
-        self.0.bind(markers, out)
+        let own = &self.0.markers;
+        let is_same = |(own, present): (&ColumnSpec, &ColumnSpec)| own.data_type == present.data_type;
+        if own.len() != markers.len() || !own.iter().zip(markers).all(is_same) {
+            let text = "the schema has changed since the statement was prepared: prepare it again";
+            return Err(cassette::Error::Invalid(text.into()));
+        }
+        self.0.values.as_slice().bind(markers, out)
     }
 }
 
@@ -120,7 +126,7 @@ pub unsafe extern "C" fn cassette_statement_execute(
                         "marker {index} ({name}): expected a value, found none"
                     )));
                 }
-                Ok(statement.session.query_iter(&statement.prepared, Values(&statement.values))?)
+                Ok(statement.session.query_iter(&statement.prepared, Values(statement))?)
             })
         })
     }

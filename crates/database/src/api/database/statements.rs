@@ -103,7 +103,7 @@ impl Database {
         self.execute_prepared(statement.planned(), keyspace, values, options, sink)
     }
 
-    fn execute_prepared(
+    pub(crate) fn execute_prepared(
         &self,
         planned: &Planned,
         keyspace: Option<&str>,

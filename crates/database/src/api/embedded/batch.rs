@@ -2,25 +2,27 @@
 
 use cassette_cql::ast::BatchKind;
 
-use super::query::Source;
-use super::{BindValues, Encoded, Query, Rows, Session, Statement};
+use super::query::{Resolved, ResolvedPlan, Source};
+use super::{BindValues, Encoded, Query, Rows, Session};
 use crate::api::database::{BatchSource, BatchStatement};
 use crate::basics::error::Result;
-use crate::basics::request::StatementOptions;
+use crate::basics::request::{BoundValue, StatementOptions};
 
 /// Writes that are applied together or not at all. Created by [`Session::batch`].
 #[derive(Debug)]
 pub struct Batch<'s> {
     session: &'s Session,
     kind: BatchKind,
-    entries: Vec<(Entry, Encoded)>,
+    entries: Vec<Entry>,
     options: StatementOptions,
 }
 
 #[derive(Debug)]
-enum Entry {
-    Text(Box<str>),
-    Prepared(Statement),
+struct Entry {
+    /// The text; `None` for a prepared statement.
+    cql: Option<Box<str>>,
+    resolved: Resolved,
+    values: Encoded,
 }
 
 impl<'s> Batch<'s> {
@@ -35,12 +37,13 @@ impl<'s> Batch<'s> {
     /// unchanged then.
     pub fn add<'q>(&mut self, query: impl Into<Query<'q>>, values: impl BindValues) -> Result<&mut Self> {
         let query = query.into();
-        let encoded = self.session.resolve(query, &self.options)?.bind(&values)?;
-        let entry = match query.0 {
-            Source::Text(cql) => Entry::Text(cql.into()),
-            Source::Prepared(statement) => Entry::Prepared(statement.clone()),
+        let resolved = self.session.resolve(query, &self.options)?;
+        let values = resolved.bind(&values)?;
+        let cql = match query.0 {
+            Source::Text(cql) => Some(cql.into()),
+            Source::Prepared(_) => None,
         };
-        self.entries.push((entry, encoded));
+        self.entries.push(Entry { cql, resolved, values });
         Ok(self)
     }
 
@@ -65,7 +68,12 @@ impl<'s> Batch<'s> {
     /// # Errors
     /// If nothing was applied; WriteTimeout, if it is unknown whether all or nothing was.
     pub fn execute(&self) -> Result<Rows> {
-        let values: Vec<_> = self.entries.iter().map(|(_, encoded)| encoded.values()).collect();
+        let catalog = self.session.database().present_catalog().clone();
+        for Entry { cql, resolved, .. } in &self.entries {
+            let keyspace = self.options.keyspace.as_deref().or(resolved.keyspace());
+            resolved.planned(cql.as_deref(), keyspace, &catalog)?;
+        }
+        let values: Vec<_> = self.entries.iter().map(|entry| entry.values.values()).collect();
         let statements: Vec<_> = self.entries.iter().zip(&values).map(statement).collect();
         let keyspace = self.session.keyspace();
         let mut rows = Rows::default();
@@ -80,12 +88,11 @@ impl<'s> Batch<'s> {
     }
 }
 
-fn statement<'a>(
-    ((entry, _), values): (&'a (Entry, Encoded), &'a Vec<crate::basics::request::BoundValue<'a>>),
-) -> BatchStatement<'a> {
-    let source = match entry {
-        Entry::Text(cql) => BatchSource::Query(cql),
-        Entry::Prepared(statement) => BatchSource::Prepared(&statement.0),
+fn statement<'a>((entry, values): (&'a Entry, &'a Vec<BoundValue<'a>>)) -> BatchStatement<'a> {
+    let source = match (&entry.cql, &entry.resolved.plan) {
+        (Some(cql), _) => BatchSource::Query(cql),
+        (None, ResolvedPlan::Prepared(prepared, _)) => BatchSource::Prepared(prepared),
+        (None, ResolvedPlan::Text(planned)) => BatchSource::Query(&planned.cql),
     };
     BatchStatement { source, values }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cassette_engine::without_waiting;
 
 use super::bind::Encoded;
-use super::query::{Resolved, ResolvedPlan, Source, same_markers};
+use super::query::{Resolved, Source};
 use super::{BindValues, Query, RowIter, Rows, Session};
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::basics::request::StatementOptions;
@@ -32,17 +32,7 @@ impl BoundStatement {
     /// Those of planning; Invalid if the markers have other types than when the values were
     /// written.
     pub(crate) fn planned(&self, catalog: &Arc<Catalog>) -> Result<Arc<Planned>> {
-        let planned = match (&self.statement.plan, &self.cql) {
-            (ResolvedPlan::Prepared(prepared), _) => prepared.planned(catalog)?,
-            (ResolvedPlan::Text(planned), Some(cql)) if !Arc::ptr_eq(&planned.catalog, catalog) => {
-                let planned_again = Arc::new(Planned::new(cql, catalog, self.keyspace())?);
-                if !same_markers(&planned.markers, &planned_again.markers) {
-                    bail_invalid!("the schema has changed since the values were bound: bind them again");
-                }
-                planned_again
-            }
-            (ResolvedPlan::Text(planned), _) => planned.clone(),
-        };
+        let planned = self.statement.planned(self.cql.as_deref(), self.keyspace(), catalog)?;
         if planned.markers.len() != self.values.count() {
             bail_invalid!("the schema has changed since the values were bound: bind them again");
         }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use super::Encoded;
 use crate::api::database::Database;
 use crate::api::prepared::Prepared;
-use crate::basics::error::Result;
+use crate::basics::error::{Result, bail_invalid};
 use crate::basics::request::{StatementOptions, Values};
 use crate::basics::response::{ColumnSpec, Executed, RowSink};
+use crate::schema::catalog::Catalog;
 use crate::statements::plan::Planned;
 
 /// A prepared statement: parsed and planned once.
@@ -54,7 +55,8 @@ pub(crate) struct Resolved {
 #[derive(Debug)]
 pub(crate) enum ResolvedPlan {
     Text(Arc<Planned>),
-    Prepared(Arc<Prepared>),
+    /// With the plan whose markers values are written for.
+    Prepared(Arc<Prepared>, Arc<Planned>),
 }
 
 impl Resolved {
@@ -63,11 +65,37 @@ impl Resolved {
         let mut encoded = Encoded::default();
         match &self.plan {
             ResolvedPlan::Text(planned) => values.bind(&planned.markers, &mut encoded)?,
-            ResolvedPlan::Prepared(prepared) => {
-                values.bind(prepared.description().markers(), &mut encoded)?;
-            }
+            ResolvedPlan::Prepared(_, planned) => values.bind(&planned.markers, &mut encoded)?,
         }
         Ok(encoded)
+    }
+
+    /// Returns the plan against `catalog`, made again if it was made against another one. `cql` is
+    /// the text of a statement that was not prepared, `keyspace` that of its unqualified names.
+    ///
+    /// # Errors
+    /// Those of planning; Invalid if the markers have other types than when values were written.
+    pub fn planned(
+        &self,
+        cql: Option<&str>,
+        keyspace: Option<&str>,
+        catalog: &Arc<Catalog>,
+    ) -> Result<Arc<Planned>> {
+        let bound = match &self.plan {
+            ResolvedPlan::Text(planned) | ResolvedPlan::Prepared(_, planned) => planned,
+        };
+        if Arc::ptr_eq(&bound.catalog, catalog) {
+            return Ok(bound.clone());
+        }
+        let present = match (&self.plan, cql) {
+            (ResolvedPlan::Prepared(prepared, _), _) => prepared.planned(catalog)?,
+            (ResolvedPlan::Text(_), Some(cql)) => Arc::new(Planned::new(cql, catalog, keyspace)?),
+            (ResolvedPlan::Text(_), None) => bound.clone(),
+        };
+        if !same_markers(&bound.markers, &present.markers) {
+            bail_invalid!("the schema has changed since the values were bound: bind them again");
+        }
+        Ok(present)
     }
 
     pub fn execute(
@@ -82,7 +110,10 @@ impl Resolved {
         let keyspace = options.keyspace.as_deref().or(self.keyspace());
         match &self.plan {
             ResolvedPlan::Text(planned) => database.execute_text(planned, keyspace, values, options, sink),
-            ResolvedPlan::Prepared(prepared) => database.execute(keyspace, prepared, values, options, sink),
+            ResolvedPlan::Prepared(..) => {
+                let planned = self.planned(None, keyspace, &database.present_catalog())?;
+                database.execute_prepared(&planned, keyspace, values, options, sink)
+            }
         }
     }
 
@@ -91,7 +122,7 @@ impl Resolved {
     pub fn may_take_long(&self) -> bool {
         match &self.plan {
             ResolvedPlan::Text(planned) => planned.may_take_long(),
-            ResolvedPlan::Prepared(prepared) => prepared.description().may_take_long(),
+            ResolvedPlan::Prepared(_, planned) => planned.may_take_long(),
         }
     }
 

@@ -163,7 +163,10 @@ impl Session {
                 let keyspace = options.keyspace.as_deref().or(keyspace.as_deref().map(String::as_str));
                 ResolvedPlan::Text(self.plans.plan(&self.database, keyspace, cql)?)
             }
-            Source::Prepared(statement) => ResolvedPlan::Prepared(statement.0.clone()),
+            Source::Prepared(statement) => {
+                let planned = statement.0.planned(&self.database.present_catalog())?;
+                ResolvedPlan::Prepared(statement.0.clone(), planned)
+            }
         };
         Ok(Resolved { keyspace, plan })
     }

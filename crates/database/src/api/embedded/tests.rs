@@ -227,6 +227,40 @@ fn a_text_executed_again_follows_the_schema_and_the_keyspace() {
 }
 
 #[test]
+fn values_are_written_for_the_types_that_a_table_has_when_the_statement_is_executed() {
+    let session = session();
+    let options = crate::StatementOptions::default();
+    session.execute("CREATE TABLE t (k int PRIMARY KEY, v int)", ()).unwrap();
+    let insert = session.prepare("INSERT INTO t (k, v) VALUES (1, ?)").unwrap();
+    session.execute(&insert, (7,)).unwrap();
+    // The bytes of this number are a valid text, too.
+    let number = i32::from_be_bytes(*b"text");
+    let bound = session.bind(&insert, (number,), &options).unwrap();
+    let of_text = session.bind("INSERT INTO t (k, v) VALUES (2, ?)", (number,), &options).unwrap();
+    let mut batch = session.batch();
+    batch.add(&insert, (number,)).unwrap();
+    let mut batch_of_text = session.batch();
+    batch_of_text.add("INSERT INTO t (k, v) VALUES (3, ?)", (number,)).unwrap();
+
+    session.execute("DROP TABLE t", ()).unwrap();
+    session.execute("CREATE TABLE t (k int PRIMARY KEY, v text)", ()).unwrap();
+    assert!(session.execute(&insert, (number,)).unwrap_err().to_string().contains("text"));
+    let changed = "the schema has changed since the values were bound: bind them again";
+    for refused in [
+        session.execute_bound(&bound).map(drop),
+        batch.execute().map(drop),
+        batch_of_text.execute().map(drop),
+    ] {
+        assert!(refused.as_ref().is_err_and(|error| error.to_string().contains(changed)), "{refused:?}");
+    }
+    // Its plan is that of the dropped table.
+    assert!(session.execute_bound(&of_text).is_err());
+    assert!(session.execute("SELECT * FROM t", ()).unwrap().is_empty());
+    session.execute(&insert, ("text",)).unwrap();
+    assert_eq!(session.query_one::<(String,)>("SELECT v FROM t", ()).unwrap(), ("text".to_owned(),));
+}
+
+#[test]
 fn databases_in_memory_share_nothing() {
     let (first, second) = (session(), Database::in_memory().unwrap().session());
     first.execute("CREATE TABLE t (k int PRIMARY KEY)", ()).unwrap();
