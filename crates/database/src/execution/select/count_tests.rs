@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cassette_vfs::{FakeFileSystem, ManualClock};
+use cassette_vfs::ManualClock;
 use proptest::prelude::*;
 
-use crate::api::database::{Database, Options};
+use super::test_node::open;
+use crate::api::database::Database;
 use crate::api::embedded::Session;
 
 struct Node {
@@ -16,24 +17,13 @@ struct Node {
 }
 
 fn node() -> Node {
-    let clock = Arc::new(ManualClock::at_micros(1_700_000_000_000_000));
-    let file_system = Arc::new(FakeFileSystem::new());
-    let mut options = Options { file_system, clock: clock.clone(), ..Options::new("/data") };
-    options.engine.commitlog_sync = cassette_engine::commitlog::SyncMode::Batch;
-    options.engine.background_threads = false;
-    let database = Database::open(options).unwrap();
-    let session = database.session();
-    for statement in [
-        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
-        "USE ks",
+    let (database, session, clock) = open(&[
         // Chunks shorter than some rows: these are not skipped within one.
         "CREATE TABLE wide (k int, c int, v blob, l list<int>, PRIMARY KEY (k, c)) \
          WITH compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 4}",
         "CREATE TABLE statics (k int, c int, v blob, s int static, PRIMARY KEY (k, c))",
         "CREATE TABLE narrow (k int PRIMARY KEY, v blob)",
-    ] {
-        session.execute(statement, ()).unwrap();
-    }
+    ]);
     Node { database, session, clock }
 }
 

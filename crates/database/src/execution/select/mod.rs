@@ -24,4 +24,6 @@ mod skim_tests;
 #[cfg(test)]
 mod skim_type_tests;
 #[cfg(test)]
+mod test_node;
+#[cfg(test)]
 mod tests;

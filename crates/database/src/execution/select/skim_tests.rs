@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cassette_vfs::{FakeFileSystem, ManualClock};
+use cassette_vfs::ManualClock;
 use proptest::prelude::*;
 
-use crate::api::database::{Database, Options};
+use super::test_node::open;
+use crate::api::database::Database;
 use crate::api::embedded::Session;
 use crate::basics::request::StatementOptions;
 
@@ -19,19 +20,7 @@ struct Node {
 }
 
 fn node() -> Node {
-    let clock = Arc::new(ManualClock::at_micros(1_700_000_000_000_000));
-    let mut options = Options {
-        file_system: Arc::new(FakeFileSystem::new()),
-        clock: clock.clone(),
-        ..Options::new("/data")
-    };
-    options.engine.commitlog_sync = cassette_engine::commitlog::SyncMode::Batch;
-    options.engine.background_threads = false;
-    let database = Database::open(options).unwrap();
-    let session = database.session();
-    for statement in [
-        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
-        "USE ks",
+    let (database, session, clock) = open(&[
         // Chunks shorter than some rows: these are not in one.
         "CREATE TABLE wide (k int, c int, a int, l list<int>, n bigint, t text, x double, \
          PRIMARY KEY (k, c)) WITH compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 4}",
@@ -39,9 +28,7 @@ fn node() -> Node {
          PRIMARY KEY (k, c)) WITH CLUSTERING ORDER BY (c DESC)",
         "CREATE TABLE narrow (k int, c int, a int, n bigint, t text, x double, PRIMARY KEY ((k, c))) \
          WITH compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 4}",
-    ] {
-        session.execute(statement, ()).unwrap();
-    }
+    ]);
     Node { database, session, clock }
 }
 

@@ -5,10 +5,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cassette_vfs::{FakeFileSystem, ManualClock};
+use cassette_vfs::ManualClock;
 use proptest::prelude::*;
 
-use crate::api::database::{Database, Options};
+use super::test_node::open;
+use crate::api::database::Database;
 use crate::api::embedded::Session;
 
 struct Node {
@@ -41,27 +42,13 @@ static COLUMNS: [(&str, &[&str]); 16] = [
 ];
 
 fn node() -> Node {
-    let clock = Arc::new(ManualClock::at_micros(1_700_000_000_000_000));
-    let mut options = Options {
-        file_system: Arc::new(FakeFileSystem::new()),
-        clock: clock.clone(),
-        ..Options::new("/data")
-    };
-    options.engine.commitlog_sync = cassette_engine::commitlog::SyncMode::Batch;
-    options.engine.background_threads = false;
-    let database = Database::open(options).unwrap();
-    let session = database.session();
-    for statement in [
-        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
-        "USE ks",
+    let (database, session, clock) = open(&[
         "CREATE TABLE types (k int, c int, e decimal, s int static, ti tinyint, si smallint, i int, b bigint, \
          vi varint, d decimal, f float, x double, t text, bo boolean, ts timestamp, da date, tm time, u uuid, \
          ip inet, fl frozen<list<int>>, l list<int>, m map<int, text>, PRIMARY KEY (k, c, e)) \
          WITH CLUSTERING ORDER BY (c DESC, e ASC) \
          AND compression = {'class': 'LZ4Compressor', 'chunk_length_in_kb': 4}",
-    ] {
-        session.execute(statement, ()).unwrap();
-    }
+    ]);
     Node { database, session, clock }
 }
 
