@@ -24,6 +24,4 @@ mod skim_tests;
 #[cfg(test)]
 mod skim_type_tests;
 #[cfg(test)]
-mod test_node;
-#[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use cassette_vfs::ManualClock;
 use proptest::prelude::*;
 
-use super::test_node::open;
+use super::tests::node::open;
 use crate::api::database::Database;
 use crate::api::embedded::Session;
 use crate::basics::request::StatementOptions;

@@ -1,3 +1,5 @@
+pub mod node;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
