@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes the release archive and its checksum: archive.py BINARY DIRECTORY
 
-The archive has the binary, its license, completions, manual pages, a service of systemd with its configuration, and the
-bill of materials, which is also beside it.
+The archive has the binary, its license, completions, manual pages, a service of systemd with its configuration, a
+dashboard and alerts for monitoring, and the bill of materials, which is also beside it.
 """
 
 import hashlib
@@ -27,6 +27,8 @@ def build(binary, directory):
         tree.file(f"{name}/man/man1/{page}", text)
     tree.file(f"{name}/systemd/cassette.service", (contents.ROOT / "packaging/systemd/cassette.service").read_bytes())
     tree.file(f"{name}/systemd/cassandra.yaml", (contents.ROOT / "packaging/debian/cassandra.yaml").read_bytes())
+    for file, text in contents.monitoring().items():
+        tree.file(f"{name}/monitoring/{file}", text)
     materials = sbom()
     tree.file(f"{name}/{name}.cdx.json", materials)
     directory.mkdir(parents=True, exist_ok=True)

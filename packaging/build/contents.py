@@ -21,6 +21,11 @@ COMPRESSION = 9
 COMPLETIONS = {"bash": "cassette.bash", "zsh": "_cassette", "fish": "cassette.fish"}
 
 
+def monitoring():
+    """The files for Grafana and Prometheus by name."""
+    return {file.name: file.read_bytes() for file in sorted((ROOT / "packaging" / "monitoring").iterdir())}
+
+
 def version():
     return tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Writes a package for Debian and Ubuntu: deb.py BINARY DIRECTORY
 
-It has the binary, completions, manual pages, a service of systemd and its configuration, and needs `dpkg-deb` alone.
+It has the binary, completions, manual pages, a service of systemd and its configuration, and a dashboard and alerts for
+monitoring, and needs `dpkg-deb` alone.
 """
 
 import hashlib
@@ -36,6 +37,8 @@ def data(binary):
         tree.file(COMPLETIONS[shell], text)
     for page, text in pages.items():
         tree.file(f"usr/share/man/man1/{page}.gz", contents.gzipped(text))
+    for file, text in contents.monitoring().items():
+        tree.file(f"usr/share/cassette/monitoring/{file}", text)
     documents = "usr/share/doc/cassette"
     tree.file(f"{documents}/copyright", (SOURCES / "copyright").read_bytes())
     tree.file(f"{documents}/changelog.gz", contents.gzipped(changelog()))

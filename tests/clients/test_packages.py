@@ -85,6 +85,8 @@ def test_the_archive_is_reproducible_and_complete(binary, tmp_path):
     pages = {page.name for page in (folder / "man" / "man1").iterdir()}
     assert {"cassette.1", "cassette-serve.1", "cassette-sstable-dump.1"} <= pages
     assert ".SH OPTIONS" in (folder / "man" / "man1" / "cassette-serve.1").read_text()
+    monitoring = {file.name: file.read_bytes() for file in (folder / "monitoring").iterdir()}
+    assert monitoring == contents.monitoring() and "grafana-dashboard.json" in monitoring
     with tarfile.open(built) as tar:
         assert {(entry.mtime, entry.uid, entry.gid) for entry in tar} == {(1700000000, 0, 0)}
         names = tar.getnames()
@@ -114,8 +116,10 @@ def test_the_debian_package_is_reproducible_and_describes_itself(binary, tmp_pat
     field = {name: run("dpkg-deb", "--field", built, name).strip() for name in ("Package", "Version", "Depends")}
     assert (field["Package"], field["Version"]) == ("cassette", contents.version())
     assert re.fullmatch(r"libc6 \(>= 2\.\d+\), libgcc-s1, adduser", field["Depends"])
-    owners = {line.split()[1] for line in run("dpkg-deb", "--contents", built).splitlines()}
-    assert owners == {"root/root"}
+    lines = [line.split() for line in run("dpkg-deb", "--contents", built).splitlines()]
+    assert {line[1] for line in lines} == {"root/root"}
+    paths = {line[-1] for line in lines}
+    assert {f"./usr/share/cassette/monitoring/{file}" for file in contents.monitoring()} <= paths
     for script in ("postinst", "prerm", "postrm"):
         run("sh", "-n", ROOT / "packaging" / "debian" / script)
 
