@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use cassette_database::Database;
 use cassette_rows::merge::counter;
-use cassette_rows::{ColumnId, ColumnMetadata, PartitionStream, Row, TableMetadata, Token, Unfiltered, key};
+use cassette_rows::{
+    Cell, ColumnId, ColumnMetadata, PartitionStream, Row, TableMetadata, Token, Unfiltered, key,
+};
 
 use crate::cell::CellRef;
 use crate::digest::{Digest, RowHashes};
@@ -112,36 +114,55 @@ fn has_columns_of(one: &TableMetadata, other: &TableMetadata) -> bool {
 /// Adds the live cells of a row as a SELECT shows them: elements of lists, and fields, by their
 /// index.
 fn add_cells(row: &Row, is_static: bool, columns: &Columns<'_>, now: u32, hashes: &mut RowHashes) {
-    for (column, (id, shape)) in columns.iter().enumerate() {
-        for (at, cell) in row.cells_of(*id).filter(|cell| cell.is_live(now)).enumerate() {
-            let index = match shape {
-                Shape::List => u32::try_from(at).unwrap_or(u32::MAX),
-                // The number of the field, u16.
-                Shape::Udt(_) => cell
-                    .path
-                    .and_then(|path| path.try_into().ok())
-                    .map_or(u32::MAX, |number| u16::from_be_bytes(number).into()),
-                _ => 0,
-            };
-            let (index, total) = (index.to_be_bytes(), counter::total(cell.value).to_be_bytes());
-            let (path, value) = match shape {
-                Shape::Simple => (None, cell.value),
-                Shape::Counter => (None, &total[..]),
-                Shape::List | Shape::Udt(_) => (Some(&index[..]), cell.value),
-                Shape::Set => (cell.path, &[][..]),
-                Shape::Map => (cell.path, cell.value),
-            };
-            let is_counter = **shape == Shape::Counter;
-            hashes.add_cell(
-                is_static,
-                CellRef {
-                    column,
-                    path,
-                    value,
-                    timestamp: if is_counter { 0 } else { cell.timestamp },
-                    expires: cell.is_expiring().then_some(cell.local_deletion_time),
-                },
-            );
+    if !columns.is_sorted_by_key(|(id, _)| *id) {
+        for (column, (id, shape)) in columns.iter().enumerate() {
+            for (at, cell) in row.cells_of(*id).filter(|cell| cell.is_live(now)).enumerate() {
+                add_cell(&cell, at, is_static, (column, shape), hashes);
+            }
+        }
+        return;
+    }
+    // The cells are in the order of the columns.
+    let (mut column, mut at) = (0, 0);
+    for cell in row.cells() {
+        while columns.get(column).is_some_and(|(id, _)| *id < cell.column) {
+            (column, at) = (column + 1, 0);
+        }
+        let Some((id, shape)) = columns.get(column) else { break };
+        if *id == cell.column && cell.is_live(now) {
+            add_cell(&cell, at, is_static, (column, shape), hashes);
+            at += 1;
+        }
+    }
+}
+
+/// Adds live cell number `at` of a column.
+#[inline]
+fn add_cell(
+    cell: &Cell<'_>,
+    at: usize,
+    is_static: bool,
+    (column, shape): (usize, &Shape),
+    hashes: &mut RowHashes,
+) {
+    let expires = cell.is_expiring().then_some(cell.local_deletion_time);
+    let mut add = |path: Option<&[u8]>, value: &[u8], timestamp| {
+        hashes.add_cell(is_static, CellRef { column, path, value, timestamp, expires });
+    };
+    match shape {
+        Shape::Simple => add(None, cell.value, cell.timestamp),
+        Shape::Counter => add(None, &counter::total(cell.value).to_be_bytes(), 0),
+        Shape::Set => add(cell.path, &[], cell.timestamp),
+        Shape::Map => add(cell.path, cell.value, cell.timestamp),
+        Shape::List => {
+            let index = u32::try_from(at).unwrap_or(u32::MAX);
+            add(Some(&index.to_be_bytes()), cell.value, cell.timestamp);
+        }
+        Shape::Udt(_) => {
+            // The number of the field, u16.
+            let number = cell.path.and_then(|path| path.try_into().ok()).map(u16::from_be_bytes);
+            let index = number.map_or(u32::MAX, u32::from);
+            add(Some(&index.to_be_bytes()), cell.value, cell.timestamp);
         }
     }
 }
