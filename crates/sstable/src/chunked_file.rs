@@ -4,18 +4,18 @@
 //! and Index, of blocks whose checksums are in another file.
 
 use std::cell::RefCell;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use cassette_rows::{Result, StorageError};
 use cassette_vfs::RandomAccessFile;
 
 use crate::chunk_cache::{ChunkCache, buffer};
 use crate::compression::{CHUNK_CRC_LENGTH, CompressionInfo, StoredChunk};
+use crate::passage::{LONG_RUN, Loaded, Passage};
 use crate::read_ahead::{FILE_WINDOW, ReadAhead, SCAN_WINDOW};
 use crate::waiting::{may_wait, starts_reads};
 
@@ -54,6 +54,7 @@ pub struct ChunkedFile {
     /// The file's number in the cache.
     number: u64,
     mapped: Option<Mapped>,
+    loaded: Loaded,
 }
 
 /// A mapped file. Uncompressed chunks are slices of it, once verified; the cache does not store
@@ -82,11 +83,8 @@ impl Mapped {
 pub enum Caching {
     /// Look up chunks in the cache, and store missing ones.
     Use,
-    /// Look up chunks in the cache without changing it: for readers of whole ranges, whose files
-    /// others may read next.
-    Bypass,
-    /// Does the same, and has the operating system drop what it loaded, too: for compactions and
-    /// other complete reads, after which the files are not expected to be read.
+    /// Look up chunks in the cache without changing it, and have the operating system drop what it
+    /// loads, too: for compactions and other readers of long ranges, each of which is read once.
     LeaveAlone,
 }
 
@@ -135,6 +133,7 @@ impl ChunkedFile {
             cache,
             number,
             mapped: None,
+            loaded: Loaded::default(),
         }
     }
 
@@ -199,9 +198,15 @@ impl ChunkedFile {
         if let Some(chunk) = self.cache.get(self.number, index) {
             return Ok(chunk);
         }
-        self.read_ahead(ahead, caching);
         let started = Instant::now();
-        let chunk = self.read_chunk(index);
+        let passed = if caching == Caching::LeaveAlone { self.pass(index, ahead)? } else { None };
+        let chunk = match passed {
+            Some(chunk) => Ok(chunk),
+            None => {
+                self.read_ahead(ahead, caching);
+                self.read_chunk(index)
+            }
+        };
         if starts_reads() && matches!(chunk, Err(StorageError::WouldBlock { .. })) {
             let (start, end) = (self.offset_of(index), self.offset_of(index + 1));
             self.file.will_need(start, end.saturating_sub(start));
@@ -219,32 +224,50 @@ impl ChunkedFile {
     pub(crate) fn read_ahead(&self, ahead: &mut ReadAhead, caching: Caching) {
         let window = match caching {
             Caching::Use => SCAN_WINDOW,
-            Caching::Bypass | Caching::LeaveAlone => FILE_WINDOW,
+            Caching::LeaveAlone => FILE_WINDOW,
         };
         // Without a wait nothing is requested, so nothing must be recorded as requested.
         if may_wait()
             && let Some(chunks) = ahead.request(self.chunk_length, window)
         {
             let (start, end) = (self.offset_of(chunks.start), self.offset_of(chunks.end));
-            let length = end.saturating_sub(start);
-            if caching == Caching::LeaveAlone && self.mapped.is_none() {
-                self.leave_page_cache(ahead, chunks, (start, length));
-            }
-            self.file.will_need(start, length);
+            self.file.will_need(start, end.saturating_sub(start));
         }
     }
 
-    /// Lets the operating system drop what was loaded for a reader of whole files, once that has
-    /// left it behind: otherwise a compaction of cold data evicts what other readers need. What was
-    /// in memory before stays there. `chunks`, at `start` of the file, will be loaded next.
-    fn leave_page_cache(&self, ahead: &mut ReadAhead, chunks: Range<u64>, (start, length): (u64, u64)) {
-        while let Some(behind) = ahead.left_behind() {
-            let (start, end) = (self.offset_of(behind.start), self.offset_of(behind.end));
-            self.file.will_not_need(start, end.saturating_sub(start));
+    /// Reads chunk `index` for a reader whose single pass has begun; `None` if it has not, or if
+    /// the chunk must be read for itself.
+    fn pass(&self, index: u64, ahead: &mut ReadAhead) -> Result<Option<Bytes>> {
+        if self.mapped.is_some() || !may_wait() || ahead.run() * self.chunk_length < LONG_RUN {
+            return Ok(None);
         }
-        // The first page may be shared with the chunks before.
-        if self.file.cached_bytes(start, length).is_some_and(|cached| cached <= length / 8) {
-            ahead.loads(chunks);
+        let end = self.offset_of(ahead.end());
+        let passage = ahead.passage.get_or_insert_with(|| Passage::over(&*self.file));
+        passage.comes_to(self.offset_of(index), &*self.file, self.file_length, &self.loaded);
+        match &self.layout {
+            Layout::Compressed(info) => {
+                let stored = info.chunk(index, self.file_length).ok_or_else(|| self.past_end(index))?;
+                let Some(bytes) = passage.read(stored.offset, stored_length(&stored), end) else {
+                    return Ok(None);
+                };
+                let body = self.check_stored(stored.offset, &bytes)?;
+                if stored.raw {
+                    self.check_raw_length(info, &stored, body)?;
+                    return Ok(Some(bytes.slice(..stored.plain_length)));
+                }
+                let plain = passage.buffer(stored.plain_length);
+                let chunk = self.decompressed(info, &stored, body, plain)?;
+                passage.keep(&chunk);
+                Ok(Some(chunk))
+            }
+            Layout::Plain { crcs, .. } => {
+                let (offset, length) = self.plain_place(index)?;
+                let Some(bytes) = passage.read(offset, length, end) else { return Ok(None) };
+                if let Some(crcs) = crcs {
+                    self.check_crc(offset, self.crc_of(crcs, index)?, crc32fast::hash(&bytes))?;
+                }
+                Ok(Some(bytes))
+            }
         }
     }
 
@@ -431,10 +454,7 @@ impl ChunkedFile {
         }
         let decompress = |stored_bytes: &[u8]| {
             let body = self.check_stored(stored.offset, stored_bytes)?;
-            let mut plain = buffer(stored.plain_length);
-            let done = info.format.compressor.decompress(body, &mut plain);
-            done.map_err(|e| self.corrupt(stored.offset, e))?;
-            Ok(plain.freeze())
+            self.decompressed(info, &stored, body, buffer(stored.plain_length))
         };
         if let Some(mapped) = self.mapped.as_ref().filter(|_| may_wait()) {
             self.file.will_need(stored.offset, length as u64);
@@ -454,6 +474,19 @@ impl ChunkedFile {
             }
             read_and_decompress(&mut buffer[..length])
         })
+    }
+
+    /// `plain` has the length of the decompressed chunk.
+    fn decompressed(
+        &self,
+        info: &CompressionInfo,
+        stored: &StoredChunk,
+        body: &[u8],
+        mut plain: BytesMut,
+    ) -> Result<Bytes> {
+        let done = info.format.compressor.decompress(body, &mut plain);
+        done.map_err(|e| self.corrupt(stored.offset, e))?;
+        Ok(plain.freeze())
     }
 
     /// Returns the chunk within a stored chunk followed by its checksum.

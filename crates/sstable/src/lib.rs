@@ -27,6 +27,7 @@ pub mod key_cache;
 mod large_partition;
 mod line_filter;
 pub mod output;
+mod passage;
 mod read_ahead;
 pub mod reader;
 mod row_filter;

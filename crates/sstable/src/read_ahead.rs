@@ -4,9 +4,12 @@
 //! read. Its own read-ahead serves short scans badly: two neighboring chunks start a window that
 //! grows fourfold with each step, up to the device's limit, which can be megabytes in each SSTable
 //! of a scan of a few rows. Here the window is as long as what was read so far, so that a reader
-//! that stops early has loaded at most twice the bytes that it used.
+//! that stops early has loaded at most twice the bytes that it used. Readers of long ranges leave
+//! it to the system after all, on descriptors for themselves: see `passage`.
 
 use std::ops::Range;
+
+use crate::passage::Passage;
 
 /// The largest window of scans, bytes of the stream.
 pub(crate) const SCAN_WINDOW: u64 = 256 << 10;
@@ -26,13 +29,13 @@ pub(crate) struct ReadAhead {
     requested: u64,
     /// The end of the chunks that the reader needs.
     end: u64,
-    /// Requested chunks that were not in memory before, ascending.
-    loaded: Vec<Range<u64>>,
+    /// The pass of a reader of a long range, once it has begun.
+    pub passage: Option<Passage>,
 }
 
 impl ReadAhead {
     pub fn new() -> Self {
-        Self { next: u64::MAX, run: 0, requested: 0, end: u64::MAX, loaded: Vec::new() }
+        Self { next: u64::MAX, run: 0, requested: 0, end: u64::MAX, passage: None }
     }
 
     /// Requests no chunk from number `end` on.
@@ -52,7 +55,6 @@ impl ReadAhead {
         } else {
             self.run = 1;
             self.requested = 0;
-            self.loaded.clear();
         }
         self.next = index.saturating_add(1);
         self.requested = self.requested.max(self.next);
@@ -79,16 +81,14 @@ impl ReadAhead {
         Some(start..end)
     }
 
-    /// Records that requested chunks were not in memory.
-    pub fn loads(&mut self, chunks: Range<u64>) {
-        self.loaded.push(chunks);
+    /// Returns the number of chunks read in sequence.
+    pub fn run(&self) -> u64 {
+        self.run
     }
 
-    /// Returns chunks that were loaded for this reader and that it has left behind.
-    pub fn left_behind(&mut self) -> Option<Range<u64>> {
-        let first = self.loaded.first()?;
-        // The reader is at the chunk before the next one.
-        (first.end < self.next).then(|| self.loaded.remove(0))
+    /// Returns the end of the chunks that the reader needs.
+    pub fn end(&self) -> u64 {
+        self.end
     }
 }
 
@@ -134,25 +134,6 @@ mod tests {
         }
         assert!(requested.is_sorted_by(|a, b| a.end == b.start), "{requested:?}");
         assert_eq!(requested.last().map(|range| range.end), Some(40));
-    }
-
-    #[test]
-    fn chunks_are_left_behind_once_a_later_one_is_read() {
-        let mut ahead = ReadAhead::new();
-        let mut left = Vec::new();
-        for index in 0..200 {
-            ahead.reads(index);
-            left.extend(std::iter::from_fn(|| ahead.left_behind()));
-            assert!(left.last().is_none_or(|range: &Range<u64>| range.end <= index));
-            if let Some(chunks) = ahead.request(CHUNK, FILE_WINDOW)
-                && !(50..100).contains(&chunks.start)
-            {
-                ahead.loads(chunks);
-            }
-        }
-        assert!(left.is_sorted_by(|a, b| a.end <= b.start));
-        assert!(left.iter().all(|range| !(50..100).contains(&range.start)), "{left:?}");
-        assert!(left.iter().map(|range| range.end - range.start).sum::<u64>() > 60, "{left:?}");
     }
 
     #[test]

@@ -289,6 +289,13 @@ pub trait RandomAccessFile: Send + Sync {
     /// [`will_need`](Self::will_need). A hint, which may be without effect.
     fn expect_random_reads(&self) {}
 
+    /// Opens the file again for one reader of a long range in order: the operating system reads
+    /// ahead of it, in larger pages than [`will_need`](Self::will_need) gets, which cost a fraction
+    /// of the processor time. `None` where that is not possible; this file then serves as well.
+    fn open_sequential(&self) -> Option<Box<dyn RandomAccessFile>> {
+        None
+    }
+
     /// Lets the operating system load bytes from the disk, and returns without waiting for them. A
     /// hint, which may be without effect.
     fn will_need(&self, offset: u64, length: u64) {

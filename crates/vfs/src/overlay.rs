@@ -225,6 +225,11 @@ impl RandomAccessFile for Truncated {
         self.file.expect_random_reads();
     }
 
+    fn open_sequential(&self) -> Option<Box<dyn RandomAccessFile>> {
+        let file = self.file.open_sequential()?;
+        Some(Box::new(Self { file: file.into(), length: self.length }))
+    }
+
     fn will_need(&self, offset: u64, length: u64) {
         self.file.will_need(offset, length);
     }

@@ -285,6 +285,18 @@ impl RandomAccessFile for RealRandomAccessFile {
     }
 
     #[cfg(target_os = "linux")]
+    fn open_sequential(&self) -> Option<Box<dyn RandomAccessFile>> {
+        use std::os::fd::AsRawFd;
+
+        // Advice is for an open file, which copies of its descriptor share. This way opens the same
+        // file even if its name has been removed or belongs to another one.
+        let file = File::open(format!("/proc/self/fd/{}", self.file.as_raw_fd())).ok()?;
+        let opened = Self { file, path: self.path.clone() };
+        opened.advise(0, 0, rustix::fs::Advice::Sequential);
+        Some(Box::new(opened))
+    }
+
+    #[cfg(target_os = "linux")]
     fn will_need(&self, offset: u64, length: u64) {
         // For the system, no length means the rest of the file.
         if length > 0 {
@@ -536,6 +548,21 @@ mod tests {
         assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof);
         assert!(!file.read_pair_at((&mut [0; 6], &mut [0; 5]), 99_990, false).unwrap());
         assert_eq!(file.map().unwrap().unwrap(), content);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_file_opened_for_sequential_reads_is_the_same_even_if_its_name_is_another_files() {
+        let directory = directory();
+        let path = directory.path().join("f");
+        RealFileSystem.create(&path).unwrap().write_all(b"before").unwrap();
+        let file = RealFileSystem.open(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        RealFileSystem.create(&path).unwrap().write_all(b"behind").unwrap();
+        let sequential = file.open_sequential().unwrap();
+        let mut read = [0; 6];
+        sequential.read_exact_at(&mut read, 0).unwrap();
+        assert_eq!(&read, b"before");
     }
 
     #[test]

@@ -75,7 +75,7 @@ impl Database {
     }
 
     /// Returns the files with the rows of [`stored_rows`](Self::stored_rows); see
-    /// [`Engine::data_files`](cassette_engine::Engine::files_of).
+    /// [`Engine::data_files`](cassette_engine::Engine::data_files).
     #[doc(hidden)]
     pub fn stored_files(
         &self,

@@ -204,7 +204,7 @@ impl Engine {
     }
 
     /// Does [`scan`](Self::scan) for a reader of a whole range, which reads it once: the chunk
-    /// cache stays as it is.
+    /// cache and the system's page cache stay as they are.
     pub fn scan_once(
         &self,
         id: TableId,
@@ -212,7 +212,7 @@ impl Engine {
         selection: &Selection,
     ) -> Result<Box<dyn PartitionStream>> {
         let core = &self.inner.core;
-        core.scan(&*core.table(id)?, range, selection, Caching::Bypass)
+        core.scan(&*core.table(id)?, range, selection, Caching::LeaveAlone)
     }
 
     /// Returns the identities of the Data files that may have rows of a range; `None` if memtables
