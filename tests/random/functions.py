@@ -1,5 +1,7 @@
 """Random calls of functions and terms of expressions, for `grammar.py`."""
 
+from values import ODD_JSON
+
 #: Conversions of numbers, and functions of one number.
 NUMBERS = ["tinyint", "smallint", "int", "bigint", "varint", "float", "double", "decimal"]
 MATH = ["abs", "exp", "log", "log10", "round"]
@@ -53,9 +55,11 @@ class Functions:
     def term(self, data_type):
         """A value, sometimes as the result of a function or of arithmetic."""
         value = self.value(data_type)
-        if self.chance(0.85):
+        if self.chance(0.85) or data_type == "counter":
             return value
         choices = [f"({self.cast(data_type)}) {value}", f"from_json('{self.json_text(data_type)}')"]
+        if self.is_marked:
+            choices.append(f"from_json({self.mark_of(self.json(data_type).encode().hex())})")
         if data_type in NUMBERS:
             choices += [f"abs({value})", f"{value} {self.one('+-*/%')} {self.value(data_type)}", f"-{value}", f"round({value})"]
         if data_type == "blob":
@@ -81,6 +85,8 @@ class Functions:
     def json(self, data_type, depth=0):
         if self.chance(0.05):
             return "null"
+        if not self.is_strict and self.chance(0.04):
+            return self.one(ODD_JSON)
         if data_type.startswith("frozen<"):
             return self.json(data_type[7:-1], depth)
         outer, _, inside = data_type.partition("<")
@@ -92,7 +98,8 @@ class Functions:
         if outer in ("list", "set"):
             return "[" + ", ".join(self.json(parts[0], depth + 1) for _ in some) + "]"
         if outer == "map":
-            keys = [self.json(parts[0], depth + 1) for _ in some]
+            # Of equal keys in different notations, Cassandra keeps any.
+            keys = [self.json(parts[0], depth + 1) for _ in some][:1]
             quoted = [key if key.startswith('"') else '"' + key.replace('"', '\\"') + '"' for key in keys]
             return "{" + ", ".join(f"{key}: {self.json(parts[1], depth + 1)}" for key in quoted) + "}"
         if outer == "tuple":
@@ -102,6 +109,9 @@ class Functions:
     def json_of_native(self, data_type, number):
         if data_type == "pair":
             return self.one([f'{{"x": {number}, "y": "a"}}', f'{{"x": {number}}}', '{"y": null}', "{}"])
+        if data_type == "nest":
+            fields = [f'"{name}": {self.json(kind)}' for name, kind in self.FIELDS["nest"] if self.chance(0.8)]
+            return "{" + ", ".join(fields) + "}"
         if data_type in NUMBERS or data_type == "counter":
             return self.one([str(number), f'"{number}"', f"{number}.5", "1e2"])
         if data_type == "boolean":

@@ -6,13 +6,11 @@ with a small probability ones that do not, because errors have to be those of Ca
 
 from alterations import Alterations
 from functions import Functions
+from markers import Markers
+from queries import Queries
+from values import NATIVE, Values
+from writes import Writes
 
-NATIVE = [
-    "ascii", "bigint", "blob", "boolean", "date", "decimal", "double", "duration", "float", "inet", "int", "smallint", "text", "time",
-    "timestamp", "timeuuid", "tinyint", "uuid", "varint",
-]
-#: Types whose values are frequent in keys, so that statements meet the same rows.
-KEYS = ["int", "int", "int", "text", "bigint", "timestamp", "uuid", "boolean", "tinyint", "decimal", "date", "timeuuid", "inet", "varint"]
 LIKES = ["'a%'", "'%a'", "'%a%'", "'a'", "'b%'", "'%'", "'%ä%'", "'A%'", "'%b%'"]
 COMPARISONS = ["=", "=", "=", "<", "<=", ">", ">=", "!="]
 
@@ -37,18 +35,22 @@ class Table:
     def key(self):
         return self.of("partition", "clustering")
 
+    @property
+    def others(self):
+        """The columns that statements write beside the key; those of the key where there are none."""
+        return self.of("regular", "static") or self.columns
 
-class Grammar(Functions, Alterations):
+
+class Grammar(Values, Functions, Alterations, Queries, Writes, Markers):
     def __init__(self, random, keyspace="random_statements"):
         self.random, self.keyspace = random, keyspace
         self.tables = []
         #: Whether writes have timestamps, so that those in answers are known.
         self.is_timed = self.chance(0.3)
+        #: Whether values are all of the expected type.
+        self.is_strict = False
 
     column = Column
-
-    def parameters(self, data_type):
-        return parameters(data_type)
 
     def chance(self, probability):
         return self.random.random() < probability
@@ -60,91 +62,25 @@ class Grammar(Functions, Alterations):
         count = self.random.randint(min(least, len(choices)), max(least, min(4, len(choices))))
         return self.random.sample(choices, min(count, len(choices)))
 
-    # Types
-
-    def data_type(self, depth=0, is_key=False):
-        if is_key and self.chance(0.8):
-            return self.one(KEYS)
-        if depth > 1 or self.chance(0.55):
-            return self.one(NATIVE)
-        inner = lambda: self.frozen(self.data_type(depth + 1))  # noqa: E731
-        made = self.one(
-            [
-                lambda: f"list<{inner()}>",
-                lambda: f"set<{inner()}>",
-                lambda: f"map<{inner()}, {inner()}>",
-                lambda: f"tuple<{inner()}, {inner()}>",
-                lambda: f"vector<{self.data_type(2)}, {self.random.randint(1, 3)}>",
-                lambda: "pair",
-            ]
-        )()
-        return self.frozen(made) if is_key or self.chance(0.3) else made
-
-    def frozen(self, data_type):
-        return f"frozen<{data_type}>" if data_type.startswith(("list<", "set<", "map<", "pair")) else data_type
-
-    # Values
-
-    def value(self, data_type, depth=0):
-        """A term of the type; sometimes null, and rarely of another type."""
-        if self.chance(0.02):
-            return "null"
-        if self.chance(0.012) and depth < 2:
-            return self.value(self.data_type(1), depth + 1)
-        number = self.random.randint(-1, 3)
-        if data_type.startswith("frozen<"):
-            return self.value(data_type[7:-1], depth)
-        outer, _, inside = data_type.partition("<")
-        if not inside:
-            return self.native(data_type, number)
-        parts = parameters(data_type)
-        count = self.random.randint(0, 2)
-        if outer == "list":
-            return "[" + ", ".join(self.value(parts[0], depth + 1) for _ in range(count)) + "]"
-        if outer == "set":
-            return "{" + ", ".join(self.value(parts[0], depth + 1) for _ in range(count)) + "}"
-        if outer == "map":
-            items = [f"{self.value(parts[0], depth + 1)}: {self.value(parts[1], depth + 1)}" for _ in range(count)]
-            return "{" + ", ".join(items) + "}"
-        if outer == "tuple":
-            return "(" + ", ".join(self.value(part, depth + 1) for part in parts) + ")"
-        return "[" + ", ".join(self.value(parts[0], depth + 1) for _ in range(int(parts[1]))) + "]"
-
-    def native(self, data_type, number):
-        edge = self.chance(0.05)
-        return {
-            "ascii": lambda: self.one(["'a'", "'b'", "''", "'Z'"]),
-            "bigint": lambda: "9223372036854775807" if edge else str(number),
-            "blob": lambda: self.one(["0x", "0xcafe", "0x00"]),
-            "boolean": lambda: self.one(["true", "false"]),
-            "counter": lambda: str(number),
-            "date": lambda: self.one(["'2024-02-29'", "'1969-12-31'", "0" if edge else "'2024-03-01'"]),
-            "decimal": lambda: self.one([f"{number}.50", str(number), "1E+3" if edge else "0.00"]),
-            "double": lambda: self.one([f"{number}.25", "NaN" if edge else "0.0", str(number)]),
-            "duration": lambda: self.one(["1d", "-2mo3h", "P1Y2M", "0s"]),
-            "float": lambda: self.one([f"{number}.5", "Infinity" if edge else "-0.0", str(number)]),
-            "inet": lambda: self.one(["'127.0.0.1'", "'::1'", "'10.0.0.2'"]),
-            "int": lambda: "2147483648" if edge else str(number),
-            "pair": lambda: self.one([f"{{x: {number}, y: 'a'}}", f"{{x: {number}}}", "{y: 'b'}", "{z: 1}" if edge else "{x: 1, y: null}"]),
-            "smallint": lambda: "32768" if edge else str(number),
-            "text": lambda: self.one(["'a'", "'b'", "''", "'ä€'"]),
-            "time": lambda: self.one(["'08:12:54.123456789'", "'00:00:00'"]),
-            "timestamp": lambda: self.one(["0", "'2024-02-29T12:00:00Z'", "'1969-12-31 23:59:59.999+0000'"]),
-            "timeuuid": lambda: self.one(["50554d6e-29bb-11e5-b345-feff819cdc9f", "50554d6f-29bb-11e5-b345-feff819cdc9f"]),
-            "tinyint": lambda: "128" if edge else str(number),
-            "uuid": lambda: self.one(["123e4567-e89b-42d3-a456-426655440000", "50554d6e-29bb-11e5-b345-feff819cdc9f"]),
-            "varint": lambda: "123456789012345678901234567890" if edge else str(number),
-        }[data_type]()
-
     # Schemas
 
     def schema(self):
         """CREATE statements, which also define what later statements refer to."""
         yield "CREATE TYPE pair (x int, y text)"
+        yield "CREATE TYPE nest (a frozen<pair>, b frozen<list<int>>, c tuple<int, text>)"
         for number in range(self.random.randint(1, 2)):
             yield self.create_table(f"t{number}")
             for column in self.some(self.tables[-1].columns, 0)[: self.random.randint(0, 2)]:
                 yield self.create_index(self.tables[-1], column)
+            yield from self.search_index(self.tables[-1])
+            yield from self.rows(self.tables[-1])
+
+    def rows(self, table):
+        """Statements that write some valid rows."""
+        self.is_strict = True
+        for _ in range(self.random.randint(0, 8)):
+            yield self.insert(table)
+        self.is_strict = False
 
     def create_table(self, name):
         is_counter = self.chance(0.1)
@@ -154,24 +90,55 @@ class Grammar(Functions, Alterations):
         columns += [Column(f"v{i}", "regular", "counter" if is_counter else self.data_type()) for i in range(others)]
         if any(column.kind == "clustering" for column in columns) and self.chance(0.5):
             columns.append(Column("s", "static", "counter" if is_counter else self.data_type()))
+        options = []
+        if not is_counter and self.chance(0.07):
+            columns = self.compact(columns)
+            options.append("COMPACT STORAGE")
+        elif not is_counter and self.chance(0.12):
+            columns.append(Column("e", "regular", f"vector<float, {self.random.randint(2, 3)}>"))
         table = Table(name, columns, {})
         self.tables.append(table)
         text = ", ".join(f"{c.name} {c.type}{' static' if c.kind == 'static' else ''}" for c in columns)
         names = lambda kind: ", ".join(c.name for c in table.of(kind))  # noqa: E731
         clustering = f", {names('clustering')}" if table.of("clustering") else ""
-        order = ""
         if clustering and self.chance(0.4):
-            parts = [f"{c.name} {self.one(['ASC', 'DESC'])}" for c in table.of("clustering")]
-            order = f" WITH CLUSTERING ORDER BY ({', '.join(parts)})"
-        return f"CREATE TABLE {name} ({text}, PRIMARY KEY (({names('partition')}){clustering})){order}"
+            table.order.update({c.name: self.one(["ASC", "DESC"]) for c in table.of("clustering")})
+            options.append(f"CLUSTERING ORDER BY ({', '.join(f'{name} {order}' for name, order in table.order.items())})")
+        suffix = " WITH " + " AND ".join(options) if options else ""
+        return f"CREATE TABLE {name} ({text}, PRIMARY KEY (({names('partition')}){clustering})){suffix}"
+
+    def compact(self, columns):
+        """The columns of a table WITH COMPACT STORAGE: without static ones, and beside clustering columns at most one."""
+        columns = [column for column in columns if column.kind != "static"]
+        for column in columns:
+            if column.is_collection or column.type in self.USER_TYPES:
+                column.type = f"frozen<{column.type}>"
+        if any(column.kind == "clustering" for column in columns):
+            kept = self.random.randint(0, 1) if self.chance(0.3) else 1
+            columns = [column for column in columns if column.kind != "regular" or int(column.name[1:]) < kept]
+        return columns
 
     # Statements
 
     def statement(self):
         table = self.one(self.tables)
-        if self.chance(0.08):
+        if self.chance(0.1):
             return self.alteration(table)
-        return self.one([self.insert, self.insert, self.insert, self.update, self.delete, self.batch] + [self.select] * 5)(table)
+        form = self.one(
+            [self.insert, self.insert, self.insert, self.update, self.delete, self.batch, self.modification, self.modification]
+            + [self.select] * 4
+            + [self.query] * 5
+        )
+        statement = self.with_markers(lambda: form(table)) if self.chance(0.15) else form(table)
+        for name, order in table.order.items():
+            if order == "DESC":
+                # Cassandra finds no function for these.
+                of_type = next(column.type for column in table.columns if column.name == name)
+                statement = statement.replace(f"CAST({name} AS {of_type})", name)
+        if statement.startswith("SELECT") and self.chance(0.25):
+            pages = f"pages of {self.random.randint(1, 3)}"
+            return statement.replace(" /* bind ", f" /* {pages}, bind ") if "/*" in statement else f"{statement} /* {pages} */"
+        return statement
 
     def insert(self, table):
         if any(column.type == "counter" for column in table.columns):
@@ -197,23 +164,28 @@ class Grammar(Functions, Alterations):
             members.append('"unknown": 1')
         text = "{" + ", ".join(members) + "}"
         suffix = self.one(["", "", " DEFAULT UNSET", " DEFAULT NULL", " IF NOT EXISTS"])
-        return f"INSERT INTO {table.name} JSON '{text.replace(chr(39), chr(39) * 2)}'{suffix}{self.using()}"
+        term = self.mark_of(text.encode().hex()) if self.is_marked and self.chance(0.5) else f"'{text.replace(chr(39), chr(39) * 2)}'"
+        return f"INSERT INTO {table.name} JSON {term}{suffix}{self.using()}"
 
     def update(self, table):
-        columns = table.of("regular", "static")
+        columns = table.others
         if self.chance(0.03):
             columns = table.columns
         sets = ", ".join(self.assignment(column) for column in self.some(columns))
         keys = table.of("partition") if self.chance(0.1) else table.key
         condition = self.conditions(table) if self.chance(0.15) else ""
-        return f"UPDATE {table.name}{self.using()} SET {sets} WHERE {self.equalities(keys)}{condition}"
+        where = self.equalities(keys)
+        if " IN " in where and table.of("static"):
+            # Cassandra changes static lists and counters once for each row.
+            where = " AND ".join(self.pinned(keys))
+        return f"UPDATE {table.name}{self.using()} SET {sets} WHERE {where}{condition}"
 
     def assignment(self, column):
         name, value = column.name, self.term(column.type)
         if column.type == "counter":
             return f"{name} = {name} {self.one('+-')} {value}"
         if column.is_collection and self.chance(0.6):
-            parts = parameters(column.type)
+            parts = self.parameters(column.type)
             element = self.value(parts[-1])
             return self.one(
                 [
@@ -233,7 +205,7 @@ class Grammar(Functions, Alterations):
         if self.chance(0.3):
             return " IF EXISTS"
         parts = []
-        for column in self.some(table.of("regular", "static"))[:2]:
+        for column in self.some(table.others)[:2]:
             operator = self.one(COMPARISONS + ["IN", "CONTAINS"])
             value = f"({self.value(column.type)}, {self.value(column.type)})" if operator == "IN" else self.value(column.type)
             parts.append(f"{column.name} {operator} {value}")
@@ -242,17 +214,22 @@ class Grammar(Functions, Alterations):
     def equalities(self, columns):
         parts = []
         for column in columns:
-            if self.chance(0.1):
+            if self.is_marked and self.chance(0.1):
+                parts.append(f"{column.name} IN {self.mark(f'list<{column.type}>')}")
+            elif self.chance(0.1):
                 parts.append(f"{column.name} IN ({self.value(column.type)}, {self.value(column.type)})")
             else:
                 parts.append(f"{column.name} = {self.term(column.type)}")
         return " AND ".join(parts)
 
     def delete(self, table):
+        if any(column.type == "counter" for column in table.columns):
+            # After a deletion, Cassandra continues from the cached count.
+            return self.update(table)
         what = ""
         if self.chance(0.4):
             targets = []
-            for column in self.some(table.of("regular", "static"))[:2]:
+            for column in self.some(table.others)[:2]:
                 element = f"[{self.value('int')}]" if column.is_collection and self.chance(0.5) else ""
                 targets.append(column.name + element)
             what = " " + ", ".join(targets)
@@ -344,7 +321,7 @@ class Grammar(Functions, Alterations):
         return relations
 
     def relation(self, column):
-        parts = parameters(column.type)
+        parts = self.parameters(column.type)
         if column.is_collection and self.chance(0.7):
             return self.one(
                 [
@@ -356,25 +333,8 @@ class Grammar(Functions, Alterations):
         operator = self.one(COMPARISONS + ["IN", "LIKE", "CONTAINS"])
         if operator == "LIKE" and self.chance(0.9):
             return f"{column.name} LIKE {self.one(LIKES)}"
+        if operator == "IN" and self.is_marked and self.chance(0.4):
+            return f"{column.name} IN {self.mark(f'list<{column.type}>')}"
         if operator == "IN":
             return f"{column.name} IN ({', '.join(self.value(column.type) for _ in range(self.random.randint(0, 2)))})"
         return f"{column.name} {operator} {self.value(column.type)}"
-
-
-def parameters(data_type):
-    """The parameters of a type, frozen or not; itself, if it has none."""
-    if data_type.startswith("frozen<"):
-        return parameters(data_type[7:-1])
-    inside = data_type.partition("<")[2]
-    return split(inside[:-1]) if inside else [data_type]
-
-
-def split(text):
-    """The parameters of a type: at the commas outside of angle brackets."""
-    parts, depth, start = [], 0, 0
-    for at, letter in enumerate(text):
-        depth += (letter == "<") - (letter == ">")
-        if letter == "," and depth == 0:
-            parts.append(text[start:at].strip())
-            start = at + 1
-    return parts + [text[start:].strip()]

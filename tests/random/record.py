@@ -1,4 +1,4 @@
-"""Random statements with the answers of Apache Cassandra, for `crates/database/tests/conformance.rs`.
+"""Random statements with the answers of Apache Cassandra, for `crates/database/tests/conformance/main.rs`.
 
     python record.py --cassandra 127.0.0.2:9042 --seed 1 --cases 100 --output ../conformance/random.txt
 
@@ -12,6 +12,7 @@ queries without rows and errors that occurred often before, since they say littl
     <tab>*WARNING
     <tab>:NAME TYPE<tab>…       the columns
     <tab>=HEX<tab>…             a row; null is `-`
+    <tab>?0,1<tab>NAME TYPE<tab>…  the markers of a statement with values, after the places of the partition key among them
 """
 
 import argparse
@@ -55,6 +56,8 @@ def lines(statement, found):
         yield "\t:" + "\t".join(found["columns"])
         for row in found["rows"]:
             yield "\t=" + "\t".join("-" if value is None else value for value in row)
+    if "markers" in found:
+        yield "\t?" + "\t".join([",".join(map(str, found["markers"]["key"])), *found["markers"]["columns"]])
 
 
 def begin(session):

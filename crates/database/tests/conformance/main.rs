@@ -4,12 +4,14 @@
 //! the responses of Cassandra 5.0.8 through the Python driver; `differences.json` the accepted
 //! differences. `tests/clients` tests the server with the same files.
 
+mod answers;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use answers::answer;
 use cassette_cql::values::text::encode_hex;
-use cassette_database::{Caller, Database, DatabaseError, Options, Rows, Session, StatementOptions};
-use cassette_rows::DataType;
+use cassette_database::{Database, Options, Session};
 use cassette_vfs::FakeFileSystem;
 use serde_json::{Map, Value, json};
 
@@ -66,85 +68,6 @@ fn begin(session: &Session) {
     );
     session.execute(&create, ()).unwrap();
     session.execute(&format!("USE {KEYSPACE}"), ()).unwrap();
-}
-
-/// Returns the response to `statement` in the format of `raw.py`.
-fn answer(session: &Session, statement: &str) -> Value {
-    // The driver's page size. The answers are those of a Cassandra without authentication.
-    let caller = Caller::Anonymous;
-    let options = StatementOptions { page_size: Some(5000), caller, ..StatementOptions::default() };
-    match session.execute_with(statement, (), &options) {
-        Ok(rows) => rows_answer(&rows),
-        Err(DatabaseError::AlreadyExists { keyspace, table }) => {
-            json!({"error": "2400", "keyspace": keyspace, "table": table})
-        }
-        Err(error) => json!({"error": format!("{:04x}", error.code()), "message": error.to_string()}),
-    }
-}
-
-fn rows_answer(rows: &Rows) -> Value {
-    let mut answer = Map::new();
-    if !rows.warnings().is_empty() {
-        answer.insert("warnings".into(), json!(rows.warnings()));
-    }
-    if !rows.columns().is_empty() {
-        let column =
-            |spec: &cassette_database::ColumnSpec| format!("{} {}", spec.name, driver_name(&spec.data_type));
-        answer.insert("columns".into(), rows.columns().iter().map(column).collect());
-        let row = |row: cassette_database::Row<'_>| -> Value {
-            (0..rows.columns().len())
-                .map(|i| row.bytes(i).map_or(Value::Null, |bytes| encode_hex(bytes).into()))
-                .collect()
-        };
-        answer.insert("rows".into(), rows.iter().map(row).collect());
-    }
-    Value::Object(answer)
-}
-
-/// Returns the Python driver's name of a type.
-fn driver_name(data_type: &DataType) -> String {
-    match data_type {
-        DataType::Text => "varchar".to_owned(),
-        DataType::Empty => "'org.apache.cassandra.db.marshal.EmptyType'".to_owned(),
-        DataType::List { element, .. } => format!("list<{}>", driver_name(element)),
-        DataType::Set { element, .. } => format!("set<{}>", driver_name(element)),
-        DataType::Map { key, value, .. } => format!("map<{}, {}>", driver_name(key), driver_name(value)),
-        DataType::Tuple(items) => {
-            let items: Vec<_> = items.iter().map(driver_name).collect();
-            format!("frozen<tuple<{}>>", items.join(", "))
-        }
-        DataType::Udt { definition, .. } => format!("frozen<{}>", definition.name),
-        DataType::Vector { element, dimension } => {
-            format!("org.apache.cassandra.db.marshal.VectorType<{}, {dimension}>", driver_class_name(element))
-        }
-        // The driver separates parameters by a comma and a blank.
-        custom @ DataType::Custom(_) => custom.to_string().replace(',', ", "),
-        native => native.to_string(),
-    }
-}
-
-/// Returns the driver's name of a type whose class name it received, with the flag `frozen`.
-fn driver_class_name(data_type: &DataType) -> String {
-    let name = match data_type {
-        DataType::Text => "text".to_owned(),
-        DataType::List { element, .. } => format!("list<{}>", driver_class_name(element)),
-        DataType::Set { element, .. } => format!("set<{}>", driver_class_name(element)),
-        DataType::Map { key, value, .. } => {
-            format!("map<{}, {}>", driver_class_name(key), driver_class_name(value))
-        }
-        DataType::Tuple(items) => {
-            let items: Vec<_> = items.iter().map(driver_class_name).collect();
-            return format!("frozen<tuple<{}>>", items.join(", "));
-        }
-        other => driver_name(other),
-    };
-    match data_type {
-        DataType::List { frozen: true, .. }
-        | DataType::Set { frozen: true, .. }
-        | DataType::Map { frozen: true, .. }
-        | DataType::Udt { frozen: true, .. } => format!("frozen<{name}>"),
-        _ => name,
-    }
 }
 
 /// Returns the response with the functions in its message sorted by name: Cassandra lists them in
@@ -251,6 +174,12 @@ fn random_case(lines: &str) -> Vec<(&str, Value)> {
             "=" => {
                 let cell = |cell: &str| if cell == "-" { Value::Null } else { cell.into() };
                 add("rows", text.split('\t').map(cell).collect());
+            }
+            "?" => {
+                let (key, columns) = text.split_once('\t').unwrap();
+                let key: Vec<u16> = key.split(',').filter_map(|index| index.parse().ok()).collect();
+                let columns: Vec<_> = columns.split('\t').collect();
+                answer.insert("markers".into(), json!({"columns": columns, "key": key}));
             }
             _ => panic!("{line}"),
         }
