@@ -16,6 +16,7 @@ use super::skim::Skim;
 use crate::basics::error::{DatabaseError, Result};
 use crate::execution::{Execution, virtual_tables};
 use crate::planning::restrictions::Partitions;
+use crate::planning::restrictions::partition::refuse_empty;
 use crate::planning::select::limits::Limits;
 use crate::planning::select::paging::{self, PagingState};
 use crate::planning::select::{BoundFilter, CurrentPartition, CurrentRow, SelectPlan};
@@ -83,8 +84,17 @@ impl<'p, 'e: 'p> Reader<'p, 'e> {
         let slices = match plan.table.layout {
             // Its rows, which statements cannot name, are not read.
             Layout::StaticCompact => Slices::none(),
+            // As in Cassandra, values of clustering columns are not bound where no key is read.
+            _ if matches!(&partitions, Partitions::Keys(keys) if keys.is_empty()) => Slices::none(),
             _ => restrictions.clustering.slices(execution)?,
         };
+        if let Partitions::Keys(keys) = &mut partitions {
+            if slices.as_slice().is_empty() && plan.table.layout != Layout::StaticCompact {
+                // Nothing is read, so an empty key is no mistake.
+                keys.retain(|key| !key.key().is_empty());
+            }
+            refuse_empty(keys)?;
+        }
         let selection = Selection { slices, reversed: plan.order.reversed };
         let mut resumed = None;
         if let Some(state) = resume {

@@ -216,11 +216,7 @@ impl Restrictions {
         if self.partition.names_keys() && self.partition.keys(cx)?.is_empty() {
             return Ok(true);
         }
-        Ok(if self.clustering.names_rows() {
-            self.clustering.clusterings(cx)?.is_empty()
-        } else {
-            self.clustering.slices(cx)?.as_slice().is_empty()
-        })
+        self.clustering.excludes_all(cx)
     }
 
     /// Whether the column is restricted to one value.
@@ -377,6 +373,10 @@ fn refuse_unequal(relation: &Relation) -> Result<()> {
     match relation {
         Relation::Tuple { operator: Operator::Neq, .. } => {
             bail_invalid!("Unsupported \"!=\" relation: {}", tuple_text(relation))
+        }
+        Relation::Token { columns, operator: Operator::Neq, value } => {
+            let columns = columns.iter().map(ast::Identifier::as_str).collect::<Vec<_>>().join(", ");
+            bail_invalid!("Unsupported \"!=\" relation: token({columns}) != {}", value.shown(None))
         }
         Relation::Column { column, operator: Operator::Neq, value } => {
             bail_invalid!("Unsupported \"!=\" relation: {column} != {}", value.shown(None))

@@ -69,13 +69,6 @@ impl PartitionRestrictions {
         table: &TableMetadata,
         cx: &mut PlanContext<'_>,
     ) -> Result<()> {
-        if operator == Operator::Neq {
-            bail_invalid!(
-                "Unsupported \"{operator}\" relation: token({}) {operator} {}",
-                names(columns),
-                value.shown(None)
-            );
-        }
         if columns.len() != self.key.len() || columns.iter().zip(&self.key).any(|(a, b)| a.name != b.name) {
             if self.key.iter().any(|k| !columns.iter().any(|c| c.name == k.name)) {
                 bail_invalid!(
@@ -210,11 +203,11 @@ impl PartitionRestrictions {
     /// # Errors
     /// Invalid, for null components and keys that are too long.
     pub fn partitions(&self, cx: &BindContext<'_>) -> Result<Partitions> {
-        let (start, end) = match &self.token {
-            Some(token) => token.range(cx)?,
-            None => (RangeBound::Unbounded, RangeBound::Unbounded),
-        };
         if !self.names_keys() {
+            let (start, end) = match &self.token {
+                Some(token) => token.range(cx)?,
+                None => (RangeBound::Unbounded, RangeBound::Unbounded),
+            };
             // No key has the minimum token. As in Cassandra, the range from it to itself is the
             // whole ring.
             let least = RangeBound::Included(Token(i64::MIN));
@@ -225,17 +218,30 @@ impl PartitionRestrictions {
             };
             return Ok(Partitions::Range(KeyRange::tokens(start, end)));
         }
-        let mut keys = self.keys(cx)?;
-        keys.retain(|key| (start, end).contains(&key.token()));
+        let mut keys = self.unchecked_keys(cx)?;
+        if let Some(token) = &self.token {
+            let bounds = token.bounds(cx)?;
+            keys.retain(|key| admits(bounds, key.token()));
+        }
         Ok(Partitions::Keys(keys))
     }
 
     /// Returns the keys of one execution, if keys are named.
+    ///
+    /// # Errors
+    /// Invalid, for null components, and keys that are empty or too long.
     pub fn keys(&self, cx: &BindContext<'_>) -> Result<Vec<DecoratedKey>> {
+        let keys = self.unchecked_keys(cx)?;
+        refuse_empty(&keys)?;
+        Ok(keys)
+    }
+
+    /// [`keys`](Self::keys), of which one can be empty.
+    fn unchecked_keys(&self, cx: &BindContext<'_>) -> Result<Vec<DecoratedKey>> {
         // The common case, without a product.
         if let ([Some(ColumnRestriction::Eq(term))], [column]) = (&self.columns[..], &self.key[..]) {
             let value = crate::planning::restrictions::column::not_null(term.bind(cx)?, &column.name)?;
-            return Ok(vec![self.compose(&[&value])?]);
+            return Ok(vec![compose(&[&value])?]);
         }
         let mut lists = Vec::with_capacity(self.columns.len());
         // As in Cassandra, repeated values count, too. The product is checked before combinations
@@ -244,6 +250,10 @@ impl PartitionRestrictions {
         for (restriction, column) in self.columns.iter().zip(&self.key) {
             let Some(restriction) = restriction else { return Ok(Vec::new()) };
             let mut values = restriction.values(&column.name, cx)?;
+            if values.is_empty() {
+                // As in Cassandra, the others are not bound.
+                return Ok(Vec::new());
+            }
             product = product.saturating_mul(values.len());
             if self.has_in() {
                 cx.guard().product("partition key", product)?;
@@ -268,31 +278,62 @@ impl PartitionRestrictions {
                 stride /= values.len();
                 components.push(&values[combination / stride % values.len()]);
             }
-            keys.push(self.compose(&components)?);
+            keys.push(compose(&components)?);
         }
         Ok(keys)
     }
+}
 
-    fn compose(&self, components: &[&[u8]]) -> Result<DecoratedKey> {
-        if let [only] = components
-            && only.is_empty()
-        {
-            bail_invalid!("Key may not be empty");
-        }
-        match key::compose(components.iter().copied()) {
-            Some(key) => Ok(DecoratedKey::new(key)),
-            None => Err(DatabaseError::Invalid(format!(
-                "Key length of {} is longer than maximum of {}",
-                components.iter().map(|c| c.len()).sum::<usize>(),
-                key::MAX_KEY_LENGTH
-            ))),
-        }
+fn compose(components: &[&[u8]]) -> Result<DecoratedKey> {
+    match key::compose(components.iter().copied()) {
+        Some(key) => Ok(DecoratedKey::new(key)),
+        None => Err(DatabaseError::Invalid(format!(
+            "Key length of {} is longer than maximum of {}",
+            components.iter().map(|c| c.len()).sum::<usize>(),
+            key::MAX_KEY_LENGTH
+        ))),
+    }
+}
+
+/// Rejects an empty key.
+pub(crate) fn refuse_empty(keys: &[DecoratedKey]) -> Result<()> {
+    if keys.iter().any(|key| key.key().is_empty()) {
+        bail_invalid!("Key may not be empty");
+    }
+    Ok(())
+}
+
+/// Whether a key with this token satisfies the restrictions of tokens. As in Cassandra, a range
+/// whose start is after its end wraps around.
+fn admits(bounds: (RangeBound<Token>, RangeBound<Token>), token: Token) -> bool {
+    let (start, end) = bounds;
+    let is_after_start = (start, RangeBound::Unbounded).contains(&token);
+    let is_before_end = (RangeBound::Unbounded, end).contains(&token);
+    match (start, end) {
+        (
+            RangeBound::Included(first) | RangeBound::Excluded(first),
+            RangeBound::Included(last) | RangeBound::Excluded(last),
+        ) if first > last => is_after_start || is_before_end,
+        _ => is_after_start && is_before_end,
     }
 }
 
 impl TokenRestriction {
     /// Returns the bounds of the token range.
     fn range(&self, cx: &BindContext<'_>) -> Result<(RangeBound<Token>, RangeBound<Token>)> {
+        let (start, end) = self.bounds(cx)?;
+        // As in Cassandra, the minimum token as an upper bound is the end of the ring.
+        let end = match (self, end) {
+            (Self::Slice(_), RangeBound::Included(Token::MIN) | RangeBound::Excluded(Token::MIN)) => {
+                RangeBound::Unbounded
+            }
+            _ => end,
+        };
+        Ok((start, end))
+    }
+
+    /// Returns the bounds as specified.
+    fn bounds(&self, cx: &BindContext<'_>) -> Result<(RangeBound<Token>, RangeBound<Token>)> {
         let bound = |of: &Option<(Term, bool)>| -> Result<RangeBound<Token>> {
             Ok(match of {
                 None => RangeBound::Unbounded,
@@ -305,17 +346,7 @@ impl TokenRestriction {
                 let token = token(term, cx)?;
                 Ok((RangeBound::Included(token), RangeBound::Included(token)))
             }
-            Self::Slice(slice) => {
-                let (start, end) = (bound(&slice.lower)?, bound(&slice.upper)?);
-                // As in Cassandra, the minimum token as an upper bound is the end of the ring.
-                let end = match end {
-                    RangeBound::Included(Token(i64::MIN)) | RangeBound::Excluded(Token(i64::MIN)) => {
-                        RangeBound::Unbounded
-                    }
-                    end => end,
-                };
-                Ok((start, end))
-            }
+            Self::Slice(slice) => Ok((bound(&slice.lower)?, bound(&slice.upper)?)),
         }
     }
 }

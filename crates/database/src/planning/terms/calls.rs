@@ -10,7 +10,7 @@ use cassette_cql::values::functions::{
 use cassette_rows::{DataType, DecoratedKey, TableMetadata, key};
 
 use super::Bound;
-use super::assignment::{TermArgument, resolve_arithmetic, resolve_call};
+use super::assignment::{TermArgument, resolve_arithmetic, resolve_call, test_assignment};
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 use crate::basics::response::ColumnSpec;
 use crate::planning::context::{BindContext, PlanContext};
@@ -175,6 +175,15 @@ fn prepare_token(
             types.len(),
             call.arguments.len()
         );
+    }
+    for (i, (raw, data_type)) in call.arguments.iter().zip(&types).enumerate() {
+        if !test_assignment(raw, data_type, &receiver.keyspace, cx).is_assignable() {
+            let argument = TermArgument { raw, keyspace: &receiver.keyspace, cx };
+            bail_invalid!(
+                "Type error: {argument} cannot be passed as argument {i} of function system.token of type \
+                 {data_type}"
+            );
+        }
     }
     let arguments = prepare_each("system.token", &types, call.arguments.iter(), receiver, cx)?;
     Ok(Term::Function(Box::new(FunctionTerm { function: Callable::Token(table), arguments })))

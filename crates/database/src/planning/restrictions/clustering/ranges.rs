@@ -16,6 +16,15 @@ use crate::planning::terms::Bound;
 use crate::schema::conditions::{ColumnRestriction, SliceTerms, Term};
 
 impl ClusteringRestrictions {
+    /// Whether no row is named, or only empty ranges.
+    pub fn excludes_all(&self, cx: &BindContext<'_>) -> Result<bool> {
+        Ok(if self.names_rows() {
+            self.clusterings(cx)?.is_empty()
+        } else {
+            self.slices(cx)?.as_slice().is_empty()
+        })
+    }
+
     /// Returns the slices of one execution, in the table's order.
     ///
     /// # Errors
