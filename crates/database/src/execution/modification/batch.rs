@@ -85,7 +85,7 @@ fn apply<P: AsRef<ModificationPlan>>(
             let plan = plan.as_ref();
             interrupt::charge(STATEMENT_STEPS)?;
             let rows = plan.rows_of(execution)?;
-            let times = rows.attributes.times(execution, plan.table(), || Ok(timestamp))?;
+            let times = rows.times(execution, || Ok(timestamp))?;
             rows.add_to(&mut mutations, &times, execution)
         };
         // Cassandra binds all partition keys first: mistakes in those are reported before others.

@@ -37,7 +37,7 @@ impl ModificationPlan {
         guard_disk_usage(execution)?;
         let mut mutations = Mutations::default();
         let rows = self.rows_of(execution)?;
-        let times = rows.attributes.times(execution, &self.table, || execution.default_timestamp())?;
+        let times = rows.times(execution, || execution.default_timestamp())?;
         rows.add_to(&mut mutations, &times, execution)?;
         if let Some(virtual_table) = WritableTable::of(&self.table) {
             virtual_tables::apply(virtual_table, &mutations.list, execution.store)?;

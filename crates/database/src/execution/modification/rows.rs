@@ -22,9 +22,31 @@ use crate::planning::restrictions::product::{self, Product};
 const WRITTEN_BYTES_MAX: usize = 128 << 20;
 
 impl RowsPlan {
+    /// Returns the times of one execution. As in Cassandra, mistakes in keys are reported before
+    /// those in the time to live, and after those in the timestamp.
+    pub fn times(
+        &self,
+        execution: &Execution<'_>,
+        default_timestamp: impl FnOnce() -> Result<i64>,
+    ) -> Result<Times> {
+        let times = self.attributes.times(execution, &self.table, default_timestamp);
+        times.map_err(|error| {
+            if self.attributes.timestamp(execution).is_err() {
+                return error;
+            }
+            let keys = self.restrictions.partition.keys(execution);
+            let mistake = keys.and_then(|_| self.restrictions.clustering.excludes_all(execution));
+            mistake.err().unwrap_or(error)
+        })
+    }
+
     /// Adds the changes of one execution.
     pub fn add_to(&self, mutations: &mut Mutations, times: &Times, execution: &Execution<'_>) -> Result<()> {
         let keys = self.restrictions.partition.keys(execution)?;
+        if keys.is_empty() {
+            // As in Cassandra, mistakes in clustering columns are also reported without a key.
+            self.restrictions.clustering.excludes_all(execution)?;
+        }
         let (partitions, mut bytes) = (keys.len(), 0);
         for (at, key) in keys.into_iter().enumerate() {
             interrupt::check()?;
