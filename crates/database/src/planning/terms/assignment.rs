@@ -48,6 +48,14 @@ pub(crate) fn test_assignment(
 ) -> Assignment {
     let test = |raw: &ast::Term, wanted: &DataType| test_assignment(raw, wanted, keyspace, cx);
     let weakly = |fits: bool| if fits { Assignment::Weak } else { Assignment::No };
+    // Tuples and UDTs contain the error of a list that its preparation would return.
+    let fits = |raw: &ast::Term, wanted: &DataType| match (raw, wanted) {
+        (ast::Term::List(_), DataType::List { .. } | DataType::Vector { .. }) => {
+            test(raw, wanted).is_assignable()
+        }
+        (ast::Term::List(_), _) => false,
+        _ => test(raw, wanted).is_assignable(),
+    };
     match raw {
         ast::Term::Null => NullArgument.assignment(wanted),
         ast::Term::Literal(literal) => Assignment::of_literal(literal, wanted),
@@ -74,15 +82,17 @@ pub(crate) fn test_assignment(
             _ => Assignment::No,
         },
         ast::Term::UserType(fields) => match wanted {
-            DataType::Udt { definition, .. } => weakly(fields.iter().all(|(name, raw)| {
-                definition.field(name).is_none_or(|(_, field)| test(raw, field).is_assignable())
-            })),
+            DataType::Udt { definition, .. } => weakly(
+                fields
+                    .iter()
+                    .all(|(name, raw)| definition.field(name).is_none_or(|(_, field)| fits(raw, field))),
+            ),
             _ => Assignment::No,
         },
         ast::Term::Tuple(elements) => match (wanted, &elements[..]) {
             (DataType::Tuple(items), _) => weakly(
                 elements.len() <= items.len()
-                    && elements.iter().zip(items.iter()).all(|(raw, item)| test(raw, item).is_assignable()),
+                    && elements.iter().zip(items.iter()).all(|(raw, item)| fits(raw, item)),
             ),
             (_, [only]) => test(only, wanted),
             _ => Assignment::No,

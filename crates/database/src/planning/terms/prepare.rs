@@ -28,7 +28,7 @@ impl Term {
                 _ => Ok(Self::Null),
             },
             ast::Term::Literal(literal) => {
-                if !fits(raw, receiver, cx) {
+                if !fits(raw, receiver, cx)? {
                     bail_invalid!(
                         "Invalid {} constant ({}) for \"{}\" of type {}",
                         kind_name(literal.kind),
@@ -52,9 +52,9 @@ impl Term {
                     }
                     prepare_elements("vector", elements, receiver, cx)
                 }
-                DataType::List { .. } => prepare_elements("list", elements, receiver, cx),
                 other => {
-                    bail_invalid!("Unexpected receiver type '{other}'; only list and vector are expected")
+                    refuse_list(other)?;
+                    prepare_elements("list", elements, receiver, cx)
                 }
             },
             ast::Term::Set(elements) => match &receiver.data_type {
@@ -109,8 +109,13 @@ impl Term {
     }
 }
 
-fn fits(raw: &ast::Term, receiver: &ColumnSpec, cx: &PlanContext<'_>) -> bool {
-    test_assignment(raw, &receiver.data_type, &receiver.keyspace, cx).is_assignable()
+/// Whether `raw` is assignable to `receiver`. As in Cassandra, `[…]` of a type that has no such
+/// literals is a separate error.
+fn fits(raw: &ast::Term, receiver: &ColumnSpec, cx: &PlanContext<'_>) -> Result<bool> {
+    if matches!(raw, ast::Term::List(_)) {
+        refuse_list(&receiver.data_type)?;
+    }
+    Ok(test_assignment(raw, &receiver.data_type, &receiver.keyspace, cx).is_assignable())
 }
 
 /// Returns the receiver of a part of `whole`, for messages and nested markers.
@@ -158,9 +163,8 @@ fn prepare_elements(
         other => bail_invalid!("Invalid {what} literal for {} of type {other}", receiver.name),
     };
     let element = part(receiver, format!("value({})", receiver.name), element_type);
-    let mut terms = Vec::with_capacity(elements.len());
-    for raw in elements {
-        if !fits(raw, &element, cx) {
+    let check = |raw: &ast::Term, cx: &PlanContext<'_>| {
+        if !fits(raw, &element, cx)? {
             bail_invalid!(
                 "Invalid {what} literal for {}: value {} is not of type {}",
                 receiver.name,
@@ -168,8 +172,20 @@ fn prepare_elements(
                 element.data_type
             );
         }
+        Ok(())
+    };
+    let is_vector = what == "vector";
+    // As in Cassandra, all of them are checked before any is prepared, except in vectors.
+    if !is_vector {
+        elements.iter().try_for_each(|raw| check(raw, cx))?;
+    }
+    let mut terms = Vec::with_capacity(elements.len());
+    for raw in elements {
+        if is_vector {
+            check(raw, cx)?;
+        }
         let term = Term::prepare(raw, &element, cx)?;
-        if what != "vector" {
+        if !is_vector {
             refuse_marker(what, &term, receiver)?;
         }
         terms.push(term);
@@ -187,21 +203,23 @@ fn prepare_map(
     };
     let key = part(receiver, format!("key({})", receiver.name), key);
     let value = part(receiver, format!("value({})", receiver.name), value);
-    let mut terms = Vec::with_capacity(2 * entries.len());
-    for (k, v) in entries {
-        for (what, raw, receiving) in [("key", k, &key), ("value", v, &value)] {
-            if !fits(raw, receiving, cx) {
-                bail_invalid!(
-                    "Invalid map literal for {}: {what} {} is not of type {}",
-                    receiver.name,
-                    raw.shown(Some(&receiver.keyspace)),
-                    receiving.data_type
-                );
-            }
-            let term = Term::prepare(raw, receiving, cx)?;
-            refuse_marker("map", &term, receiver)?;
-            terms.push(term);
+    let parts = || entries.iter().flat_map(|(k, v)| [("key", k, &key), ("value", v, &value)]);
+    // As in Cassandra, all of them are checked before any is prepared.
+    for (what, raw, receiving) in parts() {
+        if !fits(raw, receiving, cx)? {
+            bail_invalid!(
+                "Invalid map literal for {}: {what} {} is not of type {}",
+                receiver.name,
+                raw.shown(Some(&receiver.keyspace)),
+                receiving.data_type
+            );
         }
+    }
+    let mut terms = Vec::with_capacity(2 * entries.len());
+    for (_, raw, receiving) in parts() {
+        let term = Term::prepare(raw, receiving, cx)?;
+        refuse_marker("map", &term, receiver)?;
+        terms.push(term);
     }
     elements_term(terms, receiver)
 }
@@ -233,6 +251,14 @@ fn constant(term: &Term) -> Option<&[u8]> {
     }
 }
 
+/// Rejects types that no literal `[…]` has.
+fn refuse_list(data_type: &DataType) -> Result<()> {
+    match data_type {
+        DataType::List { .. } | DataType::Vector { .. } => Ok(()),
+        other => bail_invalid!("Unexpected receiver type '{other}'; only list and vector are expected"),
+    }
+}
+
 fn prepare_tuple(
     elements: &[ast::Term],
     items: &[DataType],
@@ -248,19 +274,24 @@ fn prepare_tuple(
             elements.len()
         );
     }
-    let mut terms = Vec::with_capacity(elements.len());
-    for (i, (raw, item)) in elements.iter().zip(items).enumerate() {
-        let item = part(receiver, format!("{}[{i}]", receiver.name), item);
-        if !fits(raw, &item, cx) {
+    let components: Vec<_> = elements
+        .iter()
+        .zip(items)
+        .enumerate()
+        .map(|(i, (raw, item))| (raw, part(receiver, format!("{}[{i}]", receiver.name), item)))
+        .collect();
+    // As in Cassandra, all of them are checked before any is prepared.
+    for (i, (raw, item)) in components.iter().enumerate() {
+        if !fits(raw, item, cx)? {
             bail_invalid!(
                 "Invalid tuple literal for {}: component {i} is not of type {}",
                 receiver.name,
                 item.data_type
             );
         }
-        terms.push(Term::prepare(raw, &item, cx)?);
     }
-    Ok(items_term(terms, receiver))
+    let terms = components.iter().map(|(raw, item)| Term::prepare(raw, item, cx));
+    Ok(items_term(terms.collect::<Result<_>>()?, receiver))
 }
 
 fn prepare_user_type(
@@ -281,21 +312,26 @@ fn prepare_user_type(
             None => _ = unknown.get_or_insert(field),
         }
     }
-    let mut terms = Vec::with_capacity(definition.fields.len());
-    for ((name, data_type), raw) in definition.fields.iter().zip(given) {
-        let Some(raw) = raw else {
-            terms.push(Term::Null);
-            continue;
-        };
-        let field = part(receiver, format!("{}.{name}", receiver.name), data_type);
-        if !fits(raw, &field, cx) {
+    let field = |name: &str, data_type| part(receiver, format!("{}.{name}", receiver.name), data_type);
+    let fields = || definition.fields.iter().zip(&given);
+    // As in Cassandra, all of them are checked before any is prepared.
+    for ((name, data_type), raw) in fields() {
+        let Some(raw) = raw else { continue };
+        let field = field(name, data_type);
+        if !fits(raw, &field, cx)? {
             bail_invalid!(
                 "Invalid user type literal for {}: field {name} is not of type {}",
                 receiver.name,
                 field.data_type
             );
         }
-        terms.push(Term::prepare(raw, &field, cx)?);
+    }
+    let mut terms = Vec::with_capacity(definition.fields.len());
+    for ((name, data_type), raw) in fields() {
+        terms.push(match raw {
+            Some(raw) => Term::prepare(raw, &field(name, data_type), cx)?,
+            None => Term::Null,
+        });
     }
     if let Some(unknown) = unknown {
         bail_invalid!("Unknown field '{unknown}' in value of user defined type {}", definition.name);
