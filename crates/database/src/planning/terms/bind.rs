@@ -84,6 +84,10 @@ pub(crate) fn assemble_elements(data_type: &DataType, parts: Vec<Option<&[u8]>>)
     let mut values = Vec::with_capacity(parts.len());
     for part in parts {
         match part {
+            // As in Cassandra, an empty value is null there, unless it is a text or a blob.
+            Some([]) if is_null_if_empty_in(data_type) => {
+                bail_invalid!("null is not supported inside vectors")
+            }
             Some(value) => values.push(value),
             None => bail_invalid!(
                 "null is not supported inside {}",
@@ -118,6 +122,15 @@ pub(crate) fn assemble_elements(data_type: &DataType, parts: Vec<Option<&[u8]>>)
         other => bail_invalid!("{other} is no collection"),
     }
     Ok(out)
+}
+
+fn is_null_if_empty_in(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Vector { element, .. } => {
+            !matches!(**element, DataType::Text | DataType::Ascii | DataType::Blob)
+        }
+        _ => false,
+    }
 }
 
 /// Serializes a tuple or UDT.
