@@ -384,7 +384,19 @@ pub(crate) struct InScope<'s, 'a, 'c> {
 
 impl Argument for InScope<'_, '_, '_> {
     fn assignment(&self, wanted: &DataType) -> Assignment {
-        self.selectable.assignment(wanted, self.scope)
+        match (self.selectable, wanted) {
+            // As in Cassandra, the type of such an argument is that of its elements, frozen or not.
+            (Selectable::List(elements), DataType::List { element, .. })
+            | (Selectable::Set(elements), DataType::Set { element, .. })
+                if !elements.is_empty() =>
+            {
+                Assignment::all(elements.iter().map(|each| match each.exact_type() {
+                    Some(given) if given.freeze() == **element => Assignment::Exact,
+                    _ => each.assignment(element, self.scope),
+                }))
+            }
+            _ => self.selectable.assignment(wanted, self.scope),
+        }
     }
 
     fn known_type(&self) -> Option<DataType> {
