@@ -91,25 +91,19 @@ impl SelectPlan {
     pub fn new(select: &ast::Select, cx: &mut PlanContext<'_>) -> Result<Self> {
         let table = cx.table(&select.table)?;
         // Selectors are resolved before WHERE only if it matters that they are of static columns.
-        let resolved = if table.static_columns().next().is_some() {
-            let scope = Scope { table: &table, cx };
-            let selectors = select.selections.iter().map(|selection| &selection.selector);
-            Some(selectors.map(|selector| Selectable::resolve(selector, scope)).collect::<Result<Vec<_>>>()?)
-        } else {
-            None
-        };
+        let mut resolved = Vec::new();
+        let only_static_columns = table.static_columns().next().is_some()
+            && selects_only_static_columns(select, &mut resolved, Scope { table: &table, cx })?;
         let orderings = AnnOrderings::new(select, &table, cx)?;
         let rules = Rules {
             kind: StatementKind::Select,
-            only_static_columns: resolved
-                .as_deref()
-                .is_some_and(|selected| selects_only_static_columns(selected, &table)),
+            only_static_columns,
             allow_filtering: select.allow_filtering || cx.catalog.is_virtual(&table),
             allow_clustering_slices: true,
         };
         let restrictions = Restrictions::ordered(&select.where_clause, orderings, &table, rules, cx)?;
         let mut builder = Builder::new(&table);
-        let built = build_outputs(select, resolved.as_deref(), &table, &mut builder, cx)?;
+        let built = build_outputs(select, &resolved, &table, &mut builder, cx)?;
         if select.distinct {
             if select.per_partition_limit.is_some() {
                 bail_invalid!("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
@@ -163,7 +157,7 @@ impl SelectPlan {
 /// that are not `resolved` yet are resolved one by one, so the first invalid one is reported.
 fn build_outputs(
     select: &ast::Select,
-    resolved: Option<&[Selectable]>,
+    resolved: &[Selectable],
     table: &TableMetadata,
     builder: &mut Builder<'_>,
     cx: &mut PlanContext<'_>,
@@ -174,7 +168,7 @@ fn build_outputs(
     }
     let mut built = Vec::with_capacity(select.selections.len());
     for (index, selection) in select.selections.iter().enumerate() {
-        let output = match resolved.and_then(|selectables| selectables.get(index)) {
+        let output = match resolved.get(index) {
             Some(selectable) => builder.build(selectable, None, cx)?,
             None => {
                 let selectable = Selectable::resolve(&selection.selector, Scope { table, cx })?;
@@ -220,12 +214,27 @@ fn metadata(built: &[Built], json: bool, table: &TableMetadata) -> Arc<ResultMet
 }
 
 /// Whether selectors of a table with static columns are only of these, and of the partition key.
-fn selects_only_static_columns(selectables: &[Selectable<'_>], table: &TableMetadata) -> bool {
-    let any = |predicate: &dyn Fn(&ColumnMetadata) -> bool| selectables.iter().any(|s| s.selects(predicate));
+/// As in Cassandra, selectors are resolved as far as that depends on them.
+fn selects_only_static_columns<'s>(
+    select: &'s ast::Select,
+    resolved: &mut Vec<Selectable<'s>>,
+    scope: Scope<'_, '_>,
+) -> Result<bool> {
+    let mut any = |predicate: &dyn Fn(&ColumnMetadata) -> bool| -> Result<bool> {
+        for (index, selection) in select.selections.iter().enumerate() {
+            if index == resolved.len() {
+                resolved.push(Selectable::resolve(&selection.selector, scope)?);
+            }
+            if resolved[index].selects(predicate) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    };
     // The columns of COMPACT STORAGE without clustering columns are static ones only in storage.
-    table.layout != Layout::StaticCompact
-        && any(&|column| column.kind == ColumnKind::Static)
-        && !any(&|column| matches!(column.kind, ColumnKind::Regular | ColumnKind::Clustering))
+    Ok(scope.table.layout != Layout::StaticCompact
+        && any(&|column| column.kind == ColumnKind::Static)?
+        && !any(&|column| matches!(column.kind, ColumnKind::Regular | ColumnKind::Clustering))?)
 }
 
 fn validate_distinct(
