@@ -84,6 +84,9 @@ impl AnnOrderings {
             Some(ColumnRestriction::Slice(_)) => bail_invalid!(
                 "Column \"{name}\" cannot be restricted by both an equality and an inequality relation"
             ),
+            Some(ColumnRestriction::In(_)) => {
+                bail_invalid!("{name} cannot be restricted by more than one relation if it includes a IN")
+            }
             Some(_) => {
                 bail_invalid!("{name} cannot be restricted by more than one relation if it includes an Equal")
             }

@@ -111,7 +111,7 @@ impl ClusteringRestrictions {
             ),
             TupleInValues::BindMarker(marker) => {
                 let list = DataType::list(tuple_type(columns)).freeze();
-                let spec = named_receiver(&self.table, &format!("in({})", joined(columns)), list);
+                let spec = named_receiver(&self.table, &format!("in{}", joined(columns)), list);
                 TupleIn::Marker(Term::marker(marker, &spec, cx))
             }
         };
