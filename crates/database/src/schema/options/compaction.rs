@@ -24,6 +24,16 @@ pub fn from_map(mut options: BTreeMap<String, String>) -> Result<CompactionParam
     Ok(CompactionParams { class, options })
 }
 
+/// Validates the class alone.
+pub(crate) fn check_class(entries: &Entries) -> Result<()> {
+    let class = entries.iter().filter(|(key, _)| &**key == "class");
+    let params = from_map(class.map(|(key, value)| (key.to_string(), value.to_string())).collect())?;
+    match CompactionOptions::parse(&params) {
+        Ok(_) => Ok(()),
+        Err(why) => bail_config!("{why}"),
+    }
+}
+
 /// Reads and validates the options of a statement. The engine defines and checks them.
 pub(crate) fn read(entries: &Entries) -> Result<CompactionParams> {
     let options = entries.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();

@@ -74,8 +74,8 @@ pub(crate) fn check(properties: &Properties) -> Result<()> {
         attributes.string(name)?.map(speculation::parse).transpose()?;
     }
     attributes.map("caching")?.map(read_caching).transpose()?;
+    attributes.map("compaction")?.map(compaction::check_class).transpose()?;
     attributes.map("compression")?.map(compression::read).transpose()?;
-    attributes.map("compaction")?;
     read_memtable(attributes)?;
     Ok(())
 }
