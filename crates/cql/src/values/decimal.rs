@@ -170,7 +170,9 @@ impl Decimal {
     /// Returns the remainder of the integer division; it has the sign of `self`.
     pub fn remainder(&self, other: &Self) -> Result<Self, ArithmeticFailure> {
         if other.is_zero() {
-            return Err(ArithmeticFailure("Division by zero".to_owned()));
+            // As Java's BigDecimal reports it.
+            let what = if self.is_zero() { "undefined" } else { "by zero" };
+            return Err(ArithmeticFailure(format!("Division {what}")));
         }
         let (left, right, scale) = self.aligned(other)?;
         let mut quotient = &left / &right;
