@@ -34,7 +34,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 /// The number of calls of [`check`] for each read of the clock.
@@ -72,6 +72,8 @@ pub struct Cancellation {
     flag: Arc<AtomicU8>,
     /// Interrupts this and other requests together.
     of_all: Option<Arc<AtomicU8>>,
+    /// Interrupts it while true.
+    of_user: Option<Arc<AtomicBool>>,
 }
 
 impl Cancellation {
@@ -80,10 +82,15 @@ impl Cancellation {
         Self::default()
     }
 
+    /// Creates a flag that is also set while `user` is true, which a signal handler can write.
+    pub fn by_user(user: Arc<AtomicBool>) -> Self {
+        Self { of_user: Some(user), ..Self::default() }
+    }
+
     /// Creates a flag for one of the requests that this one interrupts.
     #[must_use]
     pub fn of_one(&self) -> Self {
-        Self { flag: Arc::default(), of_all: Some(Arc::clone(&self.flag)) }
+        Self { flag: Arc::default(), of_all: Some(Arc::clone(&self.flag)), of_user: self.of_user.clone() }
     }
 
     /// Interrupts the request at its next check. The first reason is kept.
@@ -94,7 +101,9 @@ impl Cancellation {
     /// Returns the reason, if the request has been cancelled.
     pub fn reason(&self) -> Option<Interrupted> {
         let codes = [Some(&self.flag), self.of_all.as_ref()];
-        codes.into_iter().flatten().find_map(|flag| reason_of(flag.load(Ordering::Acquire)))
+        let reason = codes.into_iter().flatten().find_map(|flag| reason_of(flag.load(Ordering::Acquire)));
+        let by_user = || self.of_user.as_ref().is_some_and(|user| user.load(Ordering::Acquire));
+        reason.or_else(|| by_user().then_some(Interrupted::Cancelled))
     }
 }
 
@@ -323,6 +332,16 @@ mod tests {
         });
         assert_eq!(reason, Interrupted::ShuttingDown);
         assert_eq!(check_now(), Ok(()));
+    }
+
+    #[test]
+    fn a_request_of_a_user_is_interrupted_while_the_flag_is_set() {
+        let user = Arc::new(AtomicBool::new(true));
+        let cancellation = Cancellation::by_user(Arc::clone(&user));
+        let interrupted = || cancellable(&cancellation.of_one(), check_now);
+        assert_eq!(interrupted(), Err(Interrupted::Cancelled));
+        user.store(false, Ordering::Release);
+        assert_eq!(interrupted(), Ok(()));
     }
 
     #[test]

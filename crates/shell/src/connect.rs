@@ -34,8 +34,8 @@ pub struct Connected {
     pub database: Option<Database>,
 }
 
-/// Opens the directories of `arguments`, or describes its server. `interrupt` ends waits for its
-/// responses.
+/// Opens the directories of `arguments`, or describes its server. `interrupt` cancels statements,
+/// or ends waits for the server's responses.
 ///
 /// # Errors
 /// If a directory cannot be opened, or options are invalid.
@@ -58,21 +58,27 @@ pub fn connect(
             let advice = if is_locked { ". Connect to its server: cassette cql HOST:PORT" } else { "" };
             command(format!("cannot open {}: {error}{advice}", data.display()))
         })?;
-        return Ok(embedded(database, data.display().to_string(), Vec::new()));
+        return Ok(embedded(database, data.display().to_string(), Vec::new(), interrupt));
     }
     if let [first, ..] = arguments.read_only.as_slice() {
         let ReadOnly { database, warnings } =
             open_read_only(options(first).map_err(command)?, &arguments.read_only)
                 .map_err(|error| command(format!("cannot open {}: {error}", first.display())))?;
         let places: Vec<String> = arguments.read_only.iter().map(|path| path.display().to_string()).collect();
-        return Ok(embedded(database, format!("{} (read-only)", places.join(", ")), warnings));
+        let place = format!("{} (read-only)", places.join(", "));
+        return Ok(embedded(database, place, warnings, interrupt));
     }
     let endpoint = Box::new(remote(arguments, cqlshrc, interrupt)?);
     Ok(Connected { endpoint, warnings: Vec::new(), database: None })
 }
 
-fn embedded(database: Database, place: String, warnings: Vec<String>) -> Connected {
-    let endpoint = Box::new(Embedded::new(database.clone(), place));
+fn embedded(
+    database: Database,
+    place: String,
+    warnings: Vec<String>,
+    interrupt: &Arc<AtomicBool>,
+) -> Connected {
+    let endpoint = Box::new(Embedded::new(database.clone(), place, interrupt.clone()));
     Connected { endpoint, warnings, database: Some(database) }
 }
 

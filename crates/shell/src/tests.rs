@@ -46,7 +46,7 @@ impl TestShell {
     /// A shell on an empty database in memory.
     pub fn embedded() -> Self {
         let database = Database::in_memory().unwrap();
-        let mut shell = Self::on(Box::new(Embedded::new(database, "memory".to_owned())));
+        let mut shell = Self::on(Box::new(Embedded::new(database, "memory".to_owned(), Arc::default())));
         let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
         shell.succeed(&format!("CREATE KEYSPACE k WITH replication = {replication}; USE k"));
         shell
