@@ -138,7 +138,7 @@ pub mod options {
     #[doc(hidden)]
     pub use crate::settings::set;
     pub use cassette_database::{
-        AbortReason, BatchKind, Cause, Consistency, Options, RequestTimeouts, Timeout, WriteType,
+        AbortReason, BatchKind, Cause, Consistency, Options, RequestTimeouts, Seed, Timeout, WriteType,
     };
     pub use cassette_engine::DiskFailurePolicy;
     pub use cassette_engine::commitlog::SyncMode;

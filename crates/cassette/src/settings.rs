@@ -9,7 +9,8 @@ use cassette_engine::commitlog::SyncMode;
 /// `false`: `commitlog_sync` (`periodic`, `batch` or `group`), `commitlog_segment_size`,
 /// `commitlog_total_space`, `memtable_heap_space`, `file_cache_size`, `key_cache_size`,
 /// `row_cache_size`, `counter_cache_size`, `prepared_statements_cache_size`, `auto_snapshot`,
-/// `materialized_views_enabled`, and the names of guardrails.
+/// `materialized_views_enabled`, and the names of guardrails. Besides, `seed` is a number that
+/// makes times and UUIDs of a new database the same in each run.
 ///
 /// # Errors
 /// Config, if the value is invalid. Opening the database rejects names that are no guardrails.
@@ -36,6 +37,7 @@ pub fn set(options: OpenOptions, name: &str, value: &str) -> Result<OpenOptions>
         "counter_cache_size" => options.counter_cache_size(size()?),
         "prepared_statements_cache_size" => options.prepared_statements_cache_size(size()?),
         "auto_snapshot" => options.auto_snapshot(switch()?),
+        "seed" => options.seed(value.parse::<u64>().map_err(|_| invalid("a number from 0"))?),
         "materialized_views_enabled" => options.materialized_views_enabled(switch()?),
         _ => options.guardrail(name, value),
     })

@@ -75,4 +75,5 @@ pub use store::faults::{
     Faults, Injected,
 };
 pub use store::indexes::SearchMetrics;
+pub use store::seeded::Seed;
 pub use store::virtual_nodes::{NodeCounts, NodeEvent, NodeState, NodeSwitch, VirtualNodes};

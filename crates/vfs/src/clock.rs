@@ -87,6 +87,41 @@ impl Clock for ManualClock {
     }
 }
 
+/// A clock whose wall time moves only when it is moved, for results that are the same in each run.
+/// Its monotonic time is the machine's, so timeouts and intervals last as long as always.
+#[derive(Debug)]
+pub struct SteppedClock {
+    wall_micros: AtomicI64,
+    machine: SystemClock,
+}
+
+impl SteppedClock {
+    /// A clock at `micros` since the Unix epoch.
+    pub fn at_micros(micros: i64) -> Self {
+        Self { wall_micros: AtomicI64::new(micros), machine: SystemClock::new() }
+    }
+
+    /// Sets the wall clock, forwards or back.
+    pub fn set_micros(&self, micros: i64) {
+        self.wall_micros.store(micros, Ordering::SeqCst);
+    }
+
+    /// Advances the wall clock by `micros`.
+    pub fn advance_micros(&self, micros: i64) {
+        self.wall_micros.fetch_add(micros, Ordering::SeqCst);
+    }
+}
+
+impl Clock for SteppedClock {
+    fn now_micros(&self) -> i64 {
+        self.wall_micros.load(Ordering::SeqCst)
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.machine.monotonic()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +134,19 @@ mod tests {
         assert_eq!(clock.now_micros(), 1_999_999);
         assert_eq!(clock.now_seconds(), 1);
         assert_eq!(clock.monotonic(), Duration::from_secs(2));
+    }
+
+    #[test]
+    fn only_the_monotonic_time_of_a_stepped_clock_moves_by_itself() {
+        let clock = SteppedClock::at_micros(5_000_000);
+        let before = clock.monotonic();
+        std::thread::sleep(Duration::from_millis(1));
+        assert_eq!(clock.now_micros(), 5_000_000);
+        assert!(clock.monotonic() > before);
+        clock.advance_micros(1000);
+        assert_eq!(clock.now_micros(), 5_001_000);
+        clock.set_micros(7);
+        assert_eq!(clock.now_micros(), 7);
     }
 
     #[test]

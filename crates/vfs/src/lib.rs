@@ -42,7 +42,7 @@ mod real;
 mod staging;
 mod unsynced;
 
-pub use clock::{Clock, ManualClock, SystemClock};
+pub use clock::{Clock, ManualClock, SteppedClock, SystemClock};
 pub use fake::{FakeFileSystem, Operation, OperationKind};
 pub use in_memory::MemoryFileSystem;
 pub use lock_held::LockHeld;

@@ -2,7 +2,7 @@
 
 use cassette::internals::vfs::FakeFileSystem;
 use cassette::options::SyncMode;
-use cassette::{Database, ErrorKind, OpenOptions, Session, options::Options};
+use cassette::{Database, ErrorKind, OpenOptions, Session, options, options::Options};
 
 fn on(files: &FakeFileSystem) -> Options {
     Options { file_system: std::sync::Arc::new(files.clone()), ..Options::in_memory() }
@@ -17,6 +17,21 @@ fn with_table(database: &Database) -> Session {
         session.execute(statement, ()).unwrap();
     }
     session
+}
+
+#[test]
+fn a_seed_is_an_option_for_programs_in_all_languages() {
+    let first = |options: OpenOptions| -> (String,) {
+        let session = options.open_in_memory().unwrap().session();
+        session.query_one("SELECT CAST(uuid() AS text) FROM system.local", ()).unwrap()
+    };
+    let by_name = |value: &str| options::set(OpenOptions::new(), "seed", value);
+    assert_eq!(first(OpenOptions::new().seed(7)), first(by_name("7").unwrap()));
+    assert_ne!(first(by_name("7").unwrap()), first(by_name("8").unwrap()));
+    assert_eq!(
+        by_name("-1").unwrap_err().to_string(),
+        "invalid seed: expected a number from 0, found \"-1\""
+    );
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //!
 //! Times without a zone are UTC. (Cassandra uses its server's zone, which in production is UTC.)
 
+use std::cell::Cell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
@@ -12,6 +13,27 @@ use super::calendar::{Civil, DAY_MS, days_in_month};
 
 /// Nanoseconds of a day.
 pub const DAY_NS: i64 = DAY_MS * 1_000_000;
+
+thread_local! {
+    /// The time of the text `now`, instead of the machine's.
+    static NOW: Cell<Option<i64>> = const { Cell::new(None) };
+}
+
+/// Calls `work`, on this thread. Within it, the text `now` is this time, milliseconds since 1970,
+/// instead of the machine's.
+pub fn with_now<T>(millis: i64, work: impl FnOnce() -> T) -> T {
+    /// Also restores it after a panic.
+    struct Restored(Option<i64>);
+
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            NOW.set(self.0);
+        }
+    }
+
+    let _restored = Restored(NOW.replace(Some(millis)));
+    work()
+}
 
 /// Parses a timestamp into milliseconds since 1970: a whole number, `now`, or
 ///
@@ -27,8 +49,9 @@ pub const DAY_NS: i64 = DAY_MS * 1_000_000;
 /// first is used.
 pub fn parse_timestamp(text: &str) -> Result<i64, ValueError> {
     if text.eq_ignore_ascii_case("now") {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        return Ok(since_epoch.as_millis() as i64);
+        let of_machine =
+            || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as i64;
+        return Ok(NOW.get().unwrap_or_else(of_machine));
     }
     if is_whole_number(text) {
         return text

@@ -2,6 +2,7 @@
 //! together with a row that is put unless it exists.
 
 use std::cell::Cell;
+use std::iter::once;
 use std::sync::Arc;
 
 use cassette_rows::{Clustering, DecoratedKey, PartitionUpdate, Row, Slice, TableMetadata};
@@ -155,7 +156,7 @@ impl Database {
         }
         let mut mutations = Mutations::default();
         // Any time: it is chosen when the write is applied.
-        self.add_deferred(&bound, &catalog, |execution| Ok(execution.now_micros), &mut mutations)?;
+        self.add_deferred(&bound, &catalog, |execution, _| Ok(execution.now_micros), &mut mutations)?;
         let limit = self.engine().options().mutation_size_max();
         mutation_size::check(&mutations.list, limit).map_err(|message| DatabaseError::WriteFailure {
             consistency: bound.options().consistency,
@@ -171,7 +172,7 @@ impl Database {
         &self,
         bound: &BoundStatement,
         catalog: &Arc<Catalog>,
-        timestamp: impl FnOnce(&Execution<'_>) -> Result<i64>,
+        timestamp: impl FnOnce(&Execution<'_>, &[ModificationPlan]) -> Result<i64>,
         mutations: &mut Mutations,
     ) -> Result<()> {
         let planned = bound.planned(catalog)?;
@@ -179,8 +180,9 @@ impl Database {
         let values = bound.values().values();
         let execution = Execution::new(self.store(), catalog, &values, bound.options(), bound.keyspace());
         let refused = |refused: Undeferrable| DatabaseError::invalid(format!("{refused} cannot be deferred"));
-        let timestamp = timestamp(&execution)?;
-        for modification in modifications(&planned.plan).map_err(refused)? {
+        let modifications = modifications(&planned.plan).map_err(refused)?;
+        let timestamp = timestamp(&execution, modifications)?;
+        for modification in modifications {
             // The schema may have changed since it was deferred.
             check_deferrable(modification, catalog).map_err(|error| match error {
                 DeferError::Failed(error) => error,
@@ -220,7 +222,9 @@ impl Database {
             let catalog = self.catalog();
             let mut mutations = Mutations::default();
             for write in writes {
-                let timestamp = |execution: &Execution<'_>| execution.default_timestamp();
+                let timestamp = |execution: &Execution<'_>, modifications: &[ModificationPlan]| {
+                    execution.default_timestamp(modifications.iter().map(|each| &**each.table()))
+                };
                 self.add_deferred(&write.bound, &catalog, timestamp, &mut mutations)?;
             }
             let mut mutations = mutations.list;
@@ -231,7 +235,8 @@ impl Database {
                         return Ok(Decision::Refuse((row, execution.now_seconds)));
                     }
                     let mut update = PartitionUpdate::new(key.clone());
-                    update.rows.push(make(clustering.clone(), execution.default_timestamp()?));
+                    let timestamp = execution.default_timestamp(once(&**table))?;
+                    update.rows.push(make(clustering.clone(), timestamp));
                     Ok(Decision::Apply(cassette_engine::Mutation { table: table.clone(), update }))
                 };
                 let partition = (table.id, key);

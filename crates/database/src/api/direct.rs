@@ -4,6 +4,7 @@
 //! As for statements, indexes and views are maintained, a conditional write locks its partition,
 //! and metrics are recorded.
 
+use std::iter::once;
 use std::sync::Arc;
 
 use cassette_engine::Durability;
@@ -81,7 +82,8 @@ impl Database {
                     return Ok(Some((row, execution.now_seconds)));
                 }
                 let mut update = PartitionUpdate::new(key.clone());
-                update.rows.push(make(clustering.clone(), execution.default_timestamp()?));
+                let timestamp = execution.default_timestamp(once(&**table))?;
+                update.rows.push(make(clustering.clone(), timestamp));
                 let mut mutations = Mutations::default();
                 mutations.add(update, table);
                 mutations.apply_locked(execution, admission)?;
@@ -96,6 +98,7 @@ impl Database {
         kind: RequestKind,
         execute: impl FnOnce(&Execution<'_>) -> Result<T>,
     ) -> Result<T> {
+        self.store().begin_request(|| matches!(kind, RequestKind::Write | RequestKind::CasWrite))?;
         let (catalog, options) = (self.present_catalog(), StatementOptions::default());
         let execution = Execution::new(self.store(), &catalog, &[], &options, None);
         let request = match kind {

@@ -15,6 +15,8 @@ pub(crate) mod kept_statements;
 pub(crate) mod log_point;
 pub(crate) mod prepared;
 pub(crate) mod running_builds;
+#[cfg(test)]
+mod seeded_tests;
 pub(crate) mod tracing;
 pub(crate) mod unknown_tables;
 pub(crate) mod virtual_nodes;

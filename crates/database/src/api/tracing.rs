@@ -16,7 +16,6 @@ use cassette_rows::{Clustering, DecoratedKey, PartitionUpdate};
 use uuid::Uuid;
 
 use crate::api::database::Database;
-use crate::planning::context::TimeUuidSource;
 use crate::schema::catalog::Catalog;
 use crate::schema::system::SYSTEM_TRACES;
 use crate::schema::system::expiring_row::ExpiringRow;
@@ -41,7 +40,7 @@ impl Database {
     /// Returns the id of a new trace.
     #[doc(hidden)]
     pub fn new_trace(&self) -> Uuid {
-        self.store().next_time_uuid()
+        self.store().new_time_uuid()
     }
 
     /// Returns the fraction of requests that are traced without the client's request.
@@ -146,7 +145,7 @@ impl Session {
         if let Some(table) = catalog.table(SYSTEM_TRACES, "events") {
             let mut update = self.partition();
             for event in events {
-                let id = store.next_time_uuid();
+                let id = store.new_time_uuid();
                 let clustering = Clustering::of(&[id.as_bytes()]);
                 let mut row = ExpiringRow::new(table, clustering, self.started_at, TTL);
                 row.put("activity", event.activity.as_str().into());

@@ -34,12 +34,12 @@ impl fmt::Debug for PagingKey {
 }
 
 impl PagingKey {
-    /// Reads the key of the data directory, or creates one. The directory must be locked. A damaged
-    /// key is replaced, which invalidates the paging states of clients.
+    /// Reads the key of the data directory, or creates one: `new`, or a random one. The directory
+    /// must be locked. A damaged key is replaced, which invalidates the paging states of clients.
     ///
     /// # Errors
     /// Server, if the file can be neither read nor written.
-    pub fn open(fs: &dyn FileSystem, directory: &Path) -> Result<Self> {
+    pub fn open(fs: &dyn FileSystem, directory: &Path, new: Option<[u8; 32]>) -> Result<Self> {
         let path = directory.join(FILE_NAME);
         let failed = |action: &str, error: std::io::Error| {
             DatabaseError::storage(StorageError::io(&path, action, error))
@@ -54,11 +54,7 @@ impl PagingKey {
                 ),
             }
         }
-        // Version 4 UUIDs are random except for six bits each.
-        let mut key = [0; 32];
-        let (first, second) = key.split_at_mut(16);
-        first.copy_from_slice(Uuid::new_v4().as_bytes());
-        second.copy_from_slice(Uuid::new_v4().as_bytes());
+        let key = new.unwrap_or_else(random);
         let mut content = MAGIC.to_vec();
         content.extend_from_slice(&key);
         content.extend_from_slice(&crc32fast::hash(&content).to_be_bytes());
@@ -91,6 +87,15 @@ impl PagingKey {
     }
 }
 
+fn random() -> [u8; 32] {
+    // Version 4 UUIDs are random except for six bits each.
+    let mut key = [0; 32];
+    let (first, second) = key.split_at_mut(16);
+    first.copy_from_slice(Uuid::new_v4().as_bytes());
+    second.copy_from_slice(Uuid::new_v4().as_bytes());
+    key
+}
+
 fn decode(content: &[u8]) -> Option<&[u8; 32]> {
     let (checked, checksum) = content.split_last_chunk::<4>()?;
     let key = checked.strip_prefix(MAGIC)?;
@@ -115,7 +120,7 @@ mod tests {
     const SCOPE: PagingScope = PagingScope { table: Uuid::nil(), statement: [7; 16] };
 
     fn tag(fs: &FakeFileSystem) -> [u8; TAG_LENGTH] {
-        PagingKey::open(fs, Path::new("")).unwrap().tag(&SCOPE, b"state")
+        PagingKey::open(fs, Path::new(""), None).unwrap().tag(&SCOPE, b"state")
     }
 
     #[test]
@@ -134,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_tag_holds_for_one_state_of_one_statement_and_table() {
-        let key = PagingKey::open(&FakeFileSystem::new(), Path::new("")).unwrap();
+        let key = PagingKey::open(&FakeFileSystem::new(), Path::new(""), None).unwrap();
         let tag = key.tag(&SCOPE, b"state");
         assert!(key.verifies(&SCOPE, b"state", &tag));
         assert!(!key.verifies(&SCOPE, b"State", &tag));

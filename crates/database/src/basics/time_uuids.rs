@@ -16,7 +16,9 @@ const REFERENCE: i64 = 1_262_304_000_000_000;
 const TICKS_PER_MICROSECOND: i64 = 10;
 /// The last 8 bytes: a clock sequence, and a node id with the multicast bit, which no network
 /// card's address has.
-const CLOCK_AND_NODE: [u8; 8] = [0x80, 0, 0x01, 0, 0, 0, 0, 1];
+const CLOCK_AND_NODE: [u8; 8] = [0x80, 0, MULTICAST, 0, 0, 0, 0, 1];
+/// The bit of the first byte of a node id.
+const MULTICAST: u8 = 0x01;
 
 /// A generator of unique time UUIDs.
 #[derive(Debug)]
@@ -25,6 +27,7 @@ pub(crate) struct TimeUuids {
     last: AtomicI64,
     /// Microseconds since 1970 of the earliest UUID returned by `prepended`.
     last_prepended: AtomicI64,
+    clock_and_node: [u8; 8],
 }
 
 impl TimeUuids {
@@ -34,7 +37,21 @@ impl TimeUuids {
         Self {
             last: AtomicI64::new(micros.saturating_mul(TICKS_PER_MICROSECOND)),
             last_prepended: AtomicI64::new(backwards(micros)),
+            clock_and_node: CLOCK_AND_NODE,
         }
+    }
+
+    /// Returns the generator with another node id: the last 6 of these bytes.
+    pub fn of_node(mut self, bytes: [u8; 16]) -> Self {
+        self.clock_and_node[2..].copy_from_slice(&bytes[10..]);
+        self.clock_and_node[2] |= MULTICAST;
+        self
+    }
+
+    /// Lets `next` continue after `micros` since 1970, also if it has returned later UUIDs, which
+    /// are returned again then.
+    pub fn restart(&self, micros: i64) {
+        self.last.store(micros.saturating_mul(TICKS_PER_MICROSECOND), Ordering::Relaxed);
     }
 
     /// Returns a UUID for `now_micros` (since 1970), later than all earlier ones.
@@ -43,7 +60,7 @@ impl TimeUuids {
         let next = |last: i64| now.max(last.saturating_add(1));
         let update = |last| Some(next(last));
         let last = self.last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update).unwrap_or(now);
-        of_ticks(next(last))
+        of_ticks(next(last), &self.clock_and_node)
     }
 
     /// Returns `count` ascending UUIDs that sort before those of all earlier calls.
@@ -57,8 +74,10 @@ impl TimeUuids {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, update)
             .unwrap_or(backwards);
         let first = first(earliest);
+        let clock_and_node = self.clock_and_node;
         (0..count).map(move |i| {
-            *of_ticks((first.saturating_add(i)).saturating_mul(TICKS_PER_MICROSECOND)).as_bytes()
+            let ticks = first.saturating_add(i).saturating_mul(TICKS_PER_MICROSECOND);
+            *of_ticks(ticks, &clock_and_node).as_bytes()
         })
     }
 
@@ -83,10 +102,10 @@ pub(crate) fn micros(uuid: Uuid) -> i64 {
 }
 
 /// Returns the UUID of `ticks` since 1970.
-fn of_ticks(ticks: i64) -> Uuid {
+fn of_ticks(ticks: i64, clock_and_node: &[u8; 8]) -> Uuid {
     let ticks = ticks.saturating_add(GREGORIAN_OFFSET) as u64;
     let (low, mid, high) = (ticks as u32, (ticks >> 32) as u16, (ticks >> 48) as u16 & 0x0fff);
-    Uuid::from_fields(low, mid, high | 0x1000, &CLOCK_AND_NODE)
+    Uuid::from_fields(low, mid, high | 0x1000, clock_and_node)
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cassette_rows::TableMetadata;
+
 use crate::basics::error::Result;
 use crate::basics::request::{BoundValue, StatementOptions};
 use crate::planning::context::{BindContext, Masks};
@@ -62,7 +64,7 @@ impl<'a> Execution<'a> {
                 now_micros,
                 now_seconds,
                 guardrails,
-                time_uuids: &**store,
+                uuids: &**store,
                 functions: store.functions(),
                 warnings: RefCell::default(),
                 masks: Masks::Applied,
@@ -81,15 +83,18 @@ impl<'a> Execution<'a> {
         self
     }
 
-    /// Returns the write timestamp of a statement without USING TIMESTAMP: the request's, or a new
-    /// one.
+    /// Returns the write timestamp of statements on `tables` without USING TIMESTAMP: the
+    /// request's, or a new one.
     ///
     /// # Errors
     /// See [`WriteClock::issue`](crate::store::write_clock::WriteClock::issue).
-    pub fn default_timestamp(&self) -> Result<i64> {
+    pub fn default_timestamp<'t>(
+        &self,
+        tables: impl Iterator<Item = &'t TableMetadata> + Clone,
+    ) -> Result<i64> {
         match self.options.timestamp {
             Some(timestamp) => Ok(timestamp),
-            None => self.store.next_timestamp(self.now_micros),
+            None => self.store.write_timestamp(tables, self.now_micros),
         }
     }
 

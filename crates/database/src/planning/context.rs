@@ -93,8 +93,8 @@ pub(crate) struct BindContext<'a> {
     pub now_seconds: u32,
     /// The guardrails that apply to this execution.
     pub guardrails: &'a Guardrails,
-    /// The source of the UUIDs of `now()`.
-    pub time_uuids: &'a dyn TimeUuidSource,
+    /// The source of the UUIDs of `now()` and `uuid()`.
+    pub uuids: &'a dyn UuidSource,
     /// The user-defined functions of the database, compiled.
     pub functions: &'a Functions,
     /// The warnings for the client.
@@ -112,9 +112,12 @@ pub(crate) enum Masks {
     Lifted,
 }
 
-/// Issues version 1 UUIDs, each later than all previous ones.
-pub(crate) trait TimeUuidSource {
+/// Issues the UUIDs that statements generate.
+pub(crate) trait UuidSource {
+    /// Returns a UUID of version 1, later than all previous ones.
     fn next_time_uuid(&self) -> Uuid;
+    /// Returns a UUID of version 4.
+    fn random_uuid(&self) -> Uuid;
 }
 
 impl BindContext<'_> {

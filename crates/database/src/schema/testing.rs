@@ -13,6 +13,9 @@ pub(crate) const FAULTS_TABLE: &str = "cassette_faults";
 /// The table of the virtual nodes.
 pub(crate) const NODES_TABLE: &str = "cassette_nodes";
 
+/// The table of the clock of a database with a seed.
+pub(crate) const CLOCK_TABLE: &str = "cassette_clock";
+
 /// A virtual table that clients can write to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WritableTable {
@@ -22,6 +25,8 @@ pub(crate) enum WritableTable {
     Faults,
     /// The states of virtual nodes.
     Nodes,
+    /// The clock of a database with a seed.
+    Clock,
 }
 
 impl WritableTable {
@@ -32,6 +37,7 @@ impl WritableTable {
             return match table.name.as_str() {
                 FAULTS_TABLE => Some(Self::Faults),
                 NODES_TABLE => Some(Self::Nodes),
+                CLOCK_TABLE => Some(Self::Clock),
                 _ => None,
             };
         }
@@ -46,8 +52,8 @@ impl WritableTable {
 pub(crate) fn refuse_absent(keyspace: &str) -> Result<()> {
     if keyspace.eq_ignore_ascii_case(TESTING) {
         bail_invalid!(
-            "keyspace {TESTING} does not exist: it is for tests; start the server with --fault-injection \
-             or --nodes"
+            "keyspace {TESTING} does not exist: it is for tests; start the server with --fault-injection, \
+             --nodes or --seed"
         );
     }
     Ok(())

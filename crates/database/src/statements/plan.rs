@@ -21,6 +21,7 @@ use crate::planning::modification::{BatchPlan, ModificationPlan};
 use crate::planning::select::SelectPlan;
 use crate::planning::terms::Markers;
 use crate::schema::catalog::{Catalog, KeyspaceKind};
+use crate::schema::system::comes_with_database;
 use crate::schema::testing::{WritableTable, refuse_absent};
 use crate::statements::roles::RoleStatement;
 use crate::statements::schema::{self, SchemaStatement};
@@ -208,6 +209,12 @@ impl Plan {
             Self::Roles(statement) => statement.writes(),
             Self::Modification(_) | Self::Batch(_) | Self::Truncate(_) | Self::Schema(_) => true,
         }
+    }
+
+    /// Whether it writes to tables that do not come with the database.
+    pub fn writes_rows_of_users(&self) -> bool {
+        let is_of_users = |table: &&Arc<TableMetadata>| !comes_with_database(&table.keyspace);
+        matches!(self, Self::Modification(_) | Self::Batch(_)) && self.tables().iter().any(is_of_users)
     }
 
     /// Returns the tables that it reads or changes.

@@ -12,6 +12,7 @@ pub(crate) mod faults;
 pub(crate) mod indexes;
 pub(crate) mod mutation_size;
 pub(crate) mod opening;
+pub(crate) mod seeded;
 pub(crate) mod views;
 pub(crate) mod virtual_nodes;
 pub(crate) mod write_clock;
@@ -23,6 +24,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use cassette_cql::values::temporal;
 use cassette_engine::{Engine, PartitionLock, may_wait};
 use cassette_functions::Functions;
 use cassette_rows::{DecoratedKey, Interrupted, TableId, TableMetadata, TableParams};
@@ -38,11 +40,12 @@ use crate::basics::server_metrics::{PreparedMetrics, ServerMetrics};
 use crate::basics::slow_queries::{SlowQueries, SlowQuery};
 use crate::basics::time_uuids::{self, TimeUuids};
 use crate::basics::timeouts::{Deadlines, Limited, RequestTimeouts};
-use crate::planning::context::TimeUuidSource;
+use crate::planning::context::UuidSource;
 use crate::schema::catalog::{Catalog, Keyspace, SchemaEvents};
 use crate::schema::guardrails::{DiskUsage, Guardrails};
 use crate::schema::indexes::Index;
 use crate::schema::options::replication::DataCenters;
+use crate::schema::system;
 use crate::schema::system::local::Node;
 use crate::schema::topology::NodePlace;
 use crate::schema::views::View;
@@ -50,6 +53,7 @@ use crate::store::authorization::{AuthSettings, Authorization};
 use crate::store::build_state::BuildStates;
 use crate::store::faults::Faults;
 use crate::store::opening::open;
+use crate::store::seeded::Seeded;
 use crate::store::views::LargeWrites;
 use crate::store::virtual_nodes::VirtualNodes;
 use crate::store::write_clock::WriteClock;
@@ -83,6 +87,7 @@ pub(crate) struct Store {
     server: RwLock<Option<Weak<dyn ServerMetrics>>>,
     time_uuids: TimeUuids,
     write_clock: WriteClock,
+    seeded: Option<Seeded>,
     paging_key: PagingKey,
     schema_is_incomplete: bool,
 }
@@ -91,6 +96,8 @@ pub(crate) struct Store {
 pub(crate) struct StoreParts {
     pub engine: Engine,
     pub clock: Arc<dyn Clock>,
+    /// What generates times and UUIDs of a database for snapshot tests.
+    pub seeded: Option<Seeded>,
     pub paging_key: PagingKey,
     pub node: Node,
     pub timeouts: RequestTimeouts,
@@ -148,11 +155,11 @@ impl Store {
     /// If the schema or the commit log cannot be read, or the data directory belongs to another
     /// cluster.
     pub fn open(parts: StoreParts) -> Result<(Self, Unbuilt)> {
-        let StoreParts { engine, clock, paging_key, node, timeouts, virtual_keyspaces, mut settings, .. } =
-            parts;
+        let StoreParts { engine, clock, seeded, paging_key, node, timeouts, .. } = parts;
+        let (virtual_keyspaces, mut settings) = (parts.virtual_keyspaces, parts.settings);
         let slow_queries = SlowQueries::new(parts.slow_query_log_timeout);
         let build_states = BuildStates::new(settings.vector_graph_memory);
-        let opened = open(&engine, &*clock, node, virtual_keyspaces, &build_states)?;
+        let opened = open(&engine, &*clock, node, virtual_keyspaces, &build_states, seeded.as_ref())?;
         let places = std::mem::take(&mut settings.virtual_nodes);
         let virtual_nodes = (!places.is_empty()).then(|| VirtualNodes::new(places, opened.node.host_id));
         let store = Self {
@@ -177,6 +184,7 @@ impl Store {
             slow_queries,
             server: RwLock::new(None),
             time_uuids: TimeUuids::after(opened.newest_timestamp),
+            seeded,
             paging_key,
             write_clock: WriteClock::new(opened.ceilings, opened.newest_timestamp, opened.ceiling),
             schema_is_incomplete: opened.schema_is_incomplete,
@@ -350,10 +358,16 @@ impl Store {
         self.virtual_nodes.as_ref()
     }
 
+    /// Returns what generates times and UUIDs, in a database for snapshot tests.
+    #[inline]
+    pub fn seeded(&self) -> Option<&Seeded> {
+        self.seeded.as_ref()
+    }
+
     /// Whether it is that of a server for tests, which has the keyspace `system_testing`.
     #[inline]
     pub fn is_for_tests(&self) -> bool {
-        self.settings.faults.is_some() || self.virtual_nodes.is_some()
+        self.settings.faults.is_some() || self.virtual_nodes.is_some() || self.seeded.is_some()
     }
 
     /// Returns the data centers of the cluster.
@@ -411,6 +425,49 @@ impl Store {
         self.write_clock.issue(self, now_micros)
     }
 
+    /// Returns the write timestamp of a request at `now_micros` that writes to `tables`, and does
+    /// not specify one. It is later than those of earlier requests, but with a seed only than those
+    /// in these tables: its clock can be set back.
+    ///
+    /// # Errors
+    /// See [`WriteClock::issue`].
+    pub fn write_timestamp<'t>(
+        &self,
+        tables: impl Iterator<Item = &'t TableMetadata> + Clone,
+        now_micros: i64,
+    ) -> Result<i64> {
+        let Some(seeded) = &self.seeded else { return self.next_timestamp(now_micros) };
+        if tables.clone().any(|table| system::comes_with_database(&table.keyspace)) {
+            return self.next_timestamp(now_micros);
+        }
+        // The time of a drop is that of a schema change, which may be later than the clock.
+        let dropped = tables.clone().flat_map(|table| table.dropped_columns.values());
+        let dropped_at = dropped.map(|dropped| dropped.dropped_at).max();
+        let now_micros = now_micros.max(dropped_at.map_or(i64::MIN, |at| at.saturating_add(1)));
+        let newest = || tables.filter_map(|table| self.engine.newest_timestamp(table.id)).max();
+        let issued = seeded.issue(now_micros, || newest().unwrap_or(i64::MIN));
+        self.write_clock.cover(self, issued)?;
+        Ok(issued)
+    }
+
+    /// Begins a request; `writes_rows` returns whether it writes rows of users.
+    ///
+    /// # Errors
+    /// WouldBlock, with a seed, if this thread must not wait.
+    #[inline]
+    pub fn begin_request(&self, writes_rows: impl FnOnce() -> bool) -> Result<()> {
+        self.seeded.as_ref().map_or(Ok(()), |seeded| seeded.begin(writes_rows()))
+    }
+
+    /// Calls `work`, in which the text `now` of a timestamp is the time of the clock.
+    #[inline]
+    pub fn at_present<T>(&self, work: impl FnOnce() -> T) -> T {
+        match &self.seeded {
+            Some(seeded) => temporal::with_now(seeded.times().0, work),
+            None => work(),
+        }
+    }
+
     /// Returns the greatest write timestamp that was issued.
     pub fn last_timestamp(&self) -> i64 {
         self.write_clock.last()
@@ -422,6 +479,16 @@ impl Store {
     /// See [`WriteClock::issue`].
     pub fn withhold_timestamps(&self, upto_micros: i64) -> Result<()> {
         self.write_clock.cover(self, upto_micros)
+    }
+
+    /// Returns a time UUID later than all earlier ones, for ids of the database itself.
+    pub fn new_time_uuid(&self) -> Uuid {
+        let uuid = self.time_uuids.next(self.clock.now_micros());
+        if let Err(error) = self.write_clock.cover(self, time_uuids::micros(uuid)) {
+            // The UUID is still unique in this process, and no stored order depends on it.
+            tracing::debug!(%error, "a time UUID is above the recorded ceiling");
+        }
+        uuid
     }
 
     /// Returns the path of an element appended to a list.
@@ -513,13 +580,12 @@ impl Store {
     }
 }
 
-impl TimeUuidSource for Store {
+impl UuidSource for Store {
     fn next_time_uuid(&self) -> Uuid {
-        let uuid = self.time_uuids.next(self.clock.now_micros());
-        if let Err(error) = self.write_clock.cover(self, time_uuids::micros(uuid)) {
-            // The UUID is still unique in this process, and no stored order depends on it.
-            tracing::debug!(%error, "a time UUID is above the recorded ceiling");
-        }
-        uuid
+        self.seeded.as_ref().map_or_else(|| self.new_time_uuid(), Seeded::time_uuid)
+    }
+
+    fn random_uuid(&self) -> Uuid {
+        self.seeded.as_ref().map_or_else(Uuid::new_v4, Seeded::uuid)
     }
 }

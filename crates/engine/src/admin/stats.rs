@@ -219,6 +219,16 @@ impl Core {
         }
     }
 
+    /// See [`Engine::newest_timestamp`](crate::Engine::newest_timestamp).
+    pub fn newest_timestamp(&self, table: &Table) -> Option<i64> {
+        let view = table.view();
+        let of_memtables = view.memtables().map(|memtable| memtable.stats().max_timestamp);
+        let of_sstables =
+            view.sstables.iter().chain(view.quarantined.iter()).map(|sstable| sstable.max_timestamp());
+        // That of an empty memtable.
+        of_memtables.chain(of_sstables).max().filter(|newest| *newest > i64::MIN)
+    }
+
     /// Returns the bytes of the files of SSTables that are not read.
     fn left_out_bytes(&self, view: &View) -> u64 {
         let quarantined = view.quarantined.iter().map(|sstable| sstable.reader.bytes_on_disk());

@@ -63,6 +63,12 @@ impl Engine {
         Ok(table.view().sstables.iter().map(info).collect())
     }
 
+    /// Returns the highest write timestamp in a table; `None` if it has no data, or does not exist.
+    pub fn newest_timestamp(&self, id: TableId) -> Option<i64> {
+        let table = self.inner.core.table(id).ok()?;
+        self.inner.core.newest_timestamp(&table)
+    }
+
     /// Returns the level of each SSTable of a table. Below L0, one that shares tokens with another
     /// of its level counts as one of L0.
     pub fn sstable_levels(&self, id: TableId) -> Result<Vec<u32>> {

@@ -105,7 +105,7 @@ impl Database {
         // Released after the plans.
         let mut large = None;
         let planned = self.store().limit(Limited::Other, self.store().clock().monotonic(), || {
-            self.plan_batch(statements, &catalog, keyspace, &mut large)
+            self.store().at_present(|| self.plan_batch(statements, &catalog, keyspace, &mut large))
         })?;
         let of_texts = planned.iter().zip(statements).filter(|(_, statement)| statement.is_text());
         let mut warnings: Vec<String> =
@@ -119,6 +119,8 @@ impl Database {
             };
             modifications.push(modification);
         }
+        let writes_rows = |each: &PlannedModification| each.planned().plan.writes_rows_of_users();
+        self.store().begin_request(|| modifications.iter().any(writes_rows))?;
         let executions = self.executions(statements, &modifications, &catalog, keyspace, options)?;
         let prepared = statements.iter().filter(|statement| !statement.is_text()).count() as u64;
         self.metrics().prepared_executed.add(prepared);
@@ -126,7 +128,7 @@ impl Database {
         let conditional = modifications.iter().any(|each| each.as_ref().has_conditions());
         let has_counters = modifications.iter().any(|each| each.as_ref().table().is_counter);
         let parts = modifications.into_iter().zip(executions.iter()).collect();
-        let execute = || apply_batch(kind, parts, sink);
+        let execute = || self.store().at_present(|| apply_batch(kind, parts, sink));
         let outcome = match executions.list.first() {
             Some(first) => {
                 let write_type = WriteType::of_batch(kind, conditional, has_counters);

@@ -115,6 +115,12 @@ impl Database {
         self.0.store.build_states().searches(index.base.id)
     }
 
+    /// Whether times and UUIDs follow from a seed.
+    #[doc(hidden)]
+    pub fn is_seeded(&self) -> bool {
+        self.0.store.seeded().is_some()
+    }
+
     /// Returns the time of the database's clock, microseconds since 1970.
     #[doc(hidden)]
     pub fn now_micros(&self) -> i64 {

@@ -1,14 +1,15 @@
 //! The options of a database, and opening it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use cassette_engine::{CompactionOptions, Engine};
-use cassette_rows::TableParams;
 use cassette_rows::schema::CompactionParams;
+use cassette_rows::{StorageError, TableParams};
 use cassette_vfs::{Clock, FileSystem, MemoryFileSystem, RealFileSystem, SystemClock};
 
 use crate::api::compaction_history;
@@ -23,6 +24,7 @@ use crate::schema::system::local::Node;
 use crate::schema::topology::NodePlace;
 use crate::statements::builds::{build_index, build_view, load_graph};
 use crate::store::authorization::AuthSettings;
+use crate::store::seeded::{Seed, Seeded};
 use crate::store::{Store, StoreParts, StoreSettings};
 
 use super::{Database, Inner, cut_over};
@@ -61,6 +63,10 @@ pub struct Options {
     /// The virtual nodes that a server for tests presents, each with its own address; the keyspace
     /// `system_testing` exists then. Default: none, one node.
     pub virtual_nodes: Vec<NodePlace>,
+    /// What makes the times and UUIDs of a new database the same in each run, for snapshot tests,
+    /// instead of `clock` and random numbers; `system_testing.cassette_clock` exists then. Default:
+    /// none.
+    pub seed: Option<Seed>,
     /// `drop_compact_storage_enabled`: whether ALTER TABLE … DROP COMPACT STORAGE is allowed.
     /// Default: false, as in Cassandra.
     pub drop_compact_storage_enabled: bool,
@@ -101,6 +107,7 @@ impl Options {
             sasi_indexes_enabled: false,
             fault_injection: false,
             virtual_nodes: Vec::new(),
+            seed: None,
             drop_compact_storage_enabled: false,
             vector_graph_memory: 1 << 30,
             default_compaction: CompactionParams::default(),
@@ -178,19 +185,26 @@ impl Database {
         let guardrails = Arc::new(guardrails);
         options.engine.partition_observer = Some(guardrails.clone());
         let settings = options.shown_settings();
-        let is_for_tests = options.fault_injection || !options.virtual_nodes.is_empty();
+        let seeded = options.seed.map(Seeded::new).transpose()?;
+        if let Some(seeded) = &seeded {
+            check_empty(&*options.file_system, &options.engine.data_dir)?;
+            options.clock = seeded.clock();
+        }
+        let is_for_tests = options.fault_injection || !options.virtual_nodes.is_empty() || seeded.is_some();
         let background_threads = options.engine.background_threads;
         let auto_snapshot = options.engine.auto_snapshot;
         let data_dir = options.engine.data_dir.clone();
         let engine = Engine::open(options.engine, options.file_system.clone(), options.clock.clone())
             .map_err(DatabaseError::storage)?;
         cut_over::check(&*options.file_system, &data_dir, is_read_only)?;
-        let paging_key = PagingKey::open(&*options.file_system, &data_dir)?;
+        let new_key = seeded.as_ref().map(Seeded::paging_key);
+        let paging_key = PagingKey::open(&*options.file_system, &data_dir, new_key)?;
         let prepared = Arc::new(PreparedStatements::new(options.prepared_statements_cache_size));
         let counted = prepared.clone();
         let (store, unbuilt) = Store::open(StoreParts {
             engine,
             clock: options.clock,
+            seeded,
             paging_key,
             node: options.node,
             timeouts: options.timeouts,
@@ -234,6 +248,20 @@ impl Database {
             is_read_only: AtomicBool::new(false),
         }));
         Ok(database)
+    }
+}
+
+/// Rejects a seed for a directory with files. A database that is opened again has rows that are
+/// later than the clock of a seed, which hide what is written then.
+fn check_empty(fs: &dyn FileSystem, directory: &Path) -> Result<()> {
+    match fs.read_dir(directory) {
+        Ok(entries) if entries.is_empty() => Ok(()),
+        Ok(_) => Err(DatabaseError::Config(format!(
+            "a seed needs an empty directory, and {} has files: use another one, or memory",
+            directory.display()
+        ))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(DatabaseError::storage(StorageError::io(directory, "list", error))),
     }
 }
 

@@ -55,7 +55,7 @@ impl Database {
     #[doc(hidden)]
     pub fn prepare(&self, keyspace: Option<&str>, cql: &str) -> Result<Arc<Prepared>> {
         self.store().limit(Limited::Other, self.store().clock().monotonic(), || {
-            self.0.prepared.prepare(cql, &self.catalog(), keyspace)
+            self.store().at_present(|| self.0.prepared.prepare(cql, &self.catalog(), keyspace))
         })
     }
 
@@ -74,7 +74,7 @@ impl Database {
     /// # Errors
     /// Unprepared, if it does not exist.
     pub fn resolve(&self, id: &[u8]) -> Result<ResolvedStatement> {
-        self.0.prepared.get(id, &self.present_catalog())
+        self.store().at_present(|| self.0.prepared.get(id, &self.present_catalog()))
     }
 
     /// Executes a prepared statement; rows are pushed into `sink`.
@@ -87,7 +87,7 @@ impl Database {
         options: &StatementOptions,
         sink: &mut dyn RowSink,
     ) -> Result<Executed> {
-        let planned = prepared.planned(&self.present_catalog())?;
+        let planned = self.store().at_present(|| prepared.planned(&self.present_catalog()))?;
         self.execute_prepared(&planned, keyspace, values, options, sink)
     }
 
@@ -119,7 +119,7 @@ impl Database {
     /// Parses and plans one statement, within its time limit.
     pub(crate) fn plan(&self, keyspace: Option<&str>, cql: &str) -> Result<Planned> {
         self.store().limit(Limited::Other, self.store().clock().monotonic(), || {
-            Planned::new(cql, &self.catalog(), keyspace)
+            self.store().at_present(|| Planned::new(cql, &self.catalog(), keyspace))
         })
     }
 
@@ -135,13 +135,15 @@ impl Database {
         if planned.plan.writes() {
             self.check_writable()?;
         }
+        self.store().begin_request(|| planned.plan.writes_rows_of_users())?;
         let mut scratch = Vec::new();
         let values =
             values.in_marker_order(planned.markers.iter().map(|marker| &*marker.name), &mut scratch)?;
         let execution = Execution::new(self.store(), &planned.catalog, values, options, keyspace);
         let execution = execution.with_masks(masks);
         let request = planned.plan.limited(options);
-        let outcome = self.store().limit(request, execution.started, || planned.execute(&execution, sink));
+        let execute = || self.store().at_present(|| planned.execute(&execution, sink));
+        let outcome = self.store().limit(request, execution.started, execute);
         execution.count_for_node(matches!(outcome, Err(DatabaseError::WouldBlock)));
         if let Some(kind) = planned.plan.request_kind(options) {
             let ended = match kind {

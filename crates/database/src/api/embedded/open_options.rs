@@ -10,6 +10,7 @@ use cassette_vfs::encryption::Encryption;
 use crate::api::database::{Database, Options};
 use crate::basics::error::Result;
 use crate::basics::timeouts::Timeout;
+use crate::store::seeded::Seed;
 
 /// The options of opening a database. Each setting has its name in cassandra.yaml; sizes are bytes.
 ///
@@ -185,6 +186,13 @@ impl OpenOptions {
     /// handles it. Default: false.
     pub fn enforce_replica_counts(mut self, enforce: bool) -> Self {
         self.0.enforce_replica_counts = enforce;
+        self
+    }
+
+    /// Makes the times and UUIDs of a new database the same in each run, for snapshot tests:
+    /// `.seed(7)`. Without a seed, they are those of the machine's clock, and random.
+    pub fn seed(mut self, seed: impl Into<Seed>) -> Self {
+        self.0.seed = Some(seed.into());
         self
     }
 

@@ -74,7 +74,7 @@ fn apply<P: AsRef<ModificationPlan>>(
     // All cells of a batch have the same timestamp, unless a statement specifies one.
     let timestamp = match timestamp {
         Some(timestamp) => timestamp,
-        None => first.default_timestamp()?,
+        None => first.default_timestamp(statements.iter().map(|(plan, _)| &**plan.as_ref().table()))?,
     };
     let mut mutations = Mutations::default();
     // Drops each plan after use: a batch can have so many that they and the mutations together take

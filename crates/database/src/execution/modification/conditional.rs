@@ -7,6 +7,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::HashSet;
+use std::iter::once;
 use std::sync::Arc;
 
 use cassette_engine::trace::trace;
@@ -85,7 +86,7 @@ pub(crate) fn apply_parts_if(
             return Ok(Some(current));
         }
         trace(|| "CAS precondition is met; applying client-requested updates");
-        let timestamp = execution.store.next_timestamp(execution.now_micros)?;
+        let timestamp = execution.store.write_timestamp(once(&**table), execution.now_micros)?;
         let mut mutations = Mutations::default();
         for part in parts {
             let times = part.plan.attributes.conditional_times(part.execution, timestamp, table)?;

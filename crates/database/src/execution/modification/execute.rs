@@ -1,5 +1,7 @@
 //! Execution of INSERT, UPDATE and DELETE.
 
+use std::iter::once;
+
 use super::{Mutations, conditional};
 use crate::basics::error::{Result, WriteType};
 use crate::basics::request::{Consistency, ConsistencyRules};
@@ -37,7 +39,8 @@ impl ModificationPlan {
         guard_disk_usage(execution)?;
         let mut mutations = Mutations::default();
         let rows = self.rows_of(execution)?;
-        let times = rows.times(execution, || execution.default_timestamp())?;
+        let timestamp = || execution.default_timestamp(once(&*self.table));
+        let times = rows.times(execution, timestamp)?;
         rows.add_to(&mut mutations, &times, execution)?;
         if let Some(virtual_table) = WritableTable::of(&self.table) {
             virtual_tables::apply(virtual_table, &mutations.list, execution.store)?;

@@ -47,8 +47,9 @@ fn written(database: &Database, cql: &str, values: &[BoundValue<'_>]) -> Result<
     let collect = || {
         let mut mutations = Mutations::default();
         let rows = modification.rows_of(&execution)?;
-        let times =
-            rows.attributes.times(&execution, modification.table(), || execution.default_timestamp())?;
+        let table = modification.table();
+        let timestamp = || execution.default_timestamp(std::iter::once(&**table));
+        let times = rows.attributes.times(&execution, table, timestamp)?;
         rows.add_to(&mut mutations, &times, &execution)?;
         Ok::<_, crate::basics::error::DatabaseError>(mutations.list.iter().map(text).collect())
     };

@@ -3,6 +3,7 @@
 
 mod cache_keys;
 mod cidr;
+mod clock;
 mod cluster;
 mod faults;
 mod indexes;
@@ -106,7 +107,12 @@ fn system_views() -> Vec<Definition> {
 fn system_testing() -> Vec<Definition> {
     let (faults, of_faults) = faults::FaultRules::definition();
     let (nodes, of_nodes) = nodes::NodeStates::definition();
-    vec![(faults, of_faults, Box::new(faults::FaultRules)), (nodes, of_nodes, Box::new(nodes::NodeStates))]
+    let (clock, of_clock) = clock::SeededClock::definition();
+    vec![
+        (faults, of_faults, Box::new(faults::FaultRules)),
+        (nodes, of_nodes, Box::new(nodes::NodeStates)),
+        (clock, of_clock, Box::new(clock::SeededClock)),
+    ]
 }
 
 /// The tables of virtual keyspaces, and the source of each, by keyspace and name.
@@ -153,6 +159,7 @@ pub(crate) fn apply(table: WritableTable, mutations: &[Mutation], store: &Store)
         WritableTable::CacheKeys(kind) => cache_keys::delete_keys(kind, mutations, store),
         WritableTable::Faults => faults::apply(mutations, store),
         WritableTable::Nodes => nodes::apply(mutations, store),
+        WritableTable::Clock => clock::apply(mutations, store),
     }
 }
 
@@ -168,6 +175,7 @@ pub(crate) fn truncate(table: WritableTable, store: &Store) -> Result<()> {
         }
         WritableTable::Faults => faults::truncate(store),
         WritableTable::Nodes => bail_invalid!("nodes cannot be deleted: set their state to removed"),
+        WritableTable::Clock => clock::truncate(store),
     }
 }
 

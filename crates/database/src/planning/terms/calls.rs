@@ -229,11 +229,11 @@ impl Surroundings for BindContext<'_> {
     }
 
     fn next_time_uuid(&self) -> [u8; 16] {
-        *self.time_uuids.next_time_uuid().as_bytes()
+        *self.uuids.next_time_uuid().as_bytes()
     }
 
     fn random_uuid(&self) -> [u8; 16] {
-        *uuid::Uuid::new_v4().as_bytes()
+        *self.uuids.random_uuid().as_bytes()
     }
 
     fn call(&self, function: &Arc<UserFunction>, values: &[Option<&[u8]>]) -> Evaluated {

@@ -25,7 +25,6 @@ use super::{Change, KeyspaceChange, SchemaContext, alter_table, events};
 use crate::basics::error::{DatabaseError, Result};
 use crate::basics::response::SchemaChange;
 use crate::execution::{Execution, describe};
-use crate::planning::context::TimeUuidSource;
 use crate::schema::catalog::{Catalog, Keyspace, KeyspaceKind};
 use crate::schema::system;
 use crate::schema::views::View;
@@ -52,7 +51,7 @@ pub(crate) fn change_schema(
         catalog: &before,
         data_centers: store.data_centers(),
         timestamp,
-        new_id: store.next_time_uuid(),
+        new_id: store.new_time_uuid(),
         materialized_views_enabled: store.materialized_views_enabled(),
         dynamic_data_masking_enabled: store.dynamic_data_masking_enabled(),
         sasi_indexes_enabled: store.sasi_indexes_enabled(),

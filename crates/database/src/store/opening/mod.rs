@@ -30,6 +30,7 @@ use crate::schema::system::local::{self, Node};
 use crate::schema::system::{SCHEMA, SYSTEM, encode, local_keyspaces, replicated_keyspaces, schema_rows};
 use crate::schema::views::View;
 use crate::store::build_state::BuildStates;
+use crate::store::seeded::Seeded;
 use crate::store::write_clock::{self, Ceilings, StoredCeiling};
 use crate::store::{indexes, views};
 
@@ -59,6 +60,7 @@ pub(crate) fn open(
     mut node: Node,
     virtual_keyspaces: Vec<Keyspace>,
     build_states: &BuildStates,
+    seeded: Option<&Seeded>,
 ) -> Result<Opened> {
     let began = clock.monotonic();
     let built_in = built_in(virtual_keyspaces);
@@ -111,7 +113,7 @@ pub(crate) fn open(
 
     let unbuilt = indexes::load(engine, &catalog, build_states, now)?;
     let unbuilt_views = views::load(engine, &catalog, build_states, now)?;
-    node.host_id = identity(engine, &catalog, &node, now)?;
+    node.host_id = identity(engine, &catalog, &node, now, seeded)?;
     let timestamp = newest_timestamp.saturating_add(1);
     // Written in one record with the first writes of this run.
     let ceiling = ceiling.above(timestamp);
@@ -192,14 +194,20 @@ fn merge(built_in: &Catalog, stored: &Catalog) -> Catalog {
 }
 
 /// Returns the stored host id, or a new one.
-fn identity(engine: &Engine, catalog: &Catalog, node: &Node, now: u32) -> Result<Uuid> {
+fn identity(
+    engine: &Engine,
+    catalog: &Catalog,
+    node: &Node,
+    now: u32,
+    seeded: Option<&Seeded>,
+) -> Result<Uuid> {
     let table = catalog.require_table(SYSTEM, "local")?;
     match stored_identity(engine, table, now)? {
         Some((_, stored)) if stored != node.cluster_name => {
             bail_config!("Saved cluster name {stored} != configured name {}", node.cluster_name)
         }
         Some((host_id, _)) => Ok(host_id),
-        None => Ok(Uuid::new_v4()),
+        None => Ok(seeded.map_or_else(Uuid::new_v4, Seeded::host_id)),
     }
 }
 

@@ -263,6 +263,7 @@ fn only_superusers_can_use_the_tables_that_control_a_server_in_tests() {
             ("u", "SELECT * FROM system_testing.cassette_faults", REFUSED),
             ("u", "TRUNCATE system_testing.cassette_faults", REFUSED),
             ("u", "UPDATE system_testing.cassette_nodes SET state = 'down' WHERE address = '::1'", REFUSED),
+            ("u", "TRUNCATE system_testing.cassette_clock", REFUSED),
             ("root", INSERT, ""),
             ("root", "SELECT * FROM system_testing.cassette_faults", ""),
             ("root", "TRUNCATE system_testing.cassette_faults", ""),
