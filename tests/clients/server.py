@@ -46,7 +46,8 @@ class Server:
         self.log = open(self.data.parent / f"{self.data.name}.log", "ab")
 
     def start(self):
-        command = [*self.command, "serve", "--data", self.data, "--listen", f"127.0.0.1:{self.port}", *self.options]
+        place = [] if "--in-memory" in self.options else ["--data", self.data]
+        command = [*self.command, "serve", *place, "--listen", f"127.0.0.1:{self.port}", *self.options]
         self.process = subprocess.Popen(
             [str(part) for part in command],
             stdout=subprocess.PIPE,

@@ -245,7 +245,8 @@ def test_the_statements_of_the_page_of_security_are_valid(tmp_path):
 def test_the_statements_of_the_page_of_testing_work_as_shown(reader):
     one = reader()
     # Three nodes share a port.
-    one.server = Server(one.directory / "data", "--admin", "off", "--fault-injection", "--nodes", "3")
+    options = ["--fault-injection", "--nodes", "3", "--in-memory", "--seed", "7"]
+    one.server = Server(one.directory / "data", "--admin", "off", *options)
     one.server.start()
     shown = ""
     for line, info, text in blocks(ROOT / "docs" / "testing.md"):

@@ -273,6 +273,7 @@ fn configuration(arguments: &ServeArguments) -> anyhow::Result<Config> {
 fn server_config(arguments: &ServeArguments, config: &Config) -> anyhow::Result<ServerConfig> {
     let mut server = config.server()?;
     arguments.testing.check_listed(&arguments.listen)?;
+    arguments.testing.check_seed(!arguments.temporary && !arguments.in_memory.is_in_memory())?;
     if let Some(address) = arguments.listen.first() {
         server.listen_address = *address;
     }

@@ -4,8 +4,9 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, bail};
-use cassette_database::{NodePlace, Options};
+use cassette_database::{NodePlace, Options, Seed};
 use clap::Args;
+use jiff::Timestamp;
 use tokio::net::TcpListener;
 
 use crate::listening::cannot_listen;
@@ -29,6 +30,16 @@ pub struct TestingArguments {
     /// those after it, or on all addresses that --listen lists
     #[arg(long, value_name = "NODES", value_parser = parse_nodes, conflicts_with_all = ["read_only", "forward"])]
     nodes: Option<Nodes>,
+
+    /// Make UUIDs and times the same in each run, for snapshot tests: uuid() follows from this
+    /// number, and the clock of now(), write timestamps and TTLs advances by a millisecond for each
+    /// write. With --in-memory or --temporary only
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["read_only", "forward"])]
+    seed: Option<u64>,
+
+    /// Where the clock of --seed starts [default: 2025-01-01T00:00:00Z]
+    #[arg(long, value_name = "TIME", requires = "seed")]
+    clock_start: Option<Timestamp>,
 }
 
 /// The data centers and racks of virtual nodes; `None` for those of the configuration.
@@ -80,6 +91,17 @@ impl TestingArguments {
         Ok(())
     }
 
+    /// Rejects `--seed` with a data directory that is kept.
+    pub fn check_seed(&self, keeps_data: bool) -> anyhow::Result<()> {
+        if self.seed.is_some() && keeps_data {
+            bail!(
+                "--seed: expected --in-memory or --temporary; in a directory that is kept, the next start would \
+                 write with earlier timestamps than its rows have"
+            );
+        }
+        Ok(())
+    }
+
     /// Listens at the address of each virtual node, or at `wanted`, the only address then.
     /// `listed` are the addresses of `--listen`.
     pub async fn bind(&self, wanted: SocketAddr, listed: &[SocketAddr]) -> anyhow::Result<Vec<TcpListener>> {
@@ -103,6 +125,14 @@ impl TestingArguments {
             tracing::warn!(
                 "faults can be injected into requests (--fault-injection): this server is for tests only"
             );
+        }
+        if let Some(number) = self.seed {
+            tracing::warn!("UUIDs and times follow from a seed (--seed): this server is for tests only");
+            let seed = Seed::new(number);
+            options.seed = Some(match self.clock_start {
+                Some(start) => seed.starting_at(start.into()),
+                None => seed,
+            });
         }
         if let Some(Nodes(nodes)) = &self.nodes {
             tracing::warn!(

@@ -4,8 +4,11 @@ mod support;
 
 use std::process::Command;
 
+use scylla::client::session::Session;
+use scylla::value::{CqlTimestamp, CqlTimeuuid};
 use support::Launch;
 use support::cql::{connect, connect_to_keyspace, execute, execute_eventually, rows};
+use uuid::Uuid;
 
 /// Small segments and memtables, so that little data fills them.
 const CONFIG: &str = "memtable_heap_space: 8MiB\ncommitlog_segment_size: 4MiB\n";
@@ -141,6 +144,67 @@ async fn files_in_memory_go_with_virtual_nodes_and_faults() {
     execute(&session, "TRUNCATE system_testing.cassette_faults").await;
     execute(&session, "INSERT INTO t (k) VALUES (1)").await;
     server.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_driver_observes_the_same_uuids_and_times_in_each_run_with_a_seed() {
+    type Seen = Vec<(Uuid, CqlTimestamp, CqlTimeuuid, i64)>;
+    async fn written(session: &Session) -> Seen {
+        let insert = "INSERT INTO t (id, at, time) VALUES (uuid(), toTimestamp(now()), now())";
+        execute(session, insert).await;
+        let prepared = session.prepare(insert).await.unwrap();
+        for _ in 0..5 {
+            session.execute_unpaged(&prepared, ()).await.unwrap();
+        }
+        rows(session, "SELECT id, at, time, writetime(at) FROM t", ()).await
+    }
+    async fn run(seed: &'static str, start: &'static str) -> Seen {
+        let directory = tempfile::tempdir().unwrap();
+        let launch = Launch::new(&directory.path().join("server")).in_memory().flag("--admin=off");
+        let server = launch.flag(seed).flag(start).start();
+        let session = connect_to_keyspace(server.address()).await;
+        execute(&session, "CREATE TABLE t (id uuid PRIMARY KEY, at timestamp, time timeuuid)").await;
+        let first = written(&session).await;
+        execute(&session, "TRUNCATE t").await;
+        execute(&session, "TRUNCATE system_testing.cassette_clock").await;
+        assert_eq!(written(&session).await, first);
+        server.stop();
+        first
+    }
+    let start = "--clock-start=2024-02-29T12:00:00Z";
+    let first = run("--seed=7", start).await;
+    assert_eq!(run("--seed=7", start).await, first);
+    let mut times: Vec<_> = first.iter().map(|(_, at, _, written)| (at.0, *written)).collect();
+    times.sort_unstable();
+    let millis = 1_709_208_000_000;
+    let expected: Vec<_> = (1..=6).map(|step| (millis + step, (millis + step) * 1000)).collect();
+    assert_eq!(times, expected);
+    let other = run("--seed=8", start).await;
+    let later = run("--seed=7", "--clock-start=2024-03-01T00:00:00Z").await;
+    for (id, _, time, _) in &first {
+        assert_eq!(id.get_version_num(), 4);
+        assert!(other.iter().all(|(other, _, other_time, _)| id != other && time != other_time));
+        assert!(later.iter().any(|(other, ..)| id == other), "ids follow from the seed alone");
+    }
+    assert_ne!(first, later);
+}
+
+#[test]
+fn a_seed_is_refused_for_a_directory_that_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data").display().to_string();
+    for (arguments, reason) in [
+        (&["--data", &data, "--seed", "7"][..], "--seed: expected --in-memory or --temporary"),
+        (&["--in-memory", "--clock-start", "2024-02-29T12:00:00Z"], "required arguments were not provided"),
+        (&["--in-memory", "--seed", "7", "--clock-start", "tomorrow"], "invalid value 'tomorrow'"),
+        (&["--in-memory", "--seed", "7", "--clock-start", "1969-12-31T23:59:59Z"], "from 1970 to 2099"),
+    ] {
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_cassette"));
+        serve.args(["serve", "--listen=127.0.0.1:0", "--admin=off"]).args(arguments);
+        let message = String::from_utf8(serve.output().unwrap().stderr).unwrap();
+        assert!(message.contains(reason), "{arguments:?}: {message}");
+    }
+    assert!(!directory.path().join("data").exists());
 }
 
 #[test]

@@ -52,6 +52,12 @@ pub trait Backend: Send + Sync + 'static {
         request.opcode().to_string()
     }
 
+    /// Whether the requests of a connection are executed one after the other, in the order in which
+    /// they arrive.
+    fn executes_in_order(&self) -> bool {
+        false
+    }
+
     /// Called every few seconds, to update metrics.
     fn tick(&self) {}
 

@@ -71,10 +71,13 @@ impl<B: Backend> Server<B> {
     /// before it is opened: one, or one for each virtual node.
     pub fn with_listeners(
         listeners: Vec<TcpListener>,
-        config: ServerConfig,
+        mut config: ServerConfig,
         backend: Arc<B>,
     ) -> io::Result<Self> {
         let listeners = Listeners::new(listeners)?;
+        if backend.executes_in_order() {
+            config.max_threads_per_connection = 1;
+        }
         let (events, _) = broadcast::channel(EVENTS_BEHIND_MAX);
         let sender = events.clone();
         let subscription = backend.subscribe(Box::new(move |change| {

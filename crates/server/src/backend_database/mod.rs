@@ -123,6 +123,10 @@ impl Backend for Database {
         description::describe(self, request)
     }
 
+    fn executes_in_order(&self) -> bool {
+        self.is_seeded()
+    }
+
     fn tick(&self) {
         self.tick_metrics();
     }
@@ -315,7 +319,12 @@ impl RequestHandler<'_> {
     }
 
     fn options(&self, parameters: &QueryParameters) -> StatementOptions {
-        options(parameters, self.session)
+        let mut options = options(parameters, self.session);
+        if self.database.is_seeded() {
+            // Drivers send the time of their own clock with each request.
+            options.timestamp = None;
+        }
+        options
     }
 
     /// Completes the body with the outcome of the statement.

@@ -134,6 +134,10 @@ impl Backend for LoggedDatabase {
         Backend::describe(&self.database, request)
     }
 
+    fn executes_in_order(&self) -> bool {
+        Backend::executes_in_order(&self.database)
+    }
+
     fn tick(&self) {
         Backend::tick(&self.database);
     }
