@@ -15,6 +15,7 @@ import (
 	"io"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -29,6 +30,7 @@ var ready = regexp.MustCompile(`listens for CQL on ([^ ,]+:\d+)`)
 type Server struct {
 	address string
 	binary  string
+	hasSeed bool
 	command *exec.Cmd
 	stdin   io.WriteCloser
 	log     *log
@@ -40,6 +42,7 @@ type options struct {
 	binary    string
 	data      []string
 	arguments []string
+	hasSeed   bool
 	timeout   time.Duration
 }
 
@@ -71,6 +74,14 @@ func WithFaultInjection() Option { return WithArguments("--fault-injection") }
 // WithNodes presents virtual nodes: a number of them, or their places, as in --nodes.
 func WithNodes(nodes string) Option { return WithArguments("--nodes", nodes) }
 
+// WithSeed makes UUIDs and times the same in each run, and after each Truncate.
+func WithSeed(seed uint64) Option {
+	return func(o *options) {
+		o.arguments = append(o.arguments, "--seed", strconv.FormatUint(seed, 10))
+		o.hasSeed = true
+	}
+}
+
 // WithTimeout sets how long to wait for the server; the default is 30 s.
 func WithTimeout(timeout time.Duration) Option { return func(o *options) { o.timeout = timeout } }
 
@@ -90,7 +101,7 @@ func Run(changes ...Option) (*Server, error) {
 	}
 	arguments := []string{"serve", "--listen", "127.0.0.1:0", "--admin", "off", "--stop-with-stdin"}
 	arguments = append(append(arguments, o.data...), o.arguments...)
-	server := &Server{binary: o.binary, command: exec.Command(o.binary, arguments...), log: &log{}, ended: make(chan struct{})}
+	server := &Server{binary: o.binary, hasSeed: o.hasSeed, command: exec.Command(o.binary, arguments...), log: &log{}, ended: make(chan struct{})}
 	if err := server.start(o.timeout); err != nil {
 		return nil, err
 	}

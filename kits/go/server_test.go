@@ -184,6 +184,30 @@ func TestAServerInMemoryHasNoFiles(t *testing.T) {
 	}
 }
 
+func TestASeedMakesUuidsAndTimesTheSameInEachRunAndAfterEachTruncation(t *testing.T) {
+	written := func(server *cassettetest.Server) string {
+		execute(t, server, "k", "INSERT INTO t (k, id, at) VALUES (1, uuid(), toTimestamp(now()))")
+		return execute(t, server, "k", "SELECT JSON id, at, writetime(id) FROM t")
+	}
+	var seen []string
+	for _, seed := range []uint64{7, 7, 8} {
+		server := cassettetest.Start(t, cassettetest.InMemory(), cassettetest.WithSeed(seed))
+		execute(t, server, "", keyspace)
+		execute(t, server, "k", "CREATE TABLE t (k int PRIMARY KEY, id uuid, at timestamp)")
+		first := written(server)
+		if err := server.Truncate(); err != nil {
+			t.Fatal(err)
+		}
+		if again := written(server); again != first {
+			t.Fatal(first, again)
+		}
+		seen = append(seen, first)
+	}
+	if seen[0] != seen[1] || seen[0] == seen[2] || !strings.Contains(seen[0], "2025-01-01") {
+		t.Fatal(seen)
+	}
+}
+
 func TestAConfigurationFileApplies(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "cassandra.yaml")
 	if err := os.WriteFile(config, []byte("cluster_name: 'of the file'\n"), 0o600); err != nil {

@@ -21,7 +21,8 @@ func (s *Server) ExecuteFile(keyspace, path string) (string, error) {
 	return s.shell(keyspace, "--file", path)
 }
 
-// Truncate truncates all tables of all keyspaces, except those of the system.
+// Truncate truncates all tables of all keyspaces, except those of the system. With WithSeed, UUIDs
+// and times start again.
 func (s *Server) Truncate() error {
 	rows, err := s.shell("", "--format", "json", "--execute", "SELECT keyspace_name, table_name FROM system_schema.tables")
 	if err != nil {
@@ -39,6 +40,9 @@ func (s *Server) Truncate() error {
 		if !strings.HasPrefix(table.Keyspace, "system") {
 			fmt.Fprintf(&truncations, "TRUNCATE \"%s\".\"%s\";", table.Keyspace, table.Name)
 		}
+	}
+	if s.hasSeed {
+		truncations.WriteString("TRUNCATE system_testing.cassette_clock;")
 	}
 	if truncations.Len() == 0 {
 		return nil

@@ -24,7 +24,7 @@ mod keyspace;
 mod script;
 mod server;
 
-pub use cassette_database::{Database, Options, Session};
+pub use cassette_database::{Database, Options, Seed, Session};
 pub use error::{Error, Result};
 pub use keyspace::Keyspace;
 pub use server::{Builder, LOCAL_DATACENTER, Server};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use cassette_database::{Database, Options, RequestTimeouts};
+use cassette_database::{Database, Options, RequestTimeouts, Seed};
 use cassette_server::ServerConfig;
 use tokio::sync::oneshot;
 
@@ -58,6 +58,12 @@ impl Builder {
     pub fn configure(mut self, change: impl FnOnce(&mut Options) + 'static) -> Self {
         self.changes.push(Box::new(change));
         self
+    }
+
+    /// Makes UUIDs and times the same in each run, for snapshot tests: `Server::builder().seed(7)`.
+    /// Each reset of a keyspace returns them to their start.
+    pub fn seed(self, seed: impl Into<Seed> + 'static) -> Self {
+        self.configure(|options| options.seed = Some(seed.into()))
     }
 
     /// Starts the server.
@@ -151,7 +157,8 @@ impl Server {
         script::execute(&self.database.session(), "CQL", cql)
     }
 
-    /// Removes the rows of all tables of a keyspace, and keeps its schema.
+    /// Removes the rows of all tables of a keyspace, and keeps its schema. With a seed, UUIDs and
+    /// times start again.
     ///
     /// # Errors
     /// If a table cannot be truncated.

@@ -144,3 +144,28 @@ fn options_of_the_database_can_be_changed() {
     keyspace.reset().unwrap();
     assert_eq!(count(&keyspace, "w"), 0);
 }
+
+#[tokio::test]
+async fn each_reset_makes_the_same_uuids_and_times_with_a_seed() {
+    let server = Server::builder().seed(7).start().unwrap();
+    let keyspace = server.keyspace_of("CREATE TABLE t (id uuid PRIMARY KEY, at timestamp, n int)").unwrap();
+    let other = server.keyspace_of("CREATE TABLE t (k int PRIMARY KEY, v int)").unwrap();
+    let session = connect(&server, &keyspace).await;
+    let insert = "INSERT INTO t (id, at, n) VALUES (uuid(), toTimestamp(now()), ?)";
+    let insert = session.prepare(insert).await.unwrap();
+    let mut seen = Vec::new();
+    for round in 0..3 {
+        for n in [1, 2] {
+            session.execute_unpaged(&insert, (n,)).await.unwrap();
+        }
+        let rows = keyspace.session().execute("SELECT JSON id, at, n, writetime(n) FROM t", ()).unwrap();
+        seen.push(rows.typed::<(String,)>().map(|row| row.unwrap().0).collect::<Vec<_>>());
+        // Rows of other keyspaces remain, and later writes replace them.
+        other.execute(&format!("UPDATE t SET v = {round} WHERE k = 1")).unwrap();
+        let (v,): (i32,) = other.session().query_one("SELECT v FROM t WHERE k = 1", ()).unwrap();
+        assert_eq!(v, round);
+        keyspace.reset().unwrap();
+    }
+    assert_eq!(seen[0].len(), 2);
+    assert!(seen.iter().all(|rows| *rows == seen[0]), "{seen:?}");
+}

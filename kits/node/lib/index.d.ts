@@ -10,6 +10,8 @@ export interface StartOptions {
   faultInjection?: boolean
   /** A number of virtual nodes, or their places, as in `--nodes`. */
   nodes?: number | string
+  /** A number that makes UUIDs and times the same in each run, and after each `truncate`. */
+  seed?: number | bigint
   /** Further arguments of `cassette serve`. */
   arguments?: string[]
   /** The binary to start, instead of the one that `findBinary` finds. */
@@ -66,7 +68,7 @@ export interface Server {
   execute(statements: string, options?: ExecuteOptions): Promise<string>
   /** Executes the statements of a file, as `execute` does. */
   executeFile(file: string, options?: ExecuteOptions): Promise<string>
-  /** Truncates all tables of all keyspaces, except those of the system. */
+  /** Truncates all tables of all keyspaces, except those of the system. With `seed`, UUIDs and times start again. */
   truncate(): Promise<void>
   /** Stops the server, which removes its temporary data. Later calls do nothing. */
   stop(): Promise<void>

@@ -24,10 +24,12 @@ class Server {
   #binary
   #child
   #ended
+  #hasSeed
   #log = ''
 
-  constructor(binary, child) {
+  constructor(binary, child, hasSeed) {
     this.#binary = binary
+    this.#hasSeed = hasSeed
     this.#child = child
     this.faults = new Faults(this)
     this.nodes = new Nodes(this)
@@ -72,6 +74,7 @@ class Server {
     const tables = rows.split('\n').filter(Boolean).map((line) => JSON.parse(line))
     const users = tables.filter((table) => !table.keyspace_name.startsWith('system'))
     const truncations = users.map((table) => `TRUNCATE "${table.keyspace_name}"."${table.table_name}";`)
+    if (this.#hasSeed) truncations.push('TRUNCATE system_testing.cassette_clock;')
     if (truncations.length > 0) await this.execute(truncations.join(''))
   }
 
@@ -129,7 +132,7 @@ class Server {
 
 /** Starts a server on a free port of 127.0.0.1. */
 async function start(options = {}) {
-  const { data, inMemory = false, config, faultInjection = false, nodes, arguments: further = [] } = options
+  const { data, inMemory = false, config, faultInjection = false, nodes, seed, arguments: further = [] } = options
   const { binary = findBinary(), timeout = 30_000 } = options
   const words = ['serve', '--listen', '127.0.0.1:0', '--admin', 'off', '--stop-with-stdin']
   if (data !== undefined && inMemory) throw new TypeError('expected data or inMemory, found both')
@@ -137,7 +140,8 @@ async function start(options = {}) {
   if (config !== undefined) words.push('--config', config)
   if (faultInjection) words.push('--fault-injection')
   if (nodes !== undefined) words.push('--nodes', String(nodes))
-  const server = new Server(binary, spawn(binary, [...words, ...further], { stdio: 'pipe' }))
+  if (seed !== undefined) words.push('--seed', String(seed))
+  const server = new Server(binary, spawn(binary, [...words, ...further], { stdio: 'pipe' }), seed !== undefined)
   await server.ready(timeout)
   return server
 }

@@ -107,6 +107,26 @@ test('a server in memory has no files', async () => {
   await assert.rejects(start({ inMemory: true, data: temporary }), /expected data or inMemory, found both/)
 })
 
+test('a seed makes uuids and times the same in each run and after each truncation', async () => {
+  const written = async (server) => {
+    await server.execute('INSERT INTO t (k, id, at) VALUES (1, uuid(), toTimestamp(now()))', { keyspace: 'k' })
+    return server.execute('SELECT JSON id, at, writetime(id) FROM t', { keyspace: 'k' })
+  }
+  const run = (seed) =>
+    withServer({ inMemory: true, seed }, async (server) => {
+      await server.execute(KEYSPACE)
+      await server.execute('CREATE TABLE t (k int PRIMARY KEY, id uuid, at timestamp)', { keyspace: 'k' })
+      const first = await written(server)
+      await server.truncate()
+      assert.equal(await written(server), first)
+      return first
+    })
+  const first = await run(7)
+  assert.match(first, /2025-01-01/)
+  assert.equal(await run(7), first)
+  assert.notEqual(await run(8), first)
+})
+
 test('a configuration file applies', async () => {
   const config = path.join(temporary, 'cassandra.yaml')
   fs.writeFileSync(config, "cluster_name: 'of the file'\n")

@@ -142,3 +142,37 @@ def test_a_failure_shows_the_log_of_the_server(pytester):
     result = pytester.runpytest_subprocess()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*log of cassette*"])
+
+
+def test_each_test_observes_the_same_uuids_and_times_with_a_seed(pytester):
+    (pytester.path / "users.cql").write_text(
+        "CREATE TABLE users (id uuid PRIMARY KEY, at timestamp, n int);"
+        "INSERT INTO users (id, at) VALUES (uuid(), toTimestamp(now()));"
+    )
+    pytester.makeini("[pytest]\ncassette_schema = users.cql")
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture(scope="session")
+        def cassette_options():
+            return {"seed": 7, "in_memory": True}
+
+        seen = []
+
+        @pytest.mark.parametrize("number", [1, 2, 3])
+        def test_it(cassette_session, number):
+            cassette_session.execute("TRUNCATE users")
+            # The driver sends the time of its own clock, which the server ignores.
+            insert = cassette_session.prepare("INSERT INTO users (id, at, n) VALUES (uuid(), toTimestamp(now()), ?)")
+            # The requests of a connection are executed in the order in which they arrive.
+            pending = [cassette_session.execute_async(insert, [n]) for n in range(20)]
+            for result in pending:
+                result.result()
+            rows = cassette_session.execute("SELECT id, at, n, writetime(at) FROM users")
+            seen.append([tuple(row) for row in rows])
+            assert len(seen[-1]) == 20 and seen[-1] == seen[0]
+            assert [n for _, _, n, _ in sorted(seen[-1], key=lambda row: row[1])] == list(range(20))
+        """
+    )
+    pytester.runpytest_subprocess().assert_outcomes(passed=3)

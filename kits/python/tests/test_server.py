@@ -52,6 +52,23 @@ def test_a_server_in_memory_has_no_files(temporary):
         Server(in_memory=True, data=temporary)
 
 
+def test_a_seed_makes_uuids_and_times_the_same_in_each_run_and_after_each_truncation():
+    def written(server):
+        server.execute("INSERT INTO t (k, id, at) VALUES (1, uuid(), toTimestamp(now()))", keyspace="k")
+        return server.execute("SELECT JSON id, at, writetime(id) FROM t", keyspace="k", format="json")
+
+    seen = []
+    for seed in (7, 7, 8):
+        with Server(in_memory=True, seed=seed) as server:
+            server.execute("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+            server.execute("CREATE TABLE t (k int PRIMARY KEY, id uuid, at timestamp)", keyspace="k")
+            seen.append(written(server))
+            server.truncate()
+            assert written(server) == seen[-1]
+    assert seen[0] == seen[1] != seen[2]
+    assert "2025-01-01" in seen[0]
+
+
 def test_several_servers_run_at_the_same_time():
     with Server() as one, Server() as other:
         assert one.port != other.port

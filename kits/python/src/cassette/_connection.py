@@ -39,7 +39,8 @@ def connect(
 
     keyspace: the keyspace of names without one.
     read_only: opens a directory or a snapshot without writing to it.
-    options: settings by their names in cassandra.yaml, with sizes in bytes, such as `{"commitlog_sync": "batch"}`.
+    options: settings by their names in cassandra.yaml, with sizes in bytes, such as `{"commitlog_sync": "batch"}`,
+        and `seed`, a number that makes UUIDs and times the same in each run.
 
     Raises OperationalError if another process has the directory open.
     """

@@ -21,6 +21,8 @@ from cassette._nodes import Nodes
 
 #: The line that the server prints when clients can connect.
 _READY = re.compile(rb"listens for CQL on (\S+):(\d+)")
+#: Lets UUIDs and times of a server with a seed start again.
+_RESET_CLOCK = "TRUNCATE system_testing.cassette_clock;"
 #: After the end of its input, the server waits 10 s for requests, and 2 s for files.
 _STOP_SECONDS = 15.0
 
@@ -43,6 +45,7 @@ class Server:
     config: a configuration file with keys of cassandra.yaml.
     fault_injection: whether `faults` can be added.
     nodes: a number of virtual nodes, or their places, as in `--nodes`.
+    seed: a number that makes UUIDs and times the same in each run, and after each `truncate`.
     arguments: further arguments of `cassette serve`.
     binary: the binary to start, instead of the one that `find_binary` finds.
     ready_seconds: how long to wait for the server.
@@ -56,6 +59,7 @@ class Server:
         config: str | os.PathLike[str] | None = None,
         fault_injection: bool = False,
         nodes: int | str | None = None,
+        seed: int | None = None,
         arguments: Sequence[str] = (),
         binary: str | os.PathLike[str] | None = None,
         ready_seconds: float = 30.0,
@@ -73,6 +77,9 @@ class Server:
             self._arguments.append("--fault-injection")
         if nodes is not None:
             self._arguments += ["--nodes", str(nodes)]
+        if seed is not None:
+            self._arguments += ["--seed", str(seed)]
+        self._has_seed = seed is not None
         self._arguments += arguments
         #: The rules of injected faults, with `fault_injection`.
         self.faults = Faults(self.execute)
@@ -169,11 +176,16 @@ class Server:
         return self._shell(["--file", os.fspath(path)], keyspace)
 
     def truncate(self) -> None:
-        """Truncates all tables of all keyspaces, except those of the system."""
+        """Truncates all tables of all keyspaces, except those of the system.
+
+        With `seed`, UUIDs and times start again.
+        """
         rows = self.execute("SELECT keyspace_name, table_name FROM system_schema.tables", format="json")
         tables = [json.loads(line) for line in rows.splitlines() if line]
         names = [(table["keyspace_name"], table["table_name"]) for table in tables]
         truncations = [f'TRUNCATE "{k}"."{t}";' for k, t in names if not k.startswith("system")]
+        if self._has_seed:
+            truncations.append(_RESET_CLOCK)
         if truncations:
             self.execute("".join(truncations))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cassette._server import Server
+from cassette._server import _RESET_CLOCK, Server
 
 if TYPE_CHECKING:
     from cassandra.cluster import Cluster, Session
@@ -74,7 +74,8 @@ def cassette_session(request: pytest.FixtureRequest, _cassette_keyspaces: _Keysp
     """A session in a keyspace with the schema of the marker `cassette_schema`, else of the configuration.
 
     Tests with the same schema share the keyspace; without a schema, each test has its own, which is dropped afterwards.
-    After each test, the faults that it added are removed, and all tables of all keyspaces are truncated.
+    After each test, the faults that it added are removed, and all tables of all keyspaces are truncated; with `seed`,
+    UUIDs and times start again.
     """
     schema = _schema_of(request)
     if schema:
@@ -101,6 +102,8 @@ class _Keyspaces:
             name = self._create()
             for path in schema:
                 self._server.execute_file(path, keyspace=name)
+            # Rows of the schema must not make the first test differ from the others.
+            self._reset_clock()
             self._cluster.refresh_schema_metadata()
             self._shared[schema] = (self._cluster.connect(name), name)
         session, name = self._shared[schema]
@@ -131,6 +134,11 @@ class _Keyspaces:
         pending = [self._admin.execute_async(f'TRUNCATE "{keyspace}"."{table}"') for keyspace, table in users]
         for result in pending:
             result.result()
+        self._reset_clock()
+
+    def _reset_clock(self) -> None:
+        if self._server._has_seed:
+            self._admin.execute(_RESET_CLOCK)
 
 
 def _schema_of(request: pytest.FixtureRequest) -> tuple[Path, ...]:

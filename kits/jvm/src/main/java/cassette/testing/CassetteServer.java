@@ -38,10 +38,14 @@ public final class CassetteServer implements AutoCloseable {
     /** A row of system_schema.tables as JSON. */
     private static final Pattern TABLE = Pattern.compile("\\{\"keyspace_name\": \"(\\w+)\", \"table_name\": \"(\\w+)\"}");
 
+    /** Lets UUIDs and times of a server with a seed start again. */
+    static final String RESET_CLOCK = "TRUNCATE system_testing.cassette_clock";
+
     private final Path binary;
     private final Process process;
     private final Log log;
     private final InetSocketAddress address;
+    private final boolean hasSeed;
     private final Faults faults = new Faults(this);
 
     private CassetteServer(Builder builder) throws IOException {
@@ -57,6 +61,10 @@ public final class CassetteServer implements AutoCloseable {
         }
         if (builder.nodes != null) {
             command.addAll(List.of("--nodes", builder.nodes));
+        }
+        hasSeed = builder.seed != null;
+        if (hasSeed) {
+            command.addAll(List.of("--seed", builder.seed.toString()));
         }
         command.addAll(builder.arguments);
         process = new ProcessBuilder(command).start();
@@ -116,7 +124,7 @@ public final class CassetteServer implements AutoCloseable {
                 + Faults.literal(node) + ";");
     }
 
-    /** Truncates all tables of all keyspaces, except those of the system. */
+    /** Truncates all tables of all keyspaces, except those of the system. With a seed, UUIDs and times start again. */
     public void truncate() {
         String rows = shell(List.of("--format", "json"), "SELECT keyspace_name, table_name FROM system_schema.tables;");
         String truncations = TABLE.matcher(rows)
@@ -127,6 +135,14 @@ public final class CassetteServer implements AutoCloseable {
         if (!truncations.isEmpty()) {
             execute(truncations);
         }
+        if (hasSeed) {
+            execute(RESET_CLOCK + ";");
+        }
+    }
+
+    /** Returns whether UUIDs and times follow from a seed. */
+    boolean hasSeed() {
+        return hasSeed;
     }
 
     /** Stops the server, which removes its temporary data. Later calls do nothing. */
@@ -223,6 +239,7 @@ public final class CassetteServer implements AutoCloseable {
         private Path config;
         private boolean faultInjection;
         private String nodes;
+        private Long seed;
         private List<String> arguments = List.of();
         private Duration timeout = Duration.ofSeconds(30);
 
@@ -261,6 +278,15 @@ public final class CassetteServer implements AutoCloseable {
         /** Presents virtual nodes: a number of them, or their places, as in {@code --nodes}. */
         public Builder nodes(String nodes) {
             this.nodes = nodes;
+            return this;
+        }
+
+        /** Makes UUIDs and times the same in each run, and after each {@link CassetteServer#truncate()}. */
+        public Builder seed(long seed) {
+            if (seed < 0) {
+                throw new IllegalArgumentException("expected a seed of at least 0, found " + seed);
+            }
+            this.seed = seed;
             return this;
         }
 

@@ -2,6 +2,7 @@ package cassette.testing;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -14,6 +15,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.stream.Stream;
@@ -101,6 +104,25 @@ class CassetteServerTest {
                 server.execute(KEYSPACE);
             }
         }
+    }
+
+    @Test
+    void aSeedMakesUuidsAndTimesTheSameInEachRunAndAfterEachTruncation() {
+        String write = "INSERT INTO t (k, id, at) VALUES (1, uuid(), toTimestamp(now()));"
+                + "SELECT JSON id, at, writetime(id) FROM t;";
+        List<String> seen = new ArrayList<>();
+        for (long seed : new long[] {7, 7, 8}) {
+            try (CassetteServer server =
+                    CassetteServer.builder().inMemory().seed(seed).start()) {
+                server.execute(KEYSPACE + "CREATE TABLE k.t (k int PRIMARY KEY, id uuid, at timestamp);");
+                seen.add(server.execute("k", write));
+                server.truncate();
+                assertEquals(seen.get(seen.size() - 1), server.execute("k", write));
+            }
+        }
+        assertEquals(seen.get(0), seen.get(1));
+        assertNotEquals(seen.get(0), seen.get(2));
+        assertTrue(seen.get(0).contains("2025-01-01"), seen.get(0));
     }
 
     @Test
