@@ -101,7 +101,13 @@ func Run(changes ...Option) (*Server, error) {
 	}
 	arguments := []string{"serve", "--listen", "127.0.0.1:0", "--admin", "off", "--stop-with-stdin"}
 	arguments = append(append(arguments, o.data...), o.arguments...)
-	server := &Server{binary: o.binary, hasSeed: o.hasSeed, command: exec.Command(o.binary, arguments...), log: &log{}, ended: make(chan struct{})}
+	server := &Server{
+		binary:  o.binary,
+		hasSeed: o.hasSeed,
+		command: exec.Command(o.binary, arguments...),
+		log:     &log{},
+		ended:   make(chan struct{}),
+	}
 	if err := server.start(o.timeout); err != nil {
 		return nil, err
 	}
