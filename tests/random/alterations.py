@@ -3,10 +3,13 @@
 SASI = "org.apache.cassandra.index.sasi.SASIIndex"
 ANALYZERS = ["NonTokenizingAnalyzer", "StandardAnalyzer", "DelimiterAnalyzer", "NoOpAnalyzer"]
 OPTIONS = [
-    "comment = 'a'", "gc_grace_seconds = 0", "default_time_to_live = 1000", "default_time_to_live = -1", "bloom_filter_fp_chance = 0.5",
-    "bloom_filter_fp_chance = 2", "caching = {'keys': 'NONE'}", "caching = {'keys': 'x'}", "compression = {'enabled': 'false'}",
+    "comment = 'a'", "gc_grace_seconds = 0", "default_time_to_live = 1000", "default_time_to_live = -1",
+    "bloom_filter_fp_chance = 0.5",
+    "bloom_filter_fp_chance = 2", "caching = {'keys': 'NONE'}", "caching = {'keys': 'x'}",
+    "compression = {'enabled': 'false'}",
     "compaction = {'class': 'LeveledCompactionStrategy'}", "compaction = {'class': 'x'}", "min_index_interval = 0",
-    "speculative_retry = '50ms'", "speculative_retry = 'x'", "memtable_flush_period_in_ms = 1", "unknown = 1", "cdc = false",
+    "speculative_retry = '50ms'", "speculative_retry = 'x'", "memtable_flush_period_in_ms = 1", "unknown = 1",
+    "cdc = false",
     "read_repair = 'NONE'", "crc_check_chance = 0.5", "additional_write_policy = '9p'", "extensions = {}",
 ]
 
@@ -39,7 +42,8 @@ class Alterations:
             analyzer = self.one(ANALYZERS)
             options["analyzer_class"] = f"org.apache.cassandra.index.sasi.analyzer.{analyzer}"
             if analyzer == "NonTokenizingAnalyzer" and self.chance(0.6):
-                options[self.one(["case_sensitive", "normalize_lowercase", "normalize_uppercase"])] = self.one(["true", "false"])
+                options[self.one(["case_sensitive", "normalize_lowercase", "normalize_uppercase"])] = self.one(["true",
+                    "false"])
             if analyzer == "DelimiterAnalyzer":
                 options["delimiter"] = self.one([",", "a", " "])
         if self.chance(0.1):
@@ -51,9 +55,11 @@ class Alterations:
     def alteration(self, table):
         return self.one(
             [
-                self.add_column, self.add_column, self.drop_column, self.rename_column, self.with_options, self.alter_type, self.index_later,
+                self.add_column, self.add_column, self.drop_column, self.rename_column, self.with_options,
+                self.alter_type, self.index_later,
                 self.index_later, self.drop_index, self.view, self.view, self.truncate, self.described, self.described,
-                self.several_columns, self.several_columns, self.change_column, self.change_view, self.change_types, self.change_types,
+                self.several_columns, self.several_columns, self.change_column, self.change_view, self.change_types,
+                self.change_types,
                 self.odd_table, self.odd_table,
             ]
         )(table)
@@ -79,15 +85,18 @@ class Alterations:
     def several_columns(self, table):
         """Columns added, dropped and renamed together."""
         names = [column.name for column in table.columns]
-        added = ", ".join(f"{name} {self.data_type()}{self.one(['', '', ' static'])}" for name in self.random.sample(["n", "m", "v0", "q"], 2))
+        added = ", ".join(f"{name} {self.data_type()}{self.one(['', '', ' static'])}"
+            for name in self.random.sample(["n", "m", "v0", "q"], 2))
         dropped = ", ".join(self.random.sample(names, min(2, len(names))))
         using = self.one(["", "", " USING TIMESTAMP 5000", " USING TIMESTAMP 20000"])
-        renamed = " AND ".join(f"{self.one(names)} TO {name}" for name in self.random.sample(["zz", "yy", "v0", "c1"], 2))
+        renamed = " AND ".join(f"{self.one(names)} TO {name}"
+            for name in self.random.sample(["zz", "yy", "v0", "c1"], 2))
         exists = self.one(["", "", "", "IF EXISTS "])
         return self.one(
             [
                 f"ALTER TABLE {exists}{table.name} ADD ({added})", f"ALTER TABLE {table.name} ADD {added}",
-                f"ALTER TABLE {table.name} DROP ({dropped}){using}", f"ALTER TABLE {table.name} DROP {self.one(names)}{using}",
+                f"ALTER TABLE {table.name} DROP ({dropped}){using}",
+                f"ALTER TABLE {table.name} DROP {self.one(names)}{using}",
                 f"ALTER TABLE {table.name} RENAME {exists}{renamed}",
             ]
         )
@@ -96,9 +105,12 @@ class Alterations:
         column = self.one(table.columns)
         return self.one(
             [
-                f"ALTER TABLE {table.name} ALTER {column.name} TYPE {self.data_type()}", f"ALTER TABLE {table.name} DROP COMPACT STORAGE",
-                f"ALTER TABLE {table.name} ALTER IF EXISTS n TYPE int", f"ALTER TABLE {table.name} WITH COMPACT STORAGE",
-                f"ALTER TABLE {table.name} WITH CLUSTERING ORDER BY ({column.name} DESC)", f"ALTER TABLE {table.name} WITH {self.one(OPTIONS)}",
+                f"ALTER TABLE {table.name} ALTER {column.name} TYPE {self.data_type()}",
+                f"ALTER TABLE {table.name} DROP COMPACT STORAGE",
+                f"ALTER TABLE {table.name} ALTER IF EXISTS n TYPE int",
+                f"ALTER TABLE {table.name} WITH COMPACT STORAGE",
+                f"ALTER TABLE {table.name} WITH CLUSTERING ORDER BY ({column.name} DESC)",
+                f"ALTER TABLE {table.name} WITH {self.one(OPTIONS)}",
             ]
         )
 
@@ -106,9 +118,12 @@ class Alterations:
         name = self.one([table.name, "w1", "w2", "w3"])
         return self.one(
             [
-                f"ALTER MATERIALIZED VIEW {name} WITH {self.one(OPTIONS)}", f"DROP MATERIALIZED VIEW {self.one(['', 'IF EXISTS '])}{name}",
-                f"ALTER MATERIALIZED VIEW IF EXISTS {name} WITH {self.one(OPTIONS)}", f"TRUNCATE TABLE {name}", f"ALTER TABLE {name} ADD n int",
-                "DROP TABLE w1", f"ALTER TABLE {name} RENAME c0 TO zz", f"CREATE INDEX ON {name} (v0)", f"INSERT INTO {name} (p0) VALUES (1)",
+                f"ALTER MATERIALIZED VIEW {name} WITH {self.one(OPTIONS)}",
+                f"DROP MATERIALIZED VIEW {self.one(['', 'IF EXISTS '])}{name}",
+                f"ALTER MATERIALIZED VIEW IF EXISTS {name} WITH {self.one(OPTIONS)}", f"TRUNCATE TABLE {name}",
+                f"ALTER TABLE {name} ADD n int",
+                "DROP TABLE w1", f"ALTER TABLE {name} RENAME c0 TO zz", f"CREATE INDEX ON {name} (v0)",
+                f"INSERT INTO {name} (p0) VALUES (1)",
             ]
         )
 
@@ -117,12 +132,17 @@ class Alterations:
         inside = f"frozen<{data_type}>" if frozen else data_type
         return self.one(
             [
-                f"ALTER TYPE nest ADD {self.one(['d', 'a'])} {inside}", f"ALTER TYPE nest RENAME a TO {self.one(['e', 'b'])}",
-                "ALTER TYPE nest RENAME a TO e AND c TO f", f"ALTER TYPE {self.one(['nest', 'pair'])} ALTER b TYPE {data_type}",
-                "ALTER TYPE IF EXISTS nosuch ADD x int", "ALTER TYPE nest ADD IF NOT EXISTS a int", "ALTER TYPE nest RENAME IF EXISTS q TO r",
+                f"ALTER TYPE nest ADD {self.one(['d', 'a'])} {inside}",
+                f"ALTER TYPE nest RENAME a TO {self.one(['e', 'b'])}",
+                "ALTER TYPE nest RENAME a TO e AND c TO f",
+                f"ALTER TYPE {self.one(['nest', 'pair'])} ALTER b TYPE {data_type}",
+                "ALTER TYPE IF EXISTS nosuch ADD x int", "ALTER TYPE nest ADD IF NOT EXISTS a int",
+                "ALTER TYPE nest RENAME IF EXISTS q TO r",
                 f"CREATE TYPE {self.one(['', 'IF NOT EXISTS '])}{self.one(['pair', 'more'])} (a {inside}, {self.one(['b', 'a'])} int)",
-                "CREATE TYPE counted (a counter)", "CREATE TYPE itself (a frozen<itself>)", "DROP TYPE IF EXISTS more", "DROP TYPE nest",
-                f"CREATE TYPE more (a {inside})", "ALTER TYPE pair ADD n frozen<nest>", "ALTER TYPE pair ADD n frozen<pair>",
+                "CREATE TYPE counted (a counter)", "CREATE TYPE itself (a frozen<itself>)", "DROP TYPE IF EXISTS more",
+                "DROP TYPE nest",
+                f"CREATE TYPE more (a {inside})", "ALTER TYPE pair ADD n frozen<nest>",
+                "ALTER TYPE pair ADD n frozen<pair>",
             ]
         )
 
@@ -131,11 +151,14 @@ class Alterations:
         kind = lambda: self.data_type(self.one([0, 0, 2]))  # noqa: E731
         options = " AND ".join(
             self.some(
-                [self.one(OPTIONS), self.one(OPTIONS), "CLUSTERING ORDER BY (b DESC)", "CLUSTERING ORDER BY (b ASC, c DESC)", "COMPACT STORAGE"]
-                + ["CLUSTERING ORDER BY (c ASC)", "compression = {'class': 'LZ4Compressor'}", "compaction = {'min_threshold': 2}", "id = 1"]
+                [self.one(OPTIONS), self.one(OPTIONS), "CLUSTERING ORDER BY (b DESC)",
+                    "CLUSTERING ORDER BY (b ASC, c DESC)", "COMPACT STORAGE"]
+                + ["CLUSTERING ORDER BY (c ASC)", "compression = {'class': 'LZ4Compressor'}",
+                    "compaction = {'min_threshold': 2}", "id = 1"]
             )[:2]
         )
-        key = self.one(["(a)", "(a, b)", "(a, b)", "((a, b), c)", "(a, b, c)", "(a, b, c)", "((a), a)", "(a, nosuch)", "((a, b))", "(b, a)"])
+        key = self.one(["(a)", "(a, b)", "(a, b)", "((a, b), c)", "(a, b, c)", "(a, b, c)", "((a), a)", "(a, nosuch)",
+            "((a, b))", "(b, a)"])
         static = self.one(["", "", " static"])
         columns = f"a {kind()}, b {kind()}, c {kind()}{static}"
         if self.chance(0.1):
@@ -146,8 +169,10 @@ class Alterations:
                 f"CREATE TABLE x{self.random.randint(0, 9)} ({columns}, PRIMARY KEY {key}){suffix}",
                 f"CREATE TABLE x{self.random.randint(0, 9)} ({columns}, PRIMARY KEY {key}){suffix}",
                 f"CREATE TABLE x{self.random.randint(0, 9)} (a {kind()} PRIMARY KEY, b {kind()}{static}){suffix}",
-                f"CREATE TABLE IF NOT EXISTS {table.name} (a int PRIMARY KEY)", f"CREATE TABLE {table.name} (a int PRIMARY KEY)",
-                f"CREATE TABLE x (a {kind()} PRIMARY KEY, b {kind()} PRIMARY KEY)", f"CREATE TABLE x (a {kind()})", "DROP TABLE IF EXISTS x1",
+                f"CREATE TABLE IF NOT EXISTS {table.name} (a int PRIMARY KEY)",
+                f"CREATE TABLE {table.name} (a int PRIMARY KEY)",
+                f"CREATE TABLE x (a {kind()} PRIMARY KEY, b {kind()} PRIMARY KEY)", f"CREATE TABLE x (a {kind()})",
+                "DROP TABLE IF EXISTS x1",
             ]
         )
 
@@ -163,7 +188,8 @@ class Alterations:
         return f"ALTER TABLE {table.name} WITH {' AND '.join(self.some(OPTIONS)[:2])}"
 
     def alter_type(self, table):
-        return self.one(["ALTER TYPE pair ADD z int", "ALTER TYPE pair RENAME x TO w", "DROP TYPE pair", "ALTER TYPE pair ADD x int"])
+        return self.one(["ALTER TYPE pair ADD z int", "ALTER TYPE pair RENAME x TO w", "DROP TYPE pair",
+            "ALTER TYPE pair ADD x int"])
 
     def index_later(self, table):
         return self.create_index(table, self.one(table.columns))
@@ -191,14 +217,17 @@ class Alterations:
         selected = "*" if self.chance(0.6) else ", ".join(c.name for c in table.columns if c in key or self.chance(0.5))
         number = len(self.tables)
         if number < 5:
-            columns = [self.column(c.name, "partition" if c is key[0] else "clustering" if c in key else "regular", c.type) for c in key]
-            columns += [self.column(c.name, "regular", c.type) for c in table.columns if c not in key and c.kind != "static"]
+            columns = [self.column(c.name, "partition" if c is key[0] else "clustering" if c in key else "regular",
+                c.type) for c in key]
+            columns += [self.column(c.name, "regular", c.type) for c in table.columns if c not in key
+                and c.kind != "static"]
             self.tables.append(type(table)(f"w{number}", columns, {}))
         names = ", ".join(c.name for c in key)
         suffix = ""
         if self.chance(0.3):
             orders = ", ".join(f"{c.name} {self.one(['ASC', 'DESC'])}" for c in key[1:])
-            suffix = " WITH " + (f"CLUSTERING ORDER BY ({orders})" if orders and self.chance(0.7) else self.one(OPTIONS))
+            suffix = " WITH " + (f"CLUSTERING ORDER BY ({orders})" if orders and self.chance(0.7)
+                else self.one(OPTIONS))
         relations = " AND ".join(nulls)
         return f"CREATE MATERIALIZED VIEW w{number} AS SELECT {selected} FROM {table.name} WHERE {relations} PRIMARY KEY ({names}){suffix}"
 
@@ -215,7 +244,9 @@ class Alterations:
                 f"SELECT column_name, kind, type FROM system_schema.dropped_columns {where}",
                 f"SELECT view_name, base_table_name, where_clause, include_all_columns FROM system_schema.views {where}",
                 f"SELECT table_name, flags, default_time_to_live, compaction, caching FROM system_schema.tables {where}",
-                f"DESCRIBE TABLE {table.name}", "DESCRIBE TYPE pair", "DESCRIBE TYPE nest", "DESCRIBE TYPES", "DESCRIBE TABLES",
-                f"DESCRIBE MATERIALIZED VIEW {table.name}", f"DESCRIBE {table.name}", f"DESCRIBE INDEX {table.name}_v0_idx",
+                f"DESCRIBE TABLE {table.name}", "DESCRIBE TYPE pair", "DESCRIBE TYPE nest", "DESCRIBE TYPES",
+                "DESCRIBE TABLES",
+                f"DESCRIBE MATERIALIZED VIEW {table.name}", f"DESCRIBE {table.name}",
+                f"DESCRIBE INDEX {table.name}_v0_idx",
             ]
         )

@@ -5,8 +5,8 @@
 Each case has a keyspace of its own, a random schema and random statements (`grammar.py`), all from its seed. Of a case whose
 answers differ, the statements are removed that the first difference does not need. What remains is stored as
 `found/SEED.cql`, in the form of `tests/conformance`: move it there and record the answers of Cassandra.
-A comment at the end of a statement contains the rows of a page and the values of its markers (`raw.py`); of statements with
-values, the descriptions of the markers are compared, too.
+A comment at the end of a statement contains the rows of a page and the values of its markers (`raw.py`). Of statements
+with values, the descriptions of the markers are compared, too.
 
 Statements that Cassandra fails with a server error are not compared.
 """
@@ -46,7 +46,8 @@ def connect(contact):
         request_timeout=60,
         retry_policy=FallthroughRetryPolicy(),
     )
-    cluster = Cluster([host], port=int(port), execution_profiles={EXEC_PROFILE_DEFAULT: profile}, schema_metadata_enabled=False)
+    cluster = Cluster([host], port=int(port), execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+        schema_metadata_enabled=False)
     session = cluster.connect()
     session.client_protocol_handler = RawHandler
     return session
@@ -129,7 +130,8 @@ def normal_rows(columns, rows):
 
 def is_failure(found):
     """Whether Cassandra did not answer: an exception of Java, or an index that is not built yet."""
-    return found.get("error") in ("0000", "NoHostAvailable", "ReadFailure", "WriteFailure", "OperationTimedOut", "ServerError") or (
+    return found.get("error") in ("0000", "NoHostAvailable", "ReadFailure", "WriteFailure", "OperationTimedOut",
+        "ServerError") or (
         "java." in found.get("message", "")
     )
 
@@ -198,7 +200,8 @@ def main():
                 continue
             different += 1
             _, ours, theirs = found
-            print(f"seed {seed}\n" + "\n".join(f"    {s}" for s in statements) + f"\n  ours      {ours}\n  Cassandra {theirs}", flush=True)
+            print(f"seed {seed}\n" + "\n".join(f"    {s}"
+                for s in statements) + f"\n  ours      {ours}\n  Cassandra {theirs}", flush=True)
             if arguments.store:
                 arguments.store.mkdir(parents=True, exist_ok=True)
                 text = "\n\n".join([f"-- Found by tests/random with seed {seed}.", *statements]) + "\n"

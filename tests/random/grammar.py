@@ -85,7 +85,8 @@ class Grammar(Values, Functions, Alterations, Queries, Writes, Markers):
     def create_table(self, name):
         is_counter = self.chance(0.1)
         columns = [Column(f"p{i}", "partition", self.data_type(is_key=True)) for i in range(self.one([1, 1, 1, 2]))]
-        columns += [Column(f"c{i}", "clustering", self.data_type(is_key=True)) for i in range(self.one([0, 1, 1, 2, 2, 3]))]
+        columns += [Column(f"c{i}", "clustering", self.data_type(is_key=True))
+            for i in range(self.one([0, 1, 1, 2, 2, 3]))]
         others = 1 if is_counter else self.random.randint(1, 4)
         columns += [Column(f"v{i}", "regular", "counter" if is_counter else self.data_type()) for i in range(others)]
         if any(column.kind == "clustering" for column in columns) and self.chance(0.5):
@@ -125,7 +126,8 @@ class Grammar(Values, Functions, Alterations, Queries, Writes, Markers):
         if self.chance(0.1):
             return self.alteration(table)
         form = self.one(
-            [self.insert, self.insert, self.insert, self.update, self.delete, self.batch, self.modification, self.modification]
+            [self.insert, self.insert, self.insert, self.update, self.delete, self.batch, self.modification,
+                self.modification]
             + [self.select] * 4
             + [self.query] * 5
         )
@@ -137,7 +139,8 @@ class Grammar(Values, Functions, Alterations, Queries, Writes, Markers):
                 statement = statement.replace(f"CAST({name} AS {of_type})", name)
         if statement.startswith("SELECT") and self.chance(0.25):
             pages = f"pages of {self.random.randint(1, 3)}"
-            return statement.replace(" /* bind ", f" /* {pages}, bind ") if "/*" in statement else f"{statement} /* {pages} */"
+            return statement.replace(" /* bind ",
+                f" /* {pages}, bind ") if "/*" in statement else f"{statement} /* {pages} */"
         return statement
 
     def insert(self, table):
@@ -262,7 +265,8 @@ class Grammar(Values, Functions, Alterations, Queries, Writes, Markers):
         if self.chance(0.08):
             clauses.append("GROUP BY " + ", ".join(c.name for c in table.key[: self.random.randint(1, 3)]))
         if table.of("clustering") and self.chance(0.15):
-            clauses.append("ORDER BY " + ", ".join(f"{c.name} {self.one(['ASC', 'DESC'])}" for c in table.of("clustering")[:2]))
+            clauses.append("ORDER BY " + ", ".join(f"{c.name} {self.one(['ASC', 'DESC'])}"
+                for c in table.of("clustering")[:2]))
         if self.chance(0.1):
             clauses.append(f"PER PARTITION LIMIT {self.random.randint(0, 2)}")
         if self.chance(0.15):
@@ -289,11 +293,16 @@ class Grammar(Values, Functions, Alterations, Queries, Writes, Markers):
         return self.one(
             [name] * 6
             + [
-                f"count({name})", "count(*)", f"max({name})", f"min({name})", f"sum({name})", f"avg({name})", f"ttl({name})", f"to_json({name})",
-                f"CAST({name} AS text)", f"CAST({name} AS {self.one(NATIVE)})", f"{name} + {self.value(column.type)}", f"-{name}",
-                f"{name} AS x", f"token({name})", f"{name}[{self.value('int')}]", f"{name}.x", f"mask_default({name})", f"abs({name})",
-                f"map_keys({name})", f"collection_count({name})", f"({column.type}) {self.value(column.type)}", f"{name} * {name}",
-                f"({name}, {self.one(table.columns).name})", f"[{name}]", f"to_timestamp({name})", f"{self.one(NATIVE)}_as_blob({name})",
+                f"count({name})", "count(*)", f"max({name})", f"min({name})", f"sum({name})", f"avg({name})",
+                f"ttl({name})", f"to_json({name})",
+                f"CAST({name} AS text)", f"CAST({name} AS {self.one(NATIVE)})", f"{name} + {self.value(column.type)}",
+                f"-{name}",
+                f"{name} AS x", f"token({name})", f"{name}[{self.value('int')}]", f"{name}.x", f"mask_default({name})",
+                f"abs({name})",
+                f"map_keys({name})", f"collection_count({name})", f"({column.type}) {self.value(column.type)}",
+                f"{name} * {name}",
+                f"({name}, {self.one(table.columns).name})", f"[{name}]", f"to_timestamp({name})",
+                f"{self.one(NATIVE)}_as_blob({name})",
             ]
         )
 

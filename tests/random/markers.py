@@ -1,13 +1,15 @@
 """Random values of bind markers, for `grammar.py`.
 
-A statement with markers ends in a comment that lists their values in hexadecimal notation: `/* bind 00000001, null, unset, empty */`.
+A statement with markers ends in a comment that lists their values in hexadecimal notation:
+`/* bind 00000001, null, unset, empty */`.
 """
 
 import re
 import struct
 
 MARK = re.compile(r"\x01(\d+)\x02")
-NUMBERS = {"tinyint": ">b", "smallint": ">h", "int": ">i", "bigint": ">q", "counter": ">q", "float": ">f", "double": ">d", "time": ">q"}
+NUMBERS = {"tinyint": ">b", "smallint": ">h", "int": ">i", "bigint": ">q", "counter": ">q", "float": ">f",
+    "double": ">d", "time": ">q"}
 TIMEUUIDS = ["50554d6e29bb11e5b345feff819cdc9f", "50554d6f29bb11e5b345feff819cdc9f"]
 CHOICES = {
     "ascii": ["61", "62", "", "5a"],
@@ -77,7 +79,8 @@ class Markers:
             return b"".join(self.sized(kind) for _, kind in fields)
         outer, parts = data_type.partition("<")[0], self.parameters(data_type)
         if outer == "tuple":
-            return b"".join(self.sized(part) for part in parts[: self.random.randint(max(len(parts) - 1, 1), len(parts))])
+            return b"".join(self.sized(part)
+                for part in parts[: self.random.randint(max(len(parts) - 1, 1), len(parts))])
         if outer == "vector":
             return self.elements(parts[0], int(parts[1]))
         count = self.random.randint(0, 2)

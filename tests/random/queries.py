@@ -5,10 +5,11 @@ DURATIONS = ["1d", "2h", "1mo", "12h", "1d1h", "0d", "-1d", "1ns"]
 
 
 class Queries:
-    """What the grammar needs to write queries by tuples, slices and tokens, of groups and of elements; mixed into it."""
+    """Queries by tuples, slices and tokens, of groups and of elements; a part of the grammar."""
 
     def query(self, table):
-        forms = [self.by_tuples, self.by_slices, self.by_lists, self.by_tokens, self.grouped, self.grouped, self.distinct]
+        forms = [self.by_tuples, self.by_slices, self.by_lists, self.by_tokens, self.grouped, self.grouped,
+            self.distinct]
         forms += [self.of_elements, self.of_aggregates, self.as_json, self.filtered, self.filtered]
         if any(is_searched(column) for column in table.columns):
             forms += [self.by_similarity] * 4
@@ -71,14 +72,16 @@ class Queries:
             if column.kind == "clustering" and self.chance(0.3):
                 break
             values = [self.value(column.type) for _ in range(self.random.randint(1, 3))]
-            where.append(f"{column.name} = {values[0]}" if self.chance(0.3) else f"{column.name} IN ({', '.join(values)})")
+            where.append(f"{column.name} = {values[0]}" if self.chance(0.3)
+                else f"{column.name} IN ({', '.join(values)})")
         return self.selected(table, where)
 
     def by_tokens(self, table):
         partition = table.of("partition")
         token = f"token({', '.join(column.name for column in partition)})"
         limit = lambda: self.mark("bigint") if self.is_marked and self.chance(0.3) else (  # noqa: E731
-            f"token({', '.join(self.value(c.type) for c in partition)})" if self.chance(0.6) else str(self.random.randint(-4, 4) * 2**61 - self.chance(0.1))
+            f"token({', '.join(self.value(c.type) for c in partition)})" if self.chance(0.6)
+            else str(self.random.randint(-4, 4) * 2**61 - self.chance(0.1))
         )
         where = [f"{token} {self.one(LOWER)} {limit()}"]
         if self.chance(0.7):
@@ -102,7 +105,8 @@ class Queries:
         shown = [name for name in groups if self.chance(0.8)]
         for _ in range(self.random.randint(1, 3)):
             column = self.one(table.columns).name
-            shown.append(self.one([f"count({column})", f"min({column})", f"max({column})", f"sum({column})", "count(*)", column]))
+            shown.append(self.one([f"count({column})", f"min({column})", f"max({column})", f"sum({column})", "count(*)",
+                column]))
         where = []
         if self.chance(0.6):
             where = self.relations(table)
@@ -110,7 +114,8 @@ class Queries:
 
     def distinct(self, table):
         shown = [column.name for column in table.of("partition") if self.chance(0.97)]
-        shown += [self.one([column.name, f"count({column.name})", f"to_json({column.name})"]) for column in table.of("static")]
+        shown += [self.one([column.name, f"count({column.name})", f"to_json({column.name})"])
+            for column in table.of("static")]
         where = []
         if self.chance(0.3):
             where = self.partition(table)
@@ -121,7 +126,8 @@ class Queries:
         groups = ""
         if self.chance(0.1):
             groups = "GROUP BY " + ", ".join(column.name for column in table.of("partition"))
-        return self.selected(table, where, self.one(["DISTINCT ", "DISTINCT ", "JSON DISTINCT "]) + ", ".join(shown or ["*"]), groups)
+        return self.selected(table, where,
+            self.one(["DISTINCT ", "DISTINCT ", "JSON DISTINCT "]) + ", ".join(shown or ["*"]), groups)
 
     def of_elements(self, table):
         composed = [column for column in table.columns if column.type in self.USER_TYPES or "<" in column.type]
@@ -134,7 +140,8 @@ class Queries:
         upper = self.value(self.parameters(column.type)[0])
         name = column.name
         part = self.one(
-            [f"{name}[{key}]", f"{name}[{key}..{upper}]", f"{name}[{key}..]", f"{name}[..{upper}]", f"{name}.{self.one('xyabc')}"]
+            [f"{name}[{key}]", f"{name}[{key}..{upper}]", f"{name}[{key}..]", f"{name}[..{upper}]",
+                f"{name}.{self.one('xyabc')}"]
             + [f"{name}.a.{self.one('xy')}", f"{name}[{key}].{self.one('xy')}", f"{name}[{key}][{upper}]", name]
         )
         if self.is_timed and self.chance(0.35):
@@ -147,8 +154,10 @@ class Queries:
         shown = []
         for _ in range(self.random.randint(1, 3)):
             name = self.one(table.columns).name
-            inner = self.one([name, f"collection_{self.one(['count', 'sum', 'min', 'max', 'avg'])}({name})", f"map_keys({name})"])
-            inner = self.one([inner, inner, f"CAST({name} AS {self.one(['int', 'text', 'double', 'decimal'])})", f"{name}.x", f"[{name}]"])
+            inner = self.one([name, f"collection_{self.one(['count', 'sum', 'min', 'max', 'avg'])}({name})",
+                f"map_keys({name})"])
+            inner = self.one([inner, inner, f"CAST({name} AS {self.one(['int', 'text', 'double', 'decimal'])})",
+                f"{name}.x", f"[{name}]"])
             shown.append(f"{self.one(['count', 'min', 'max', 'sum', 'avg'])}({inner}){self.one(['', '', ' AS n'])}")
         return self.selected(table, self.relations(table) if self.chance(0.4) else [], ", ".join(shown))
 
@@ -158,7 +167,8 @@ class Queries:
             shown.append(column.name + self.one(["", "", "", ' AS "Upper"', " AS lower", ' AS "a ""b"', ' AS "ä\\n"']))
         if self.chance(0.3):
             shown.append(self.element(self.one(table.columns)))
-        return self.selected(table, self.relations(table) if self.chance(0.3) else [], "JSON " + ("*" if self.chance(0.4) else ", ".join(shown)))
+        return self.selected(table, self.relations(table) if self.chance(0.3) else [],
+            "JSON " + ("*" if self.chance(0.4) else ", ".join(shown)))
 
     def filtered(self, table):
         """Several relations of any columns."""

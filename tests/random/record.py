@@ -39,7 +39,8 @@ VOLATILE = re.compile(r"\b(ttl|now|current_\w+|uuid)\s*\(|TTL \d", re.IGNORECASE
 def kind(found):
     """What answers of the same kind have in common."""
     if "error" in found:
-        return found["error"] + re.sub(r"[^ ]*\d[^ ]*|'[^']*'|\"[^\"]*\"|[\w.]+<[^ ]*", "", found.get("message", ""))[:60]
+        return found["error"] + re.sub(r"[^ ]*\d[^ ]*|'[^']*'|\"[^\"]*\"|[\w.]+<[^ ]*", "",
+            found.get("message", ""))[:60]
     if "rows" in found and not found["rows"]:
         return "empty " + re.sub(r"\b\w\d?\b", "", ",".join(found["columns"]))
     return None

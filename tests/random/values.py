@@ -1,11 +1,13 @@
 """Random types and their values as terms, for `grammar.py`."""
 
 NATIVE = [
-    "ascii", "bigint", "blob", "boolean", "date", "decimal", "double", "duration", "float", "inet", "int", "smallint", "text", "time",
+    "ascii", "bigint", "blob", "boolean", "date", "decimal", "double", "duration", "float", "inet", "int", "smallint",
+    "text", "time",
     "timestamp", "timeuuid", "tinyint", "uuid", "varint",
 ]
 #: Types whose values are frequent in keys, so that statements meet the same rows.
-KEYS = ["int", "int", "int", "text", "bigint", "timestamp", "uuid", "boolean", "tinyint", "decimal", "date", "timeuuid", "inet", "varint"]
+KEYS = ["int", "int", "int", "text", "bigint", "timestamp", "uuid", "boolean", "tinyint", "decimal", "date", "timeuuid",
+    "inet", "varint"]
 
 #: Other notations of values, and texts that are none.
 ODD = {
@@ -13,11 +15,13 @@ ODD = {
     "bigint": ["1.0", "-0", "007", "1e2", "0x01", "'1'"],
     "blob": ["0xABC", "'61'", "0X61", "5", "0xAB"],
     "boolean": ["TRUE", "'true'", "1", "tRuE", "'yes'", "0x01"],
-    "date": ["'2024-02-30'", "'-0001-01-01'", "4294967296", "-1", "2147483648", "'10000-01-01'", "'2024-1-1'", "'0000-00-00'", "'-5877641-06-23'"],
+    "date": ["'2024-02-30'", "'-0001-01-01'", "4294967296", "-1", "2147483648", "'10000-01-01'", "'2024-1-1'",
+        "'0000-00-00'", "'-5877641-06-23'"],
     "decimal": ["1e-5", "-0.0", "1E10", "'1.5'", "1.", "-.5", "007.50", "NaN"],
     "double": ["-Infinity", "-NaN", "1E-400", "0x00", "1.", "'1.5'", "nan", "infinity", "-0"],
     "duration": [
-        "1y1mo", "1h1mo", "P1D", "P2W", "PT1H30M", "P0001-02-03T04:05:06", "1us", "1µs", "-1d1h", "9223372036854775808ns", "'1d'", "1d1d", "-P1D",
+        "1y1mo", "1h1mo", "P1D", "P2W", "PT1H30M", "P0001-02-03T04:05:06", "1us", "1µs", "-1d1h",
+        "9223372036854775808ns", "'1d'", "1d1d", "-P1D",
         "1Y", "178956971y",
     ],
     "float": ["3.4e39", "1e-50", "-Infinity", "NaN", "16777217", "0.1"],
@@ -25,10 +29,13 @@ ODD = {
     "int": ["1.0", "-0", "007", "1e2", "0x00000001", "'1'", "-2147483648", "-2147483649", "true"],
     "smallint": ["-32769", "1.0", "0x0001", "'1'"],
     "text": ["$$a$$", "5", "0x61", "true", "'it''s'", "$$it's$$", "1d", "50554d6e-29bb-11e5-b345-feff819cdc9f"],
-    "time": ["'24:00:00'", "'1:2:3'", "86400000000000", "-1", "'00:00:00.1234567890'", "'8:12'", "1", "'00:00:00.1'", "''"],
+    "time": ["'24:00:00'", "'1:2:3'", "86400000000000", "-1", "'00:00:00.1234567890'", "'8:12'", "1", "'00:00:00.1'",
+        "''"],
     "timestamp": [
-        "'2024-02-30'", "'2024-01-01T00:00Z'", "'2024-01-01 00:00:00.1234+0200'", "'2024-01-01T00:00:00.1+02'", "'2024-1-1 1:2'", "1e3", "'0'",
-        "-9223372036854775808", "'2024-01-01 00:00 UTC'", "'2024-01-01T25:00:00Z'", "''", "'-0001-01-01T00:00:00Z'", "0x0000000000000001",
+        "'2024-02-30'", "'2024-01-01T00:00Z'", "'2024-01-01 00:00:00.1234+0200'", "'2024-01-01T00:00:00.1+02'",
+        "'2024-1-1 1:2'", "1e3", "'0'",
+        "-9223372036854775808", "'2024-01-01 00:00 UTC'", "'2024-01-01T25:00:00Z'", "''", "'-0001-01-01T00:00:00Z'",
+        "0x0000000000000001",
     ],
     "timeuuid": ["123e4567-e89b-42d3-a456-426655440000", "50554D6E-29BB-11E5-B345-FEFF819CDC9F", "'x'", "0x00"],
     "tinyint": ["-129", "1.0", "0x01", "'1'"],
@@ -37,8 +44,10 @@ ODD = {
 }
 #: JSON of no type in particular.
 ODD_JSON = [
-    '"\\u0061"', '" 1"', '"+1"', "01", "1.", '".5"', '"NaN"', '"Infinity"', "1e400", "-0", "-0.0", "{}", "[]", '""', '"0x1"', "12345678901234567890", "1E2",
-    '"1e2"', '"true"', '"TRUE"', '"null"', "[null]", '{"a": null}', '"2024-01-01"', '"1d"', "true", "1.0", '"\\n\\t\\"\\u0000"', "nul", "'a'",
+    '"\\u0061"', '" 1"', '"+1"', "01", "1.", '".5"', '"NaN"', '"Infinity"', "1e400", "-0", "-0.0", "{}", "[]", '""',
+    '"0x1"', "12345678901234567890", "1E2",
+    '"1e2"', '"true"', '"TRUE"', '"null"', "[null]", '{"a": null}', '"2024-01-01"', '"1d"', "true", "1.0",
+    '"\\n\\t\\"\\u0000"', "nul", "'a'",
 ]
 
 
@@ -73,7 +82,8 @@ class Values:
         return self.frozen(made) if is_key or self.chance(0.3) else made
 
     def frozen(self, data_type):
-        return f"frozen<{data_type}>" if data_type.startswith(("list<", "set<", "map<", *self.USER_TYPES)) else data_type
+        return f"frozen<{data_type}>" if data_type.startswith(("list<", "set<", "map<",
+            *self.USER_TYPES)) else data_type
 
     # Values
 
@@ -91,7 +101,8 @@ class Values:
             return self.value(data_type[7:-1], depth)
         outer, _, inside = data_type.partition("<")
         if data_type == "nest":
-            fields = [f"{name}: {self.value(kind, depth + 1)}" for name, kind in self.FIELDS["nest"] if self.chance(0.8)]
+            fields = [f"{name}: {self.value(kind, depth + 1)}" for name, kind in self.FIELDS["nest"]
+                if self.chance(0.8)]
             return "{" + ", ".join(fields or ["a: null"]) + "}"
         if not inside:
             return self.native(data_type, number)
@@ -130,12 +141,14 @@ class Values:
             "float": lambda: self.one([f"{number}.5", "Infinity" if edge else "-0.0", str(number)]),
             "inet": lambda: self.one(["'127.0.0.1'", "'::1'", "'10.0.0.2'"]),
             "int": lambda: "2147483648" if edge else str(number),
-            "pair": lambda: self.one([f"{{x: {number}, y: 'a'}}", f"{{x: {number}}}", "{y: 'b'}", "{z: 1}" if edge else "{x: 1, y: null}"]),
+            "pair": lambda: self.one([f"{{x: {number}, y: 'a'}}", f"{{x: {number}}}", "{y: 'b'}", "{z: 1}" if edge
+                else "{x: 1, y: null}"]),
             "smallint": lambda: "32768" if edge else str(number),
             "text": lambda: self.one(["'a'", "'b'", "''", "'ä€'"]),
             "time": lambda: self.one(["'08:12:54.123456789'", "'00:00:00'"]),
             "timestamp": lambda: self.one(["0", "'2024-02-29T12:00:00Z'", "'1969-12-31 23:59:59.999+0000'"]),
-            "timeuuid": lambda: self.one(["50554d6e-29bb-11e5-b345-feff819cdc9f", "50554d6f-29bb-11e5-b345-feff819cdc9f"]),
+            "timeuuid": lambda: self.one(["50554d6e-29bb-11e5-b345-feff819cdc9f",
+                "50554d6f-29bb-11e5-b345-feff819cdc9f"]),
             "tinyint": lambda: "128" if edge else str(number),
             "uuid": lambda: self.one(["123e4567-e89b-42d3-a456-426655440000", "50554d6e-29bb-11e5-b345-feff819cdc9f"]),
             "varint": lambda: "123456789012345678901234567890" if edge else str(number),

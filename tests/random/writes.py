@@ -2,10 +2,11 @@
 
 
 class Writes:
-    """What the grammar needs to write conditional batches, conditions on elements and deletions of parts; mixed into it."""
+    """Conditional batches, conditions on elements and deletions of parts; a part of the grammar."""
 
     def modification(self, table):
-        forms = [self.conditional_batch, self.conditional_batch, self.static_condition, self.element_condition, self.element_condition]
+        forms = [self.conditional_batch, self.conditional_batch, self.static_condition, self.element_condition,
+            self.element_condition]
         forms += [self.delete_elements, self.delete_slice, self.any_json, self.timed, self.batch_of_one_partition]
         if any(column.type == "counter" for column in table.columns):
             forms = [self.counter_batch]
@@ -36,7 +37,8 @@ class Writes:
         statics = table.of("static")
         kind = self.random.random()
         if kind < 0.35:
-            columns = [column for column in table.columns if column.kind == "clustering" or column.kind != "partition" and self.chance(0.6)]
+            columns = [column for column in table.columns if column.kind == "clustering" or column.kind != "partition"
+                and self.chance(0.6)]
             if statics and self.chance(0.2):
                 columns = statics
             names = list(partition) + [column.name for column in columns]
@@ -46,7 +48,8 @@ class Writes:
         is_static = bool(statics) and self.chance(0.3)
         if not is_static:
             where += self.pinned(table.of("clustering"))
-        condition = self.elements_tested(table, table.of("static") if is_static else None) if self.chance(conditional) else ""
+        condition = self.elements_tested(table, table.of("static") if is_static
+            else None) if self.chance(conditional) else ""
         columns = statics if is_static else table.others
         if kind < 0.75:
             sets = ", ".join(self.assignment(column) for column in self.some(columns)[:2])
@@ -144,14 +147,17 @@ class Writes:
     def timed(self, table):
         """Timestamps and times to live in both orders, of values at the edges."""
         ttl = self.one(["0", "100000", "null", "-1", "630720000", "630720001", "2147483648"])
-        timestamp = self.one(["1000", "0", "-1", "9223372036854775807", "-9223372036854775808", "null"] if self.is_timed else ["null"])
+        timestamp = self.one(["1000", "0", "-1", "9223372036854775807", "-9223372036854775808", "null"]
+            if self.is_timed else ["null"])
         if self.is_marked and self.chance(0.5):
             ttl, timestamp = self.mark("int"), self.mark("bigint")
-        using = self.one([f"TTL {ttl} AND TIMESTAMP {timestamp}", f"TIMESTAMP {timestamp} AND TTL {ttl}", f"TIMESTAMP {timestamp}", f"TTL {ttl}"])
+        using = self.one([f"TTL {ttl} AND TIMESTAMP {timestamp}", f"TIMESTAMP {timestamp} AND TTL {ttl}",
+            f"TIMESTAMP {timestamp}", f"TTL {ttl}"])
         where = " AND ".join(self.pinned(table.key))
         column = self.one(table.others)
         return self.one(
-            [f"UPDATE {table.name} USING {using} SET {self.assignment(column)} WHERE {where}", f"DELETE FROM {table.name} USING {using} WHERE {where}"]
+            [f"UPDATE {table.name} USING {using} SET {self.assignment(column)} WHERE {where}",
+                f"DELETE FROM {table.name} USING {using} WHERE {where}"]
         )
 
     def counter_batch(self, table):
