@@ -2,7 +2,7 @@
 
 use cassette_database::BoundValue;
 
-use super::data::{scattered, set, text_of};
+use super::data::{records, scattered, set, text_of};
 use super::node::Node;
 use super::reads::spread;
 use super::{Case, case};
@@ -13,6 +13,7 @@ pub const CASES: &[Case] = &[
     case("scan_4_sstables_row", 2_000, scan_4_sstables),
     case("scan_memtable_and_sstable_row", 2_000, scan_memtable_and_sstable),
     case("count_row", 4_000, count),
+    case("count_merged_row", 4_000, count_merged),
     case("count_wide_row", 20_000, count_wide),
     case("max_row", 4_000, max),
     case("sum_wide_row", 20_000, sum_wide),
@@ -63,6 +64,24 @@ fn scan_memtable_and_sstable(meter: Meter) -> Counted {
 
 fn count(meter: Meter) -> Counted {
     let node = loaded(meter.operations());
+    let select = node.prepare("SELECT count(*) FROM ks.usertable");
+    assert_eq!(node.execute_all(&select, &[]), 1);
+    meter.together(|| assert_eq!(node.execute_all(&select, &[]), 1))
+}
+
+/// Every 40th row was written after the flush of the others.
+fn count_merged(meter: Meter) -> Counted {
+    let rows = meter.operations();
+    let node = Node::new();
+    node.create_usertable("");
+    let insert = node.insert_record();
+    let (later, earlier): (Vec<_>, Vec<_>) = (0..rows).partition(|row| row % 40 == 0);
+    for part in [earlier, later] {
+        node.flush("usertable");
+        for row in part {
+            node.execute(&insert, &records(row, 1)[0].values());
+        }
+    }
     let select = node.prepare("SELECT count(*) FROM ks.usertable");
     assert_eq!(node.execute_all(&select, &[]), 1);
     meter.together(|| assert_eq!(node.execute_all(&select, &[]), 1))
