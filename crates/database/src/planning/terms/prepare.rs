@@ -265,15 +265,6 @@ fn prepare_tuple(
     receiver: &Arc<ColumnSpec>,
     cx: &mut PlanContext<'_>,
 ) -> Result<Term> {
-    if elements.len() > items.len() {
-        bail_invalid!(
-            "Invalid tuple literal for {}: too many elements. Type {} expects {} but got {}",
-            receiver.name,
-            receiver.data_type,
-            items.len(),
-            elements.len()
-        );
-    }
     let components: Vec<_> = elements
         .iter()
         .zip(items)
@@ -289,6 +280,15 @@ fn prepare_tuple(
                 item.data_type
             );
         }
+    }
+    if elements.len() > items.len() {
+        bail_invalid!(
+            "Invalid tuple literal for {}: too many elements. Type {} expects {} but got {}",
+            receiver.name,
+            receiver.data_type,
+            items.len(),
+            elements.len()
+        );
     }
     let terms = components.iter().map(|(raw, item)| Term::prepare(raw, item, cx));
     Ok(items_term(terms.collect::<Result<_>>()?, receiver))
