@@ -38,7 +38,8 @@ targets!(
     keystores,
     query_logs,
     streams,
-    shell
+    shell,
+    agents
 );
 
 #[test]

@@ -138,6 +138,7 @@ impl Benchmark {
             rate: None,
             spin: self.spin,
             server_pids: self.server_pid.into_iter().collect(),
+            remote_servers: Vec::new(),
             series: false,
         }
     }

@@ -1,6 +1,11 @@
-//! Formats numbers for reports.
+//! Formats numbers and the texts of other processes for reports.
 
 use std::time::Duration;
+
+/// Returns the start of a text of another process, without what could control a terminal.
+pub fn printable(text: &str, length_max: usize) -> String {
+    text.chars().filter(|c| !c.is_control()).take(length_max).collect()
+}
 
 /// Formats a number with thousands separators: 12,345.
 pub fn grouped(number: u64) -> String {

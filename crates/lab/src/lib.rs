@@ -1,5 +1,6 @@
 //! `cassette lab`: workloads, engines under test, experiments, statistics and reports.
 
+pub mod agents;
 pub mod benchmark;
 pub mod builds;
 pub mod cassandra;

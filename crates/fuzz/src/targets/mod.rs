@@ -1,5 +1,6 @@
 //! One module per target.
 
+mod agents;
 mod class_names;
 mod components;
 mod cql;
@@ -43,6 +44,7 @@ pub const TARGETS: &[Target] = &[
     query_logs::TARGET,
     streams::TARGET,
     shell::TARGET,
+    agents::TARGET,
 ];
 
 /// The first byte, which most targets use to choose what the rest is for; 0 for no input.

@@ -1,18 +1,22 @@
 //! The commands on experiments: run, resume, list, show, compare, report.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cassette_tls::secret::Token;
+use cassette_vfs::SystemClock;
 use clap::Args;
 use jiff::Timestamp;
 
 use super::console::{Console, Progress, command_line};
 use crate::LabError;
+use crate::agents::{AgentList, Agents};
 use crate::experiments::outline::{outline, unmeasured};
 use crate::experiments::perform::{self, perform};
 use crate::experiments::plan::{Part, Plan, Setup, place_in_table};
 use crate::experiments::store::{RunDirectory, RunInfo};
-use crate::experiments::{Analysis, ExperimentFile, FileError, PartResult, builtin};
+use crate::experiments::{Analysis, ExperimentFile, FileError, PartResult, agents, builtin};
 use crate::format::{duration, rounded};
 use crate::report::{csv, html, markdown};
 use crate::results::Machine;
@@ -52,6 +56,20 @@ pub struct RunArgs {
     /// Do not repeat a part during which other programs used the processors
     #[arg(long)]
     pub accept_disturbed: bool,
+
+    /// Agents (`lab agent`) that execute the operations instead of this process, which divides them
+    /// among the agents and merges their results; for engines of kind cql
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', requires = "agent_token_file")]
+    pub agent: Vec<String>,
+
+    /// Agents that observe processes of servers (`lab agent --observe PID`), for their processor
+    /// time, memory and disk use
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', requires = "agent_token_file")]
+    pub observe: Vec<String>,
+
+    /// File with the token of the agents, which only its owner may read
+    #[arg(long, value_name = "FILE")]
+    pub agent_token_file: Option<PathBuf>,
 
     #[command(flatten)]
     pub results: ResultsArgs,
@@ -149,8 +167,27 @@ pub fn run(args: &RunArgs) -> Result<bool, LabError> {
         file.repeats = toml::Spanned::new(0..0, repeats);
     }
     let plan = plan(&args.experiment, &text, &file, &args.engine, args.scale)?;
+    let with_ports = |addresses: &[String]| -> Vec<String> {
+        addresses.iter().map(|address| crate::agents::with_port(address)).collect()
+    };
+    let agents = args.agent_token_file.clone().map(|token_file| AgentList {
+        addresses: with_ports(&args.agent),
+        observers: with_ports(&args.observe),
+        token_file,
+    });
+    if let Some(agents) = &agents {
+        if agents.addresses.is_empty() && agents.observers.is_empty() {
+            return Err(LabError::Usage("--agent-token-file needs --agent or --observe".into()));
+        }
+        agents::check(&file, &plan, agents.addresses.len())?;
+    }
     if args.dry_run {
         println!("{}", shown_plan(&text, &file, &plan, args.scale, &args.results.results)?);
+        if let Some(agents) = &agents {
+            let all: Vec<&str> =
+                agents.addresses.iter().chain(&agents.observers).map(String::as_str).collect();
+            println!("agents: {}", all.join(", "));
+        }
         return Ok(true);
     }
     for note in unmeasured(&file, &text, &plan) {
@@ -167,9 +204,11 @@ pub fn run(args: &RunArgs) -> Result<bool, LabError> {
         scale: args.scale,
         engines: args.engine.clone(),
         parts: plan.parts.clone(),
+        agents,
     };
+    let agents = connected(&info)?;
     let directory = RunDirectory::create(&args.results.results, &info)?;
-    let done = go_on(&directory, &info, &file, &plan, args.accept_disturbed);
+    let done = go_on(&directory, &info, &file, &plan, (agents.as_ref(), args.accept_disturbed));
     // A missing server or an unwritable directory leaves nothing to resume.
     if done.is_err()
         && std::fs::read_dir(directory.path().join("parts")).is_ok_and(|mut parts| parts.next().is_none())
@@ -195,7 +234,20 @@ pub fn resume(args: &OneRunArgs) -> Result<bool, LabError> {
             info.machine.processor, info.machine.processors
         )));
     }
-    go_on(&directory, &info, &file, &plan, false)
+    let agents = connected(&info)?;
+    go_on(&directory, &info, &file, &plan, (agents.as_ref(), false))
+}
+
+/// Connects to the agents of a run, if it has any.
+fn connected(info: &RunInfo) -> Result<Option<Agents>, LabError> {
+    let Some(AgentList { addresses, observers, token_file }) = &info.agents else { return Ok(None) };
+    let token = Token::read(token_file).map_err(|error| LabError::Usage(error.to_string()))?;
+    let agents = Agents::connect(addresses, &token, Arc::new(SystemClock::new()))?;
+    let agents = agents.observing(observers, &token)?;
+    for agent in agents.descriptions() {
+        println!("{agent}");
+    }
+    Ok(Some(agents))
 }
 
 /// Runs the remaining parts, then writes the reports.
@@ -204,7 +256,7 @@ fn go_on(
     info: &RunInfo,
     file: &ExperimentFile,
     plan: &Plan,
-    accept_disturbed: bool,
+    (agents, accept_disturbed): (Option<&Agents>, bool),
 ) -> Result<bool, LabError> {
     let _lock = directory.lock()?;
     let console = Console::new()?;
@@ -241,7 +293,8 @@ fn go_on(
             return Err(LabError::Usage(format!("the plan has no {}", part.label())));
         };
         let started = Instant::now();
-        let result = perform_undisturbed(directory, info, file, (setup, part), accept_disturbed, &console);
+        let how = (agents, accept_disturbed);
+        let result = perform_undisturbed(directory, info, file, (setup, part), how, &console);
         let result = result.and_then(|result| directory.keep(&result).map(|()| result));
         let reason = match &result {
             Ok(result) => {
@@ -281,12 +334,12 @@ fn perform_undisturbed(
     info: &RunInfo,
     file: &ExperimentFile,
     (setup, part): (&Setup, &Part),
-    accept_disturbed: bool,
+    (agents, accept_disturbed): (Option<&Agents>, bool),
     console: &Console,
 ) -> Result<PartResult, LabError> {
     let attempt = || {
         let data = directory.fresh_data()?;
-        perform(file, setup, part, info.scale, &data, &Progress(console))
+        perform(file, (setup, part), info.scale, &data, agents, &Progress(console))
     };
     let result = attempt()?;
     match missing(&result, info) {
@@ -301,12 +354,13 @@ fn perform_undisturbed(
 /// Describes what was missing during a completed part.
 fn missing(result: &PartResult, info: &RunInfo) -> Option<String> {
     let missing = result.stopped.is_none().then(|| result.missing_processors(info.machine.processors))??;
-    Some(format!("{} of {} processors were used by others", rounded(missing), info.machine.processors))
+    Some(format!("{missing} were used by others"))
 }
 
 /// Returns the second result, unless it stopped or was disturbed more.
 fn less_disturbed(first: PartResult, again: PartResult, processors: usize) -> PartResult {
-    let of = |result: &PartResult| result.missing_processors(processors).unwrap_or(0.0);
+    let of =
+        |result: &PartResult| result.missing_processors(processors).map_or(0.0, |missing| missing.share());
     if again.stopped.is_some() || of(&again) > of(&first) { first } else { again }
 }
 
@@ -389,13 +443,9 @@ pub fn compare(args: &CompareArgs) -> Result<bool, LabError> {
         println!("Beware: the two runs' files or scales differ.\n");
     }
     for (name, parts, info) in [(&first_name, &first, &first_info), (&second_name, &second, &second_info)] {
-        let processors = info.machine.processors;
-        let missing = parts.iter().filter_map(|part| part.missing_processors(processors));
-        if let Some(missing) = missing.max_by(f64::total_cmp) {
-            println!(
-                "Beware: others used up to {} of {processors} processors during {name}.\n",
-                rounded(missing)
-            );
+        let missing = parts.iter().filter_map(|part| part.missing_processors(info.machine.processors));
+        if let Some(missing) = missing.max_by(|one, other| one.share().total_cmp(&other.share())) {
+            println!("Beware: others used up to {missing} during {name}.\n");
         }
     }
     println!("{}\n{ACROSS_RUNS}", markdown::summary(&analysis));
@@ -468,7 +518,7 @@ mod tests {
     use super::*;
     use crate::experiments::analysis::tests::part;
     use crate::experiments::file::tests::NOOP;
-    use crate::results::Disturbance;
+    use crate::results::{AgentReport, Disturbance};
 
     fn args(directory: &Path, text: &str) -> RunArgs {
         let path = directory.join("small.toml");
@@ -480,6 +530,9 @@ mod tests {
             engine: Vec::new(),
             dry_run: false,
             accept_disturbed: true,
+            agent: Vec::new(),
+            observe: Vec::new(),
+            agent_token_file: None,
             results: ResultsArgs { results: directory.join("results") },
         }
     }
@@ -502,6 +555,14 @@ mod tests {
             kept.phases[0].statistics.as_ref().unwrap().steady.throughput
         };
         assert_eq!([kept(0.9, 0.0), kept(0.9, 0.5), kept(0.5, 0.9)], [2.0, 2.0, 1.0]);
+        assert_eq!(with(1.0, 0.9).missing_processors(2).unwrap().to_string(), "0.90 of 2 processors");
+        // An agent's processors are those of its machine.
+        let mut on_agents = with(1.0, 0.0);
+        let report = &mut on_agents.phases[0].statistics.as_mut().unwrap().report;
+        let busy = report.disturbance.take().map(|idle| Disturbance { stolen_processors: 3.0, ..idle });
+        report.agents = ["load1:7299", "load2:7299"].map(AgentReport::of).to_vec();
+        report.agents[1].disturbance = busy;
+        assert_eq!(on_agents.missing_processors(64).unwrap().to_string(), "3 of 4 processors");
         let stopped = PartResult { stopped: Some("interrupted".into()), ..with(2.0, 0.0) };
         assert_eq!(less_disturbed(with(1.0, 0.9), stopped, 2).stopped, None);
     }

@@ -1,6 +1,7 @@
 //! The commands of `cassette lab`.
 
 mod ab;
+mod agent;
 mod cassandra;
 mod console;
 mod experiments;
@@ -53,6 +54,9 @@ pub enum LabCommand {
     Tune(TuneArgs),
     /// Replay a full query log on a server or a database, and compare the results of two
     Replay(Box<replay::ReplayArgs>),
+    /// Execute operations for a `lab run` on another machine
+    #[command(after_help = AGENT_EXAMPLES)]
+    Agent(agent::AgentArgs),
     /// Start, stop and inspect a private Apache Cassandra cluster
     #[command(subcommand)]
     Cassandra(CassandraCommand),
@@ -124,6 +128,9 @@ Examples:
   Run it on an Apache Cassandra that is started for each part:
     cassette lab run cassandra-caches-and-lcs --scale 0.01 --engine cassandra
 
+  Run an experiment on a cluster with load from two machines, each with a `cassette lab agent`:
+    cassette lab run cluster.toml --agent load1:7299,load2:7299 --agent-token-file token
+
 docs/laboratory.md describes the format of experiment files.";
 
 impl LabCommand {
@@ -140,10 +147,30 @@ impl LabCommand {
             Self::Report(args) => experiments::report(args),
             Self::Tune(args) => tune::run(args),
             Self::Replay(args) => replay::run(args),
+            Self::Agent(args) => agent::run(args),
             Self::Cassandra(cassandra) => cassandra.run(),
         }
     }
 }
+
+const AGENT_EXAMPLES: &str = "\
+Examples:
+  Create a token, and copy it to every machine:
+    openssl rand -hex 32 > token && chmod 600 token
+
+  On each machine that makes load:
+    cassette lab agent --listen 10.0.0.11:7299 --token-file token
+
+  On the machine that has the experiment, and gets the results:
+    cassette lab run cluster.toml --agent 10.0.0.11:7299,10.0.0.12:7299 --agent-token-file token
+
+  On the machine of a server, to sample what its process uses, with `--observe` of `lab run`:
+    cassette lab agent --listen 10.0.0.21:7299 --token-file token --observe $(pidof cassette)
+
+An agent accepts one driver at a time, of the same version, whose clock differs by at most 100 ms. A \
+driver decides which servers the agent connects to, and with which statements. Connections between \
+driver and agents are authenticated by the token, but not encrypted: use a private network or a \
+tunnel.";
 
 const YCSB_EXAMPLES: &str = "\
 Examples:

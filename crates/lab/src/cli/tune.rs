@@ -281,7 +281,7 @@ impl Tuning<'_> {
         };
         let data = tempfile::tempdir_in(self.data.path())
             .map_err(|error| LabError::io("making a directory for the engine's files", error))?;
-        perform(file, setup, &part, scale, data.path(), &Progress(&self.console))
+        perform(file, (setup, &part), scale, data.path(), None, &Progress(&self.console))
     }
 
     /// Returns the scale at which one part takes about `seconds`, from the duration of the defaults
@@ -369,6 +369,7 @@ impl Tuning<'_> {
             scale,
             engines: Vec::new(),
             parts: plan.parts.clone(),
+            agents: None,
         };
         Ok(Analysis::new(&info, Some(&file), &results))
     }

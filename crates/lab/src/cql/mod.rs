@@ -10,15 +10,17 @@ mod connection;
 mod executor;
 mod metrics_endpoint;
 mod pipeline;
+mod replication;
 mod requests;
 mod security;
 mod server_counters;
 mod stream;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 
 use cassette_protocol::{Consistency, ProtocolError, Version};
 use cassette_tls::ClientTls;
@@ -28,10 +30,12 @@ use crate::engine::statements;
 use crate::results::EngineInfo;
 use crate::run::{Action, Driven, Sampler, Target, Worker, drive_together};
 use crate::workload::TableShape;
+pub(crate) use crate::workload::spec::consistency as parse_consistency;
 use crate::workload::stream::share_of;
 use connection::{Connection, Text};
 pub(crate) use executor::{Outcome, QueryExecutor};
 pub use metrics_endpoint::MetricsEndpoint;
+pub(crate) use replication::{CONSISTENCY, NODES, REPLICATION, STATEMENT_CONSISTENCY, TOKEN_AWARENESS};
 use requests::Requests;
 pub use security::ClientSecurity;
 
@@ -58,16 +62,6 @@ pub struct CqlSettings {
     pub consistency: Consistency,
 }
 
-/// Parses a consistency level of reads and writes.
-pub(crate) fn parse_consistency(text: &str) -> Result<Consistency, String> {
-    let levels = Consistency::ALL.into_iter().filter(|level| !level.is_serial());
-    let found = levels.clone().find(|level| level.to_string().eq_ignore_ascii_case(text));
-    found.ok_or_else(|| {
-        let names: Vec<String> = levels.map(|level| level.to_string()).collect();
-        format!("expected one of {}", names.join(", "))
-    })
-}
-
 /// Returns the version of the native protocol with this number.
 pub(crate) fn protocol_version(number: u8) -> Result<Version, LabError> {
     Version::from_number(number)
@@ -76,11 +70,19 @@ pub(crate) fn protocol_version(number: u8) -> Result<Version, LabError> {
 
 /// Returns the address with CQL's default port unless it has one.
 pub fn with_port(contact: &str) -> String {
-    match contact.rsplit_once(':') {
+    with_default_port(contact, 9042)
+}
+
+/// Returns the address with this port unless it has one. IPv6 addresses with ports have brackets.
+pub(crate) fn with_default_port(address: &str, default: u16) -> String {
+    if let Ok(address) = address.parse::<Ipv6Addr>() {
+        return format!("[{address}]:{default}");
+    }
+    match address.rsplit_once(':') {
         Some((_, port)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
-            contact.to_owned()
+            address.to_owned()
         }
-        _ => format!("{contact}:9042"),
+        _ => format!("{address}:{default}"),
     }
 }
 
@@ -92,6 +94,7 @@ pub struct CqlTarget {
     shape: Option<TableShape>,
     pids: Vec<u32>,
     metrics: Option<MetricsEndpoint>,
+    used: replication::Used,
 }
 
 impl CqlTarget {
@@ -117,7 +120,14 @@ impl CqlTarget {
         }
         let mut connection = Connection::open(first, &settings)?;
         let info = describe_server(&mut connection, &settings)?;
-        Ok(Self { settings, info, shape: None, pids: Vec::new(), metrics: None })
+        Ok(Self {
+            settings,
+            info,
+            shape: None,
+            pids: Vec::new(),
+            metrics: None,
+            used: replication::Used::default(),
+        })
     }
 
     /// Sets the pids of the server on this machine.
@@ -169,6 +179,8 @@ impl Target for CqlTarget {
     }
 
     fn use_table(&mut self, shape: &TableShape) -> Result<(), LabError> {
+        self.used.add(&self.settings, shape);
+        self.info.settings.extend(self.used.describe(&mut self.open(0)?));
         self.shape = Some(shape.clone());
         Ok(())
     }
@@ -222,7 +234,7 @@ fn describe_server(connection: &mut Connection, settings: &CqlSettings) -> Resul
         ("contact".to_string(), settings.contacts.join(", ")),
         ("protocol".into(), settings.version.to_string()),
         ("connections".into(), settings.connections.to_string()),
-        ("consistency".into(), settings.consistency.to_string()),
+        (replication::CONSISTENCY.into(), settings.consistency.to_string()),
         ("partitioner".into(), cell(1).unwrap_or_default()),
     ]);
     if !settings.table_options.is_empty() {

@@ -26,25 +26,25 @@ type Records = BTreeMap<Vec<u8>, BTreeMap<String, Vec<u8>>>;
 
 /// A server for `usertable`, with faults.
 #[derive(Default)]
-struct Fake {
-    records: Mutex<Records>,
-    queries: Mutex<Vec<String>>,
-    refuse_updates: bool,
-    spoil: bool,
+pub(crate) struct Fake {
+    pub records: Mutex<Records>,
+    pub queries: Mutex<Vec<String>>,
+    pub refuse_updates: bool,
+    pub spoil: bool,
     /// Closes a connection after this many EXECUTEs.
-    close_after: Option<usize>,
+    pub close_after: Option<usize>,
     /// Evicts its prepared statements once, after this many EXECUTEs.
-    forget_after: Option<usize>,
-    executed: AtomicUsize,
+    pub forget_after: Option<usize>,
+    pub executed: AtomicUsize,
     /// Statements prepared again since.
-    remembered: Mutex<BTreeSet<String>>,
+    pub remembered: Mutex<BTreeSet<String>>,
     /// Requires this SASL token.
-    token: Option<&'static [u8]>,
+    pub token: Option<&'static [u8]>,
 }
 
 impl Fake {
     /// Serves on a free port until the test process ends. Returns the address.
-    fn serve(self: &Arc<Self>) -> String {
+    pub fn serve(self: &Arc<Self>) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let fake = Arc::clone(self);
@@ -220,7 +220,7 @@ fn rows(version: Version, columns: usize, content: &[Vec<Option<Vec<u8>>>]) -> R
     Response::Result(ResultMessage::Rows(EncodedRows::new(body.into(), version)))
 }
 
-fn settings(address: String) -> CqlSettings {
+pub(crate) fn settings(address: String) -> CqlSettings {
     CqlSettings {
         contacts: vec![address],
         connections: 2,

@@ -8,6 +8,7 @@ use cassette_transactions::store::ClusterOptions;
 
 use super::plan::Setup;
 use crate::LabError;
+use crate::agents::ClientSpec;
 use crate::cassandra::{CassandraTarget, ClusterSettings};
 use crate::cql::{CqlSettings, CqlTarget, MetricsEndpoint, protocol_version, with_port};
 use crate::engine::cells::{Cells, KEYSPACE};
@@ -16,6 +17,9 @@ use crate::engine::noop::Noop;
 use crate::engine::{EngineKind, Threads};
 use crate::run::Target;
 use crate::served::{ServedTarget, ServerSettings};
+
+/// Version of the native protocol by default.
+const PROTOCOL: u8 = 5;
 
 /// Options of Cassette's server about its clients.
 const OF_SERVERS: [&str; 3] = ["authenticator", "authorizer", "client_encryption_options"];
@@ -115,6 +119,20 @@ pub fn make(setup: &Setup, data: &Path) -> Result<Box<dyn Target>, LabError> {
     }
 }
 
+/// Returns how agents connect to the servers of a setup.
+pub(super) fn agent_client(setup: &Setup) -> Result<ClientSpec, LabError> {
+    let settings = cql_settings(setup, setup.engine.contact.clone())?;
+    Ok(ClientSpec {
+        contacts: settings.contacts,
+        connections: settings.connections,
+        protocol: setup.engine.protocol.unwrap_or(PROTOCOL),
+        keyspace: settings.keyspace,
+        consistency: settings.consistency.to_string(),
+        login: settings.credentials.is_some(),
+        tls: settings.tls.is_some(),
+    })
+}
+
 fn kind(setup: &Setup) -> Result<EngineKind, String> {
     setup.engine.kind().ok_or_else(|| format!("unknown kind of engine {:?}", setup.engine.kind.get_ref()))
 }
@@ -132,7 +150,7 @@ fn cql_settings(setup: &Setup, contacts: Vec<String>) -> Result<CqlSettings, Lab
     Ok(CqlSettings {
         contacts: contacts.iter().map(|contact| with_port(contact)).collect(),
         connections: engine.connections.unwrap_or(2),
-        version: protocol_version(engine.protocol.unwrap_or(5))?,
+        version: protocol_version(engine.protocol.unwrap_or(PROTOCOL))?,
         credentials: engine.security().credentials()?,
         tls: engine.security().tls()?,
         keyspace: "ycsb".into(),

@@ -1,9 +1,10 @@
 //! Experiments described by files: engines, settings, workloads and repeats, and their results.
 //!
 //! [`file`] parses a file, which `check` validates. [`plan`] derives its parts: one engine in one
-//! configuration, once, which [`outline`] describes in advance. [`perform`] runs a part, [`store`]
-//! stores its results atomically, and [`analysis`] compares the parts.
+//! configuration, once, which [`outline`] describes in advance. [`perform`] runs a part, here or on
+//! [`agents`], [`store`] stores its results atomically, and [`analysis`] compares the parts.
 
+pub mod agents;
 pub mod analysis;
 pub mod builtin;
 mod check;

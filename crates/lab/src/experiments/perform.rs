@@ -8,17 +8,19 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use toml::Spanned;
 
-use super::engines;
 use super::file::{ActionSpec, ExperimentFile, OperationSpec, PhaseSpec, WorkloadSpec};
 use super::plan::{Part, Setup};
 use super::search::{RateSearch, Trial};
 use super::store::{PartResult, PhaseResult, PhaseStatistics, Steady};
+use super::{agents, engines};
 use crate::LabError;
+use crate::agents::{Agents, Keys};
 use crate::recording::recorder::{slice_after, slice_start};
 use crate::results::latency_reports;
 use crate::run::{Action, Measured, Observer, PhasePlan, Rate, Second, Target};
 use crate::statistics::warm_up::warm_up;
-use crate::workload::{Expect, KeySpace, OperationKind, StatementWorkload, StreamFactory, TableShape};
+use crate::workload::spec::{OperationText, StatementSpec, StepText};
+use crate::workload::{KeyBounds, KeySpace, OperationKind, StatementWorkload, StreamFactory, TableShape};
 use crate::ycsb::CoreWorkload;
 
 /// Duration of the closed loop before a search of rates.
@@ -29,12 +31,24 @@ const FIRST_TRIAL_SECONDS: f64 = 2.0;
 pub struct ReadyWorkload {
     core: CoreWorkload,
     statements: Option<Arc<StatementWorkload>>,
+    /// The texts of the statements, for agents.
+    spec: Option<StatementSpec>,
 }
 
 impl ReadyWorkload {
     /// Returns its properties.
     pub fn core(&self) -> &CoreWorkload {
         &self.core
+    }
+
+    /// Returns the texts of its statements, if it is a workload of statements.
+    pub fn statement_spec(&self) -> Option<&StatementSpec> {
+        self.spec.as_ref()
+    }
+
+    /// Returns the names of the kinds of operations that it defines.
+    pub fn kind_names(&self) -> Vec<String> {
+        self.statements.as_ref().map(|statements| statements.kind_names()).unwrap_or_default()
     }
 
     /// Returns the number of records that it loads.
@@ -97,14 +111,15 @@ pub fn workloads(
         core.operation_count = scaled(core.operation_count, scale);
         core.insert_count = core.insert_count.map(|count| scaled(count, scale));
         core.check().map_err(|error| wrong(error.to_string()))?;
-        let statements = if spec.schema.is_empty() {
+        let texts = if spec.schema.is_empty() {
             None
         } else if engines::speaks_cql(setup) {
-            Some(Arc::new(statements(spec, setup).map_err(wrong)?))
+            Some(statements(spec, setup).map_err(wrong)?)
         } else {
             return Err(wrong(format!("the engine {} executes no CQL", setup.engine.label())));
         };
-        Ok((spec.name.clone(), ReadyWorkload { core, statements }))
+        let statements = texts.as_ref().map(StatementSpec::build).transpose().map_err(wrong)?.map(Arc::new);
+        Ok((spec.name.clone(), ReadyWorkload { core, statements, spec: texts }))
     };
     file.workload.iter().map(ready).collect()
 }
@@ -133,42 +148,43 @@ fn scaled(count: u64, scale: f64) -> u64 {
     if count == 0 { 0 } else { ((count as f64 * scale).round() as u64).max(1) }
 }
 
-fn statements(spec: &WorkloadSpec, setup: &Setup) -> Result<StatementWorkload, String> {
-    let mut builder = crate::workload::statements::Builder::new(&spec.values)?;
-    let mut add = |operation: &OperationSpec, default_name: &str, weight: f64, inserts: bool| {
-        let level = |level: &Option<Spanned<String>>| match level {
-            Some(level) => super::file::consistency(level).map(Some).map_err(|(_, message)| message),
-            None => Ok(None),
-        };
+/// Fills in the texts of a workload of statements.
+fn statements(spec: &WorkloadSpec, setup: &Setup) -> Result<StatementSpec, String> {
+    let level = |level: &Option<Spanned<String>>| match level {
+        Some(level) => match super::file::consistency(level) {
+            Ok(level) => Ok(Some(level.to_string())),
+            Err((_, message)) => Err(message),
+        },
+        None => Ok(None),
+    };
+    let text = |operation: &OperationSpec, name: &str, weight: f64, inserts: bool| {
         let mut steps = Vec::new();
         if let Some(cql) = &operation.cql {
-            steps.push((filled(cql, setup), level(&operation.consistency)?, operation.expect));
+            let consistency = level(&operation.consistency)?;
+            steps.push(StepText { cql: filled(cql, setup), consistency, expect: operation.expect });
         }
         for step in &operation.steps {
-            steps.push((filled(&step.cql, setup), level(&step.consistency)?, step.expect));
+            let consistency = level(&step.consistency)?;
+            steps.push(StepText { cql: filled(&step.cql, setup), consistency, expect: step.expect });
         }
-        let name = operation.name.as_deref().unwrap_or(default_name);
-        builder.operation(name, weight, inserts, steps)
+        let name = operation.name.clone().unwrap_or_else(|| name.to_owned());
+        Ok::<_, String>(OperationText { name, weight, inserts, steps })
     };
+    let mut operations = Vec::new();
     for (index, operation) in spec.operation.iter().enumerate() {
-        let weight = operation.weight.unwrap_or(1.0);
-        if !(weight.is_finite() && weight >= 0.0) {
-            return Err(format!("invalid weight {weight}: expected at least 0"));
-        }
-        add(operation, &format!("operation {}", index + 1), weight, operation.inserts)?;
+        let name = format!("operation {}", index + 1);
+        operations.push(text(operation, &name, operation.weight.unwrap_or(1.0), operation.inserts)?);
     }
-    let none = OperationSpec {
-        name: None,
-        weight: None,
-        inserts: true,
-        cql: None,
-        consistency: None,
-        expect: Expect::Any,
-        steps: Vec::new(),
-    };
-    add(spec.insert.as_ref().unwrap_or(&none), "INSERT", 0.0, true)?;
+    if let Some(insert) = &spec.insert {
+        operations.push(text(insert, "INSERT", 0.0, true)?);
+    }
     let fill = |texts: &[String]| texts.iter().map(|text| filled(text, setup)).collect();
-    builder.finish(fill(&spec.schema), fill(&spec.drop)).map_err(|error| error.to_string())
+    Ok(StatementSpec {
+        create: fill(&spec.schema),
+        drop: fill(&spec.drop),
+        values: spec.values.clone(),
+        operations,
+    })
 }
 
 /// Replaces `{with}`, `{table}` and the variables of the configuration in a text.
@@ -181,14 +197,15 @@ fn filled(text: &str, setup: &Setup) -> String {
     text
 }
 
-/// Runs a part, with the engine's files in the empty directory `data`. An error, or the death of a
-/// server, stops the part: the results so far are returned with the reason.
+/// Runs a part, with the engine's files in the empty directory `data`; `agents` execute its
+/// operations, if there are any. An error, or the death of a server, stops the part: the results so
+/// far are returned with the reason.
 pub fn perform(
     file: &ExperimentFile,
-    setup: &Setup,
-    part: &Part,
+    (setup, part): (&Setup, &Part),
     scale: f64,
     data: &Path,
+    agents: Option<&Agents>,
     observer: &dyn Observer,
 ) -> Result<PartResult, LabError> {
     let started = Instant::now();
@@ -212,6 +229,8 @@ pub fn perform(
         started,
         workloads: &workloads,
         keys: BTreeMap::new(),
+        agents,
+        agent_keys: BTreeMap::new(),
         observer,
         phases: Vec::new(),
     };
@@ -238,6 +257,9 @@ pub fn perform(
     Ok(result)
 }
 
+/// Runs a phase as planned.
+type Measure<'a> = &'a mut dyn FnMut(&PhasePlan) -> Result<Measured, LabError>;
+
 struct Performer<'a> {
     setup: &'a Setup,
     part: &'a Part,
@@ -247,11 +269,19 @@ struct Performer<'a> {
     workloads: &'a BTreeMap<String, ReadyWorkload>,
     /// Keys of each table, by the name of the table or the workload.
     keys: BTreeMap<String, KeySpace>,
+    agents: Option<&'a Agents>,
+    /// The same of a run with agents, which have the keys themselves.
+    agent_keys: BTreeMap<String, KeyBounds>,
     observer: &'a dyn Observer,
     phases: Vec<PhaseResult>,
 }
 
-impl Performer<'_> {
+impl<'a> Performer<'a> {
+    /// Returns the agents that execute the operations, if they do.
+    fn load_agents(&self) -> Option<&'a Agents> {
+        self.agents.filter(|agents| agents.count() > 0)
+    }
+
     /// Runs a phase. Returns the reason to end the part here, if there is one.
     fn phase(&mut self, phase: &PhaseSpec, target: &mut dyn Target) -> Result<Option<String>, LabError> {
         let at = self.started.elapsed().as_secs_f64();
@@ -309,6 +339,7 @@ impl Performer<'_> {
             field_names: core.field_names(),
             statements: ready.statements.clone(),
         };
+        let names = ready.kind_names();
         // YCSB workloads share their table, and thus its keys.
         let space = if ready.statements.is_some() { name } else { core.table.as_str() };
         let with_statements = |factory: StreamFactory| match &ready.statements {
@@ -322,21 +353,50 @@ impl Performer<'_> {
             let factory = StreamFactory::load(core, KeySpace::starting_at(core.insert_start), self.seed)?;
             plan.operations = Some(core.insert_count());
             plan.time = None;
-            let factory = with_statements(factory)?;
-            let measured = plan.measure(&factory, target, self.observer)?;
+            let measured = match self.load_agents() {
+                None => plan.measure(&with_statements(factory)?, target, self.observer)?,
+                Some(agents) => {
+                    let work = agents::work(self.setup, ready, Keys::Load(core.insert_start), self.seed)?;
+                    agents.measure(&plan, &work, target, self.observer)?.0
+                }
+            };
             self.keys.insert(space.to_owned(), KeySpace::starting_at(core.record_count));
-            return Ok(self.statistics(phase, core, measured, factory.kind_names()));
+            self.agent_keys.insert(space.to_owned(), KeyBounds::dense(core.record_count));
+            return Ok(self.statistics(phase, core, measured, &names));
         }
         target.use_table(&shape)?;
+        if let Some(agents) = self.load_agents() {
+            let known = self.agent_keys.get(space).copied();
+            let mut bounds = known.unwrap_or(KeyBounds::dense(core.record_count));
+            let (seed, target, observer) = (self.seed, &*target, self.observer);
+            let statistics = self.run(phase, core, plan, &names, &mut |plan| {
+                let work = agents::work(self.setup, ready, Keys::Run(bounds), seed)?;
+                let (measured, new_keys) = agents.measure(plan, &work, target, observer)?;
+                bounds = bounds.after(&new_keys);
+                Ok(measured)
+            })?;
+            self.agent_keys.insert(space.to_owned(), bounds);
+            return Ok(statistics);
+        }
         let keys =
             self.keys.entry(space.to_owned()).or_insert_with(|| KeySpace::starting_at(core.record_count));
         let factory = with_statements(StreamFactory::run(core, keys.clone(), self.seed)?)?;
+        let (target, observer) = (&*target, self.observer);
+        self.run(phase, core, plan, &names, &mut |plan| plan.measure(&factory, target, observer))
+    }
+
+    /// Runs the operations once, or searches their highest rate.
+    fn run(
+        &self,
+        phase: &PhaseSpec,
+        core: &CoreWorkload,
+        plan: PhasePlan,
+        names: &[String],
+        measure: Measure<'_>,
+    ) -> Result<PhaseStatistics, LabError> {
         match phase.p99_us {
-            Some(bound_us) => self.search(phase, core, plan, &factory, bound_us, target),
-            None => {
-                let measured = plan.measure(&factory, target, self.observer)?;
-                Ok(self.statistics(phase, core, measured, factory.kind_names()))
-            }
+            Some(bound_us) => self.search(phase, core, plan, names, bound_us, measure),
+            None => Ok(self.statistics(phase, core, measure(&plan)?, names)),
         }
     }
 
@@ -353,6 +413,7 @@ impl Performer<'_> {
             rate: phase.rate.map(|from| Rate { from, to: phase.rate_to }),
             spin: false,
             server_pids: target.server_pids(),
+            remote_servers: self.agents.map(Agents::observed).unwrap_or_default(),
             series: true,
         }
     }
@@ -364,9 +425,9 @@ impl Performer<'_> {
         phase: &PhaseSpec,
         core: &CoreWorkload,
         plan: PhasePlan,
-        factory: &StreamFactory,
+        names: &[String],
         bound_us: f64,
-        target: &dyn Target,
+        measure: Measure<'_>,
     ) -> Result<PhaseStatistics, LabError> {
         let first = PhasePlan {
             name: format!("{}, as fast as it goes", plan.name),
@@ -374,12 +435,7 @@ impl Performer<'_> {
             time: Some(Duration::from_secs_f64(FIRST_TRIAL_SECONDS * self.scale.clamp(0.1, 1.0))),
             ..plan.clone()
         };
-        let mut best = self.statistics(
-            phase,
-            core,
-            first.measure(factory, target, self.observer)?,
-            factory.kind_names(),
-        );
+        let mut best = self.statistics(phase, core, measure(&first)?, names);
         let steps_from = self.workloads[phase.workload().unwrap_or_default()]
             .statements
             .as_ref()
@@ -395,10 +451,10 @@ impl Performer<'_> {
                 rate: Some(Rate::steady(rate)),
                 ..plan.clone()
             };
-            let measured = trial.measure(factory, target, self.observer)?;
+            let measured = measure(&trial)?;
             let p99_us = p99_us_of_all(&measured, steps_from);
             let throughput = measured.report.throughput;
-            let statistics = self.statistics(phase, core, measured, factory.kind_names());
+            let statistics = self.statistics(phase, core, measured, names);
             // An engine that falls behind lengthens the phase: its throughput is then below the
             // rate.
             let kept = p99_us <= bound_us && statistics.report.failed == 0 && throughput >= 0.97 * rate;
@@ -505,7 +561,7 @@ mod tests {
         let plan = Plan::new(&file, text, &[]).unwrap();
         let part = &plan.parts[0];
         let data = tempfile::tempdir().unwrap();
-        perform(&file, plan.setup(part).unwrap(), part, scale, data.path(), &Quiet).unwrap()
+        perform(&file, (plan.setup(part).unwrap(), part), scale, data.path(), None, &Quiet).unwrap()
     }
 
     #[test]

@@ -19,7 +19,9 @@ use serde::{Deserialize, Serialize};
 use super::plan::Part;
 use super::search::Trial;
 use crate::LabError;
+use crate::agents::AgentList;
 use crate::files::write_atomically;
+use crate::format::rounded;
 use crate::results::{EngineInfo, LatencyReport, Machine, PhaseReport, ProcessReport};
 use crate::run::{Counters, Second};
 
@@ -46,6 +48,9 @@ pub struct RunInfo {
     pub engines: Vec<String>,
     /// All parts, in order.
     pub parts: Vec<Part>,
+    /// The agents that execute the operations, if they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agents: Option<AgentList>,
 }
 
 /// Result of a part.
@@ -153,12 +158,38 @@ impl PhaseStatistics {
     }
 }
 
+/// Processors of a machine that other programs or machines used.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Missing {
+    /// Number of the missing ones.
+    pub processors: f64,
+    /// Number of all.
+    pub of: usize,
+}
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} processors", rounded(self.processors), self.of)
+    }
+}
+
+impl Missing {
+    /// Returns the missing share of all.
+    pub fn share(&self) -> f64 {
+        self.processors / self.of.max(1) as f64
+    }
+}
+
 impl PartResult {
-    /// Returns the processors of so many that were missing in the most disturbed phase, if they are
-    /// enough to change results.
-    pub fn missing_processors(&self, processors: usize) -> Option<f64> {
-        let phases = self.phases.iter().filter_map(|phase| phase.statistics.as_ref()?.report.disturbance);
-        phases.filter_map(|disturbance| disturbance.missing(processors)).max_by(f64::total_cmp)
+    /// Returns the processors that were missing in the most disturbed phase, if they are enough to
+    /// change results. The machine of the run has so many `processors`.
+    pub fn missing_processors(&self, processors: usize) -> Option<Missing> {
+        let missing = |phase: &PhaseResult| {
+            let (disturbance, of) = phase.statistics.as_ref()?.report.most_disturbed(processors)?;
+            Some(Missing { processors: disturbance.missing(of)?, of })
+        };
+        let phases = self.phases.iter().filter_map(missing);
+        phases.max_by(|one, other| one.share().total_cmp(&other.share()))
     }
 }
 
@@ -355,6 +386,7 @@ pub(crate) mod tests {
             scale: 1.0,
             engines: Vec::new(),
             parts,
+            agents: None,
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::experiments::PhaseStatistics;
 use crate::format::rounded;
+use crate::results::AgentReport;
 
 /// A phase and the data that rules examine.
 pub(super) struct Case<'a> {
@@ -19,6 +20,7 @@ pub(super) const RULES: &[fn(&Case<'_>) -> Option<String>] = &[
     other_programs_disturb,
     processors_are_the_bottleneck,
     client_is_the_bottleneck,
+    agents_are_the_bottleneck,
     rate_is_not_kept,
     omission_would_have_hidden_this,
     compaction_debt_grows,
@@ -46,7 +48,8 @@ impl Case<'_> {
 }
 
 fn other_programs_disturb(case: &Case<'_>) -> Option<String> {
-    let text = case.statistics.report.disturbance?.text(case.processors)?;
+    let (disturbance, processors) = case.statistics.report.most_disturbed(case.processors)?;
+    let text = disturbance.text(processors)?;
     Some(format!(
         "the machine was busy: {text}. Differences and noise may be theirs; repeat the run when the machine is \
          quiet."
@@ -54,6 +57,10 @@ fn other_programs_disturb(case: &Case<'_>) -> Option<String> {
 }
 
 fn processors_are_the_bottleneck(case: &Case<'_>) -> Option<String> {
+    // Processors of several machines are not shared.
+    if case.statistics.report.processes.iter().any(|process| process.host.is_some()) {
+        return None;
+    }
     let used = case.get("server_cpu_seconds").unwrap_or(0.0) + case.get("laboratory_cpu_seconds")?;
     let busy = used / case.seconds();
     let all = case.processors as f64;
@@ -67,7 +74,26 @@ fn processors_are_the_bottleneck(case: &Case<'_>) -> Option<String> {
     })
 }
 
+fn agents_are_the_bottleneck(case: &Case<'_>) -> Option<String> {
+    let report = &case.statistics.report;
+    let all = |agent: &AgentReport| agent.machine.processors.max(1) as f64;
+    let share = |agent: &AgentReport| agent.process.cpu_seconds() / case.seconds() / all(agent);
+    let busiest = report.agents.iter().max_by(|one, other| share(one).total_cmp(&share(other)))?;
+    (share(busiest) >= 0.8).then(|| {
+        format!(
+            "the load is the bottleneck: the agent on {} kept {} of {} processors busy. More agents would show more \
+             of the servers.",
+            busiest.name,
+            rounded(share(busiest) * all(busiest)),
+            busiest.machine.processors
+        )
+    })
+}
+
 fn client_is_the_bottleneck(case: &Case<'_>) -> Option<String> {
+    if !case.statistics.report.agents.is_empty() {
+        return None;
+    }
     // An embedded engine runs in the measuring process.
     let server = case.get("server_cpu_seconds")? / case.seconds();
     let client = case.get("laboratory_cpu_seconds")? / case.seconds();
@@ -307,6 +333,32 @@ mod tests {
             counted.insert("laboratory_cpu_seconds".into(), 9.5);
         });
         assert!(reason.contains("0.95 processors"), "{reason}");
+    }
+
+    #[test]
+    fn agents_are_the_bottleneck_and_not_the_processors_of_one_machine() {
+        let with_agents = |statistics: &mut PhaseStatistics, busy_seconds: f64| {
+            let mut agents = ["load1:7299", "load2:7299"].map(AgentReport::of);
+            agents[1].process.user_seconds = busy_seconds;
+            agents[1].process.host = Some("load2:7299".into());
+            statistics.report.processes = agents.iter().map(|agent| agent.process.clone()).collect();
+            statistics.report.agents = agents.to_vec();
+        };
+        let seconds = part(1, "one", 1000.0).phases[0].statistics.as_ref().unwrap().report.seconds;
+        let reason = reason_of(agents_are_the_bottleneck, |statistics, _| {
+            with_agents(statistics, 3.6 * seconds);
+        });
+        assert!(reason.contains("the agent on load2 kept 3.60 of 4 processors busy"), "{reason}");
+        let result = part(1, "one", 1000.0);
+        let mut statistics = result.phases[0].statistics.clone().unwrap();
+        with_agents(&mut statistics, 3.0 * seconds);
+        let counted = BTreeMap::from([
+            ("server_cpu_seconds".to_owned(), 0.1 * seconds),
+            ("laboratory_cpu_seconds".to_owned(), 3.0 * seconds),
+        ]);
+        let case = Case { statistics: &statistics, counted, processors: 2 };
+        assert_eq!(agents_are_the_bottleneck(&case), None);
+        assert_eq!((processors_are_the_bottleneck(&case), client_is_the_bottleneck(&case)), (None, None));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 /// Steps within one doubling: displayed percentiles are at most 1/8 too high.
 const STEPS: usize = 8;
 /// Number of doublings, up to 2^40 ns or 18 minutes; slower operations count there.
@@ -32,10 +34,70 @@ impl LiveCounts {
         bucket.store(bucket.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
+    /// Adds what workers of another process counted since their previous message. Only for the
+    /// thread that receives the messages.
+    ///
+    /// # Errors
+    /// If it has no such bucket.
+    pub fn add(&self, progress: &LiveProgress) -> Result<(), &'static str> {
+        for (bucket, count) in &progress.buckets {
+            let bucket = self.buckets.get(usize::from(*bucket)).ok_or("a latency that is counted nowhere")?;
+            bucket.store(bucket.load(Ordering::Relaxed).wrapping_add(*count), Ordering::Relaxed);
+        }
+        // A smaller number than before would be no count.
+        self.failures.fetch_max(progress.failures, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Counts a failed operation. Only for the worker that owns it.
     pub fn count_failure(&self) {
         self.failures.store(self.failures.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
+}
+
+/// What the workers of a process counted, for the process that shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LiveProgress {
+    /// Successful operations since the previous message: bucket and count.
+    buckets: Vec<(u16, u32)>,
+    /// Failed operations since the beginning.
+    failures: u64,
+}
+
+/// Derives the messages of [`LiveProgress`] from the counters of workers.
+#[derive(Debug)]
+pub struct LiveSender {
+    sent: Vec<u32>,
+}
+
+impl Default for LiveSender {
+    fn default() -> Self {
+        Self { sent: vec![0; BUCKETS] }
+    }
+}
+
+impl LiveSender {
+    /// Returns what `workers` counted since the previous call. They must be the same in every call.
+    pub fn next<'a>(&mut self, workers: impl IntoIterator<Item = &'a LiveCounts>) -> LiveProgress {
+        let (totals, failures) = totals(workers);
+        let changes = totals.iter().zip(&self.sent).map(|(now, sent)| now.wrapping_sub(*sent));
+        let buckets = (0..).zip(changes).filter(|(_, count)| *count > 0).collect();
+        self.sent = totals;
+        LiveProgress { buckets, failures }
+    }
+}
+
+/// Returns the sums of all workers' buckets and failures.
+fn totals<'a>(workers: impl IntoIterator<Item = &'a LiveCounts>) -> (Vec<u32>, u64) {
+    let (mut totals, mut failures) = (vec![0u32; BUCKETS], 0);
+    for worker in workers {
+        for (total, bucket) in totals.iter_mut().zip(&worker.buckets) {
+            *total = total.wrapping_add(bucket.load(Ordering::Relaxed));
+        }
+        failures = worker.failures.load(Ordering::Relaxed).saturating_add(failures);
+    }
+    (totals, failures)
 }
 
 fn bucket_of(latency_ns: u64) -> usize {
@@ -93,14 +155,8 @@ impl Default for LiveView {
 impl LiveView {
     /// Takes a sample. `workers` must be the same in every sample.
     pub fn sample<'a>(&mut self, workers: impl IntoIterator<Item = &'a LiveCounts>) {
-        let mut totals = vec![0u32; BUCKETS];
-        self.failures = 0;
-        for worker in workers {
-            for (total, bucket) in totals.iter_mut().zip(&worker.buckets) {
-                *total = total.wrapping_add(bucket.load(Ordering::Relaxed));
-            }
-            self.failures += worker.failures.load(Ordering::Relaxed);
-        }
+        let (totals, failures) = totals(workers);
+        self.failures = failures;
         let now = Instant::now();
         self.recent_seconds = (now - self.seen_at).as_secs_f64();
         self.seen_at = now;
@@ -139,6 +195,27 @@ mod tests {
             assert!(bucket == 0 || latency >= end_of(bucket - 1), "{latency}");
         }
         assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
+    }
+
+    #[test]
+    fn counts_of_another_process_arrive_once_and_unknown_buckets_are_refused() {
+        let (worker, other, copy) = (LiveCounts::default(), LiveCounts::default(), LiveCounts::default());
+        let mut sender = LiveSender::default();
+        worker.count(1000);
+        other.count(1000);
+        other.count_failure();
+        copy.add(&sender.next([&worker, &other])).unwrap();
+        worker.count(5000);
+        copy.add(&sender.next([&worker, &other])).unwrap();
+        assert!(sender.next([&worker, &other]).buckets.is_empty());
+        assert_eq!(totals([&copy]), totals([&worker, &other]));
+        assert!(copy.add(&LiveProgress { buckets: vec![(BUCKETS as u16, 1)], failures: 0 }).is_err());
+        // Other processes may send any numbers.
+        for failures in [u64::MAX, 0] {
+            other.add(&LiveProgress { buckets: vec![(3, u32::MAX)], failures }).unwrap();
+        }
+        assert_eq!(totals([&other, &worker, &other]).1, u64::MAX);
+        LiveView::default().sample([&other, &worker]);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 pub mod live;
 pub mod recorder;
+pub mod transfer;
 
-pub use live::{LiveCounts, LiveView};
+pub use live::{LiveCounts, LiveProgress, LiveSender, LiveView};
 pub use recorder::{FailureCount, Histogram, Latencies, Recorder, Timing};
+pub use transfer::RecordParts;

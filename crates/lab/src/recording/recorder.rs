@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 use super::live::LiveCounts;
 use crate::workload::{Failure, OperationKind};
 
@@ -40,7 +42,7 @@ pub struct Latencies {
 }
 
 /// Failures of one class.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureCount {
     /// Number of failures.
     pub count: u64,
@@ -50,9 +52,9 @@ pub struct FailureCount {
 
 /// Records of one slice of time.
 #[derive(Debug, Clone, Default)]
-struct Slice {
-    latencies: BTreeMap<OperationKind, Latencies>,
-    operations: u64,
+pub(super) struct Slice {
+    pub latencies: BTreeMap<OperationKind, Latencies>,
+    pub operations: u64,
 }
 
 /// Records of one worker. Failures are counted separately and never enter latencies.
@@ -61,10 +63,10 @@ struct Slice {
 /// next one, then two, four, eight seconds and so on. See [`slice_start`].
 #[derive(Debug)]
 pub struct Recorder {
-    slices: Vec<Slice>,
+    pub(super) slices: Vec<Slice>,
     /// Start of the phase, and end of the current slice; `None` for a single slice.
     clock: Option<(Instant, Instant)>,
-    failures: BTreeMap<String, FailureCount>,
+    pub(super) failures: BTreeMap<String, FailureCount>,
     failures_in_a_row: u64,
     live: Arc<LiveCounts>,
     /// Successful operations; a read-modify-write is one.

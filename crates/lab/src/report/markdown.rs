@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::matrix;
+use crate::cql::{CONSISTENCY, NODES, REPLICATION, STATEMENT_CONSISTENCY, TOKEN_AWARENESS};
 use crate::experiments::analysis::{Metric, NO_DIFFERENCE, PhaseAnalysis};
 use crate::experiments::{Analysis, ExperimentFile, PartResult, RunInfo};
 use crate::format::rounded;
@@ -122,6 +123,7 @@ pub fn report(
     out.push_str(&published(analysis));
     out.push_str(&counters(analysis, parts));
     out.push_str(&settings(parts));
+    out.push_str(&super::agents::table(parts));
     out.push_str(&environment(info));
     out
 }
@@ -246,7 +248,32 @@ pub(super) fn compared(analysis: &Analysis, parts: &[PartResult]) -> String {
         }
         out.push('\n');
     }
+    out.push_str(&clusters(parts));
     out
+}
+
+/// Formats, for each server, what determines how many nodes a request involves.
+fn clusters(parts: &[PartResult]) -> String {
+    let mut servers: BTreeMap<&str, String> = BTreeMap::new();
+    for result in parts {
+        let settings = &result.engine.settings;
+        let Some(awareness) = settings.get(TOKEN_AWARENESS) else { continue };
+        let mut text = match settings.get(NODES).map(String::as_str) {
+            Some("1") => "one node".to_owned(),
+            Some(nodes) => format!("{nodes} nodes"),
+            None => "an unknown number of nodes".to_owned(),
+        };
+        for name in [REPLICATION, CONSISTENCY, STATEMENT_CONSISTENCY] {
+            if let Some(value) = settings.get(name) {
+                let _ = write!(text, "; {name} {value}");
+            }
+        }
+        let _ = write!(text, "; {TOKEN_AWARENESS} {awareness}");
+        servers.entry(&result.part.engine).or_insert(text);
+    }
+    let lines = servers.iter().map(|(engine, text)| format!("- {engine}: {text}\n"));
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
 }
 
 /// Formats the results of a phase in two tables: throughput and processor time of each group; and,

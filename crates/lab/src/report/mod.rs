@@ -1,5 +1,6 @@
 //! Reports of benchmarks and runs: for the terminal, as Markdown, HTML and CSV.
 
+mod agents;
 mod charts;
 pub mod csv;
 pub mod html;

@@ -99,10 +99,11 @@ fn process_line(out: &mut String, process: &ProcessReport) {
         Some(bytes) => format!(", {} MiB written", grouped(bytes >> 20)),
         None => String::new(),
     };
+    let host = process.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
     let files = process.open_files.map_or(String::new(), |files| format!(", {files} open files"));
     let _ = writeln!(
         out,
-        "  {}: {per_operation}, at most {} MiB resident, {} threads{files}{written}",
+        "  {}{host}: {per_operation}, at most {} MiB resident, {} threads{files}{written}",
         process.role,
         grouped(process.rss_bytes_max >> 20),
         process.threads
@@ -191,6 +192,7 @@ mod tests {
         report.processes.push(ProcessReport {
             role: "server".into(),
             pid: 1,
+            host: None,
             user_seconds: 0.25,
             system_seconds: 0.5,
             cpu_us_per_operation: Some(84.25),

@@ -1,5 +1,6 @@
 //! Results of a benchmark, with everything needed to judge and to reproduce them.
 
+pub mod agent;
 pub mod disturbance;
 pub mod machine;
 pub mod process;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::recording::{FailureCount, Histogram, Latencies, Recorder};
 use crate::workload::OperationKind;
+pub use agent::AgentReport;
 pub use disturbance::{Disturbance, MachineUse};
 pub use machine::Machine;
 pub use process::ProcessUse;
@@ -93,9 +95,12 @@ pub struct PhaseReport {
     pub latencies: BTreeMap<String, LatencyReport>,
     /// Resources used by the processes.
     pub processes: Vec<ProcessReport>,
-    /// What else happened on the machine; absent if unknown.
+    /// What else happened on this machine; absent if unknown, and with agents: they have their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<Disturbance>,
+    /// The agents that executed the operations, instead of this process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentReport>,
 }
 
 /// Failures of one class.
@@ -142,6 +147,9 @@ pub struct ProcessReport {
     pub role: String,
     /// Process id.
     pub pid: u32,
+    /// The agent on its machine; absent for a process of this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// Processor time in user mode.
     pub user_seconds: f64,
     /// Processor time in the kernel.
@@ -165,6 +173,28 @@ pub struct ProcessReport {
 }
 
 impl ProcessReport {
+    /// Describes the usage of a process from `before` to `now`, in which so many operations
+    /// succeeded.
+    pub fn between(role: &str, pid: u32, (before, now): (&ProcessUse, &ProcessUse), operations: u64) -> Self {
+        let user_seconds = now.user_seconds - before.user_seconds;
+        let system_seconds = now.system_seconds - before.system_seconds;
+        let difference = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
+        Self {
+            role: role.to_owned(),
+            pid,
+            host: None,
+            user_seconds,
+            system_seconds,
+            cpu_us_per_operation: (operations > 0)
+                .then(|| (user_seconds + system_seconds) * 1e6 / operations as f64),
+            rss_bytes_max: now.rss_bytes,
+            threads: now.threads,
+            open_files: now.open_files,
+            written_bytes: difference(now.written_bytes, before.written_bytes),
+            read_bytes: difference(now.read_bytes, before.read_bytes),
+        }
+    }
+
     /// Returns the processor time in both modes, in seconds.
     pub fn cpu_seconds(&self) -> f64 {
         self.user_seconds + self.system_seconds
@@ -204,6 +234,18 @@ impl From<&Latencies> for LatencyReport {
 }
 
 impl PhaseReport {
+    /// Returns the disturbance of the machine that missed most of its processors, and their number.
+    /// This machine has so many `processors`.
+    pub fn most_disturbed(&self, processors: usize) -> Option<(Disturbance, usize)> {
+        let agents =
+            self.agents.iter().filter_map(|agent| Some((agent.disturbance?, agent.machine.processors)));
+        let here = self.disturbance.map(|here| (here, processors));
+        let share = |(disturbance, processors): &(Disturbance, usize)| {
+            disturbance.missing(*processors).unwrap_or(0.0) / (*processors).max(1) as f64
+        };
+        here.into_iter().chain(agents).max_by(|one, other| share(one).total_cmp(&share(other)))
+    }
+
     /// Builds a report from `recorder`; the caller adds settings and processes. `names` are those
     /// of the kinds of operations defined by the workload.
     pub fn of(name: String, repeat: usize, seconds: f64, recorder: &Recorder, names: &[String]) -> Self {
@@ -225,6 +267,7 @@ impl PhaseReport {
             latencies: latency_reports(&recorder.latencies(), names),
             processes: Vec::new(),
             disturbance: None,
+            agents: Vec::new(),
         }
     }
 }

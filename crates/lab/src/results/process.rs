@@ -2,10 +2,12 @@
 
 use std::io;
 
+use serde::{Deserialize, Serialize};
+
 use crate::LabError;
 
 /// Resources that a process has used since its start.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct ProcessUse {
     /// Processor time in user mode, in seconds.
     pub user_seconds: f64,

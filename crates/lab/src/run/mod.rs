@@ -2,20 +2,21 @@
 
 pub mod pace;
 pub mod phase;
+mod processes;
 pub mod series;
 pub mod worker;
 
 use std::collections::BTreeMap;
-use std::sync::Barrier;
-use std::sync::OnceLock;
+use std::sync::{Arc, Barrier, OnceLock};
 use std::time::Instant;
 
 use crate::LabError;
 use crate::results::EngineInfo;
 use crate::workload::TableShape;
-pub use phase::{Measured, Observer, PhasePlan, Rate};
+pub use phase::{Crew, Executed, Measured, Observer, PhasePlan, Rate};
+pub use processes::RemoteServer;
 pub use series::Second;
-pub use worker::{Control, Worker};
+pub use worker::{Control, HeldStart, Worker};
 
 /// Metrics of an engine by name. Those that end in `_total` are monotonic while it runs; the others
 /// are current values.
@@ -113,7 +114,8 @@ pub(crate) fn drive_together<S: Send>(
     workers: Vec<(Worker, S)>,
     work: impl Fn(&mut S, &mut Worker) + Sync,
 ) -> Driven {
-    let gate = Gate::new(workers.len());
+    let control = workers.first().map(|(worker, _)| worker.control()).unwrap_or_default();
+    let gate = Gate::new(workers.len(), control);
     let finished: Vec<(Worker, Instant, Instant)> = std::thread::scope(|scope| {
         let threads: Vec<_> = workers
             .into_iter()
@@ -142,16 +144,17 @@ pub(crate) fn drive_together<S: Send>(
 struct Gate {
     barrier: Barrier,
     start: OnceLock<Instant>,
+    control: Arc<Control>,
 }
 
 impl Gate {
-    fn new(workers: usize) -> Self {
-        Self { barrier: Barrier::new(workers), start: OnceLock::new() }
+    fn new(workers: usize, control: Arc<Control>) -> Self {
+        Self { barrier: Barrier::new(workers), start: OnceLock::new(), control }
     }
 
     /// Waits for all workers; returns the same start to each.
     fn pass(&self) -> Instant {
         self.barrier.wait();
-        *self.start.get_or_init(Instant::now)
+        *self.start.get_or_init(|| self.control.begin())
     }
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use super::processes::{Processes, RemoteServer};
 use super::series::{Second, Series};
 use super::worker::{OpenLoop, WorkerLimits};
-use super::{Control, Counters, Target, Worker};
+use super::{Control, Counters, Driven, Target, Worker};
 use crate::LabError;
 use crate::recording::{LiveCounts, LiveView, Recorder};
-use crate::results::process::ProcessUse;
-use crate::results::{MachineUse, PhaseReport, ProcessReport};
+use crate::results::{MachineUse, PhaseReport};
 use crate::workload::StreamFactory;
 use crate::workload::stream::share_of;
 
@@ -68,6 +68,8 @@ pub struct PhasePlan {
     pub spin: bool,
     /// Pids of the servers, whose processor time and memory are measured.
     pub server_pids: Vec<u32>,
+    /// The same of servers on other machines.
+    pub remote_servers: Vec<RemoteServer>,
     /// Whether to record a series with one point per second.
     pub series: bool,
 }
@@ -89,8 +91,40 @@ pub struct Measured {
     pub after: Counters,
 }
 
+/// Who executes the operations of a phase.
+#[derive(Debug)]
+pub struct Crew<'a> {
+    /// Counts of the workers while they work, or of the agents.
+    pub live: &'a [Arc<LiveCounts>],
+    /// Ends the phase early.
+    pub control: &'a Control,
+    /// Whether the workers are in this process.
+    pub is_here: bool,
+    /// Names of the kinds of operations defined by the workload.
+    pub kind_names: &'a [String],
+}
+
+/// Operations that a crew executed.
+#[derive(Debug)]
+pub struct Executed {
+    /// Records of all workers.
+    pub recorder: Recorder,
+    /// Common start of the workers.
+    pub start: Instant,
+    /// Time until the last worker ended.
+    pub time: Duration,
+}
+
+impl From<Driven> for Executed {
+    fn from(driven: Driven) -> Self {
+        let mut recorder = Recorder::new(Arc::default());
+        driven.workers.iter().for_each(|worker| recorder.merge(&worker.recorder));
+        Self { recorder, start: driven.start, time: driven.end - driven.start }
+    }
+}
+
 impl PhasePlan {
-    /// Runs the phase.
+    /// Runs the phase with workers in this process.
     pub fn measure(
         &self,
         factory: &StreamFactory,
@@ -100,26 +134,52 @@ impl PhasePlan {
         let count = target.worker_count(self.in_flight);
         let control = Arc::new(Control::default());
         let live: Vec<Arc<LiveCounts>> = (0..count).map(|_| Arc::default()).collect();
-        let workers = (0..count)
-            .map(|worker| {
-                let limits = WorkerLimits {
-                    operations: self.operations.map(|total| share_of(total, count, worker)),
-                    time: self.time,
-                    rate: self.rate.map(|rate| OpenLoop { rate, workers: count, worker, spin: self.spin }),
-                };
-                let recorder = Recorder::new(Arc::clone(&live[worker]));
-                Worker::new(factory.stream(worker), recorder, limits, Arc::clone(&control))
-            })
-            .collect();
+        let workers = self.workers(factory, &control, &live, (0, count));
+        let kind_names = factory.kind_names();
+        let crew = Crew { live: &live, control: &control, is_here: true, kind_names };
+        self.observe(&crew, target, observer, || Ok(target.drive(workers, self.in_flight)?.into()))
+    }
 
+    /// Creates a worker for each of `live`. Together with those of other processes they are `count`
+    /// workers, of which `first` is the number of the first one here: each has its own share of the
+    /// operations, its own random numbers and its own turn in an open loop.
+    pub fn workers(
+        &self,
+        factory: &StreamFactory,
+        control: &Arc<Control>,
+        live: &[Arc<LiveCounts>],
+        (first, count): (usize, usize),
+    ) -> Vec<Worker> {
+        let worker = |(worker, live): (usize, &Arc<LiveCounts>)| {
+            let limits = WorkerLimits {
+                operations: self.operations.map(|total| share_of(total, count, worker)),
+                time: self.time,
+                rate: self.rate.map(|rate| OpenLoop { rate, workers: count, worker, spin: self.spin }),
+            };
+            let recorder = Recorder::new(Arc::clone(live));
+            Worker::new(factory.stream(worker), recorder, limits, Arc::clone(control))
+        };
+        (first..).zip(live).map(worker).collect()
+    }
+
+    /// Runs the phase by `execute`, which starts the crew and waits for its end, and samples crew,
+    /// target and machine meanwhile.
+    pub fn observe(
+        &self,
+        crew: &Crew<'_>,
+        target: &dyn Target,
+        observer: &dyn Observer,
+        execute: impl FnOnce() -> Result<Executed, LabError>,
+    ) -> Result<Measured, LabError> {
+        let Crew { live, control, is_here, kind_names } = crew;
         observer.on_phase_start(self);
         let mut sampler = target.sampler();
         let before = sampler.as_mut().map(|sample| sample()).unwrap_or_default();
-        let mut processes = Processes::sample(&self.server_pids)?;
-        let machine = MachineUse::now();
+        let mut processes = Processes::sample(&self.server_pids, &self.remote_servers, *is_here)?;
+        let machine = MachineUse::now().filter(|_| *is_here);
         let done = AtomicBool::new(false);
         let mut series = Series::new(self.series);
-        let driven = std::thread::scope(|scope| {
+        let executed = std::thread::scope(|scope| {
             let watcher = scope.spawn(|| {
                 let mut view = LiveView::default();
                 while !done.load(Ordering::Acquire) {
@@ -141,23 +201,22 @@ impl PhasePlan {
                 done.store(true, Ordering::Release);
                 watcher.thread().unpark();
             });
-            target.drive(workers, self.in_flight)
+            execute()
         })?;
         let after = sampler.as_mut().map(|sample| sample()).unwrap_or_default();
 
-        let mut all = Recorder::new(Arc::default());
-        driven.workers.iter().for_each(|worker| all.merge(&worker.recorder));
-        let seconds = (driven.end - driven.start).as_secs_f64();
-        let mut report = PhaseReport::of(self.name.clone(), self.repeat, seconds, &all, factory.kind_names());
+        let Executed { recorder, start, time } = executed;
+        let seconds = time.as_secs_f64();
+        let mut report = PhaseReport::of(self.name.clone(), self.repeat, seconds, &recorder, kind_names);
         report.stopped = control.reason();
-        report.processes = processes.finish(all.operations, &mut report.stopped)?;
-        let knows_processes = !self.server_pids.is_empty() || target.is_embedded();
-        let own_seconds =
-            knows_processes.then(|| report.processes.iter().map(ProcessReport::cpu_seconds).sum::<f64>());
+        let (reports, own_seconds) = processes.finish(recorder.operations, &mut report.stopped);
+        report.processes = reports;
+        let has_servers = !(self.server_pids.is_empty() && self.remote_servers.is_empty());
+        let own_seconds = (has_servers || target.is_embedded()).then_some(own_seconds);
         report.disturbance =
             machine.zip(MachineUse::now()).map(|(before, now)| now.since(&before, own_seconds));
         let series = series.finish();
-        Ok(Measured { report, recorder: all, series, start: driven.start, before, after })
+        Ok(Measured { report, recorder, series, start, before, after })
     }
 }
 
@@ -166,80 +225,5 @@ struct OnDrop<F: FnMut()>(F);
 impl<F: FnMut()> Drop for OnDrop<F> {
     fn drop(&mut self) {
         (self.0)();
-    }
-}
-
-struct Process {
-    role: &'static str,
-    pid: u32,
-    before: ProcessUse,
-    latest: ProcessUse,
-    rss_bytes_max: u64,
-}
-
-/// Processes sampled during a phase: the servers first, if there are any, then this one.
-struct Processes(Vec<Process>);
-
-impl Processes {
-    fn sample(server_pids: &[u32]) -> Result<Self, LabError> {
-        let servers = server_pids.iter().map(|pid| ("server", *pid));
-        let looked = servers.chain([("laboratory", std::process::id())]).map(|(role, pid)| {
-            let now = ProcessUse::of(pid)?;
-            Ok(Process { role, pid, before: now, latest: now, rss_bytes_max: now.rss_bytes })
-        });
-        Ok(Self(looked.collect::<Result<_, LabError>>()?))
-    }
-
-    fn watch(&mut self) {
-        for process in &mut self.0 {
-            // A process that ended is reported when the phase ends.
-            if let Ok(now) = ProcessUse::of(process.pid) {
-                process.latest = now;
-                process.rss_bytes_max = now.rss_bytes.max(process.rss_bytes_max);
-            }
-        }
-    }
-
-    /// Returns what servers and this process have used until the last sample: see
-    /// [`Series::sample`].
-    fn seconds_and_bytes(&self) -> [ProcessUse; 2] {
-        let of = |role: &str| {
-            let mut sum = ProcessUse::default();
-            for process in self.0.iter().filter(|process| process.role == role) {
-                sum.add(&process.latest);
-            }
-            sum
-        };
-        [of("server"), of("laboratory")]
-    }
-
-    /// Reports the usage. The death of a server becomes the reason why the phase stopped; the
-    /// results so far are kept.
-    fn finish(self, operations: u64, stopped: &mut Option<String>) -> Result<Vec<ProcessReport>, LabError> {
-        let mut reports = Vec::new();
-        for process in self.0 {
-            let Process { role, pid, before, latest, rss_bytes_max } = process;
-            let now = ProcessUse::of(pid).unwrap_or_else(|_| {
-                stopped.get_or_insert_with(|| format!("the server process {pid} has ended"));
-                latest
-            });
-            let user_seconds = now.user_seconds - before.user_seconds;
-            let system_seconds = now.system_seconds - before.system_seconds;
-            let difference = |now: Option<u64>, before: Option<u64>| Some(now?.saturating_sub(before?));
-            reports.push(ProcessReport {
-                role: role.to_owned(),
-                pid,
-                user_seconds,
-                system_seconds,
-                cpu_us_per_operation: (operations > 0)
-                    .then(|| (user_seconds + system_seconds) * 1e6 / operations as f64),
-                rss_bytes_max: rss_bytes_max.max(now.rss_bytes),
-                threads: now.threads,
-                open_files: now.open_files,
-                written_bytes: difference(now.written_bytes, before.written_bytes),
-                read_bytes: difference(now.read_bytes, before.read_bytes),
-            });
-        }
-        Ok(reports)
     }
 }

@@ -1,7 +1,7 @@
 //! A worker of a phase.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::pace::Pace;
@@ -12,14 +12,51 @@ use crate::workload::{Failure, Operation, OperationStream};
 /// Number of consecutive failures of a worker that ends the phase: the engine is gone, not slow.
 const FAILURES_IN_A_ROW_MAX: u64 = 1000;
 
+/// The maximum sleep between two checks whether a start that lies ahead was called off.
+const START_CHECK_PERIOD: Duration = Duration::from_millis(50);
+
 /// Shared control of a phase's workers.
 #[derive(Debug, Default)]
 pub struct Control {
     stopped: AtomicBool,
     reason: Mutex<Option<String>>,
+    held: Option<HeldStart>,
+}
+
+/// A start that another thread determines.
+#[derive(Debug)]
+pub struct HeldStart {
+    /// Receives a message once all workers are ready.
+    pub ready: mpsc::Sender<()>,
+    /// Sends the start. Without a sender, the phase does not start.
+    pub start: Mutex<mpsc::Receiver<Instant>>,
 }
 
 impl Control {
+    /// Creates the control of workers that start when `held` sends the start.
+    pub fn held(held: HeldStart) -> Self {
+        Self { held: Some(held), ..Self::default() }
+    }
+
+    /// Returns the start of the phase, once all workers are ready; waits for one that lies ahead.
+    pub(super) fn begin(&self) -> Instant {
+        let Some(held) = &self.held else { return Instant::now() };
+        let _ = held.ready.send(());
+        let start = held.start.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(start) = start else {
+            self.stop("it was called off before its start");
+            return Instant::now();
+        };
+        super::pace::wake_punctually();
+        loop {
+            let left = start.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.stopped() {
+                return start;
+            }
+            super::pace::wait_until(Instant::now() + left.min(START_CHECK_PERIOD), false);
+        }
+    }
+
     /// Ends the phase early; the first reason is kept.
     pub fn stop(&self, reason: impl Into<String>) {
         let mut kept = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
@@ -127,6 +164,11 @@ impl Worker {
         }
         self.left = self.left.map(|left| left - 1);
         Some(Task { operation: self.stream.next_operation(), intended })
+    }
+
+    /// Returns the control that it shares with the other workers.
+    pub(super) fn control(&self) -> Arc<Control> {
+        Arc::clone(&self.control)
     }
 
     /// Waits until `due`.

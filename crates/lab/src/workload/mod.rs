@@ -5,6 +5,7 @@
 
 mod failure;
 pub mod rows;
+pub mod spec;
 pub mod statements;
 pub mod stream;
 pub mod template;
@@ -15,8 +16,9 @@ use std::sync::Arc;
 
 pub use failure::Failure;
 pub use rows::RowSink;
+pub use spec::StatementSpec;
 pub use statements::{Expect, StatementWorkload};
-pub use stream::{KeySpace, Operation, OperationKind, OperationStream, StreamFactory};
+pub use stream::{KeyBounds, KeySpace, Operation, OperationKind, OperationStream, StreamFactory};
 pub use template::Template;
 pub use values::{Value, ValueSpec};
 

@@ -38,6 +38,11 @@ impl AcknowledgedCounter {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Returns the number that the next call of [`next`](Self::next) returns.
+    pub fn upcoming(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+
     /// Returns the number of readable numbers from 0 on: one past the last acknowledged.
     pub fn readable_end(&self) -> u64 {
         self.readable_end.load(Ordering::Acquire)

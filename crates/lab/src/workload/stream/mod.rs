@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU64;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
 
 use super::StatementWorkload;
 use crate::ycsb::counter::AcknowledgedCounter;
@@ -69,7 +70,7 @@ pub enum Operation {
 }
 
 /// Kinds of latencies: YCSB's names of the operations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names of the operations")]
 pub enum OperationKind {
     Insert,
@@ -129,26 +130,89 @@ impl Operation {
     }
 }
 
+/// Which keys of a table exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyBounds {
+    /// All keys below this number exist.
+    pub end: u64,
+    /// No key from this number on exists; some of those between the two may.
+    pub next: u64,
+}
+
+impl KeyBounds {
+    /// Creates the bounds of a table whose keys below `next` exist, and no others.
+    pub const fn dense(next: u64) -> Self {
+        Self { end: next, next }
+    }
+
+    /// Returns the bounds after processes that share the new keys by turns
+    /// ([`KeySpace::interleaved`]) inserted so many each.
+    #[must_use]
+    pub fn after(self, inserted: &[u64]) -> Self {
+        let processes = inserted.len() as u64;
+        let all =
+            |each: Option<&u64>| self.next.saturating_add(each.map_or(0, |n| n.saturating_mul(processes)));
+        // Turns that every process took are without gaps, unless there was one before.
+        let end = if self.end == self.next { all(inserted.iter().min()) } else { self.end };
+        Self { end, next: all(inserted.iter().max()) }
+    }
+}
+
 /// Keys of a table, shared by all workers and all phases on that table.
 #[derive(Debug, Clone)]
 pub struct KeySpace {
+    /// Counts the existing keys, then the new ones of this process.
     inserted: Arc<AcknowledgedCounter>,
+    bounds: KeyBounds,
+    /// Which of the processes that share the new keys by turns this is, and their number.
+    turn: u64,
+    processes: u64,
 }
 
 impl KeySpace {
     /// Creates the keys of a table whose next new key has number `next`; all before it exist.
     pub fn starting_at(next: u64) -> Self {
-        Self { inserted: Arc::new(AcknowledgedCounter::new(next)) }
+        Self::interleaved(KeyBounds::dense(next), 0, 1)
     }
 
-    /// Returns one past the number of the last key known to exist.
+    /// Creates the keys of a table for one of several `processes` that insert into it at the same
+    /// time. Process number `turn` inserts every key whose turn it is, and chooses among the
+    /// existing keys and its own new ones.
+    ///
+    /// # Panics
+    /// If `turn` is not below `processes`.
+    pub fn interleaved(bounds: KeyBounds, turn: u64, processes: u64) -> Self {
+        assert!(turn < processes, "process {turn} of {processes}");
+        Self { inserted: Arc::new(AcknowledgedCounter::new(bounds.end)), bounds, turn, processes }
+    }
+
+    /// Returns one past the index of the last key known to exist; see [`number`](Self::number).
     pub fn end(&self) -> u64 {
         self.inserted.readable_end()
     }
 
+    /// Returns the number of new keys that this process assigned.
+    pub fn assigned(&self) -> u64 {
+        self.inserted.upcoming() - self.bounds.end
+    }
+
+    /// Returns the number of the key with this index among those that this process uses.
+    fn number(&self, index: u64) -> u64 {
+        match index.checked_sub(self.bounds.end) {
+            None => index,
+            Some(new) => self.bounds.next + new * self.processes + self.turn,
+        }
+    }
+
+    /// Assigns a new key. Returns its number.
+    fn assign(&self) -> u64 {
+        self.number(self.inserted.next())
+    }
+
     /// Records that the insertion of key `number` is complete, whether it succeeded or not.
     pub fn acknowledge(&self, number: u64) {
-        self.inserted.acknowledge(number);
+        let new = number.saturating_sub(self.bounds.next) / self.processes;
+        self.inserted.acknowledge(self.bounds.end + new);
     }
 }
 
@@ -283,11 +347,11 @@ impl OperationStream {
         let Some((operations, _)) = &self.factory.run else {
             return match &self.factory.statements {
                 Some(statements) => self.statements(statements.load()),
-                None => Operation::Insert { key: self.factory.keys.inserted.next() },
+                None => Operation::Insert { key: self.factory.keys.assign() },
             };
         };
         match operations.next(&mut self.rng) {
-            OperationKind::Insert => Operation::Insert { key: self.factory.keys.inserted.next() },
+            OperationKind::Insert => Operation::Insert { key: self.factory.keys.assign() },
             OperationKind::Read => Operation::Read { key: self.existing_key(), field: self.read_field() },
             OperationKind::Update => {
                 Operation::Update { key: self.existing_key(), field: self.written_field() }
@@ -309,7 +373,7 @@ impl OperationStream {
     fn statements(&mut self, operation: u8) -> Operation {
         let known = self.factory.statements.as_ref();
         let inserts = known.is_some_and(|known| known.operations[usize::from(operation)].inserts);
-        let key = if inserts { self.factory.keys.inserted.next() } else { self.existing_key() };
+        let key = if inserts { self.factory.keys.assign() } else { self.existing_key() };
         Operation::Statements { operation, key, random: self.rng.random(), inserts }
     }
 
@@ -361,7 +425,7 @@ impl OperationStream {
         loop {
             let key = chooser.next(&mut self.rng);
             if key < self.factory.keys.end() {
-                return key;
+                return self.factory.keys.number(key);
             }
         }
     }

@@ -144,3 +144,39 @@ fn shares_of_workers_sum_to_the_total() {
     let shares: Vec<u64> = (0..4).map(|worker| share_of(10, 4, worker)).collect();
     assert_eq!(shares, [3, 3, 2, 2]);
 }
+
+#[test]
+fn processes_insert_distinct_keys_and_choose_only_existing_ones() {
+    let workload = workload('d', "recordcount=100 operationcount=1000");
+    let bounds = KeyBounds { end: 90, next: 100 };
+    let mut all = std::collections::BTreeSet::new();
+    let mut inserted = Vec::new();
+    for turn in 0..3 {
+        let keys = KeySpace::interleaved(bounds, turn, 3);
+        let mut stream = StreamFactory::run(&workload, keys.clone(), 5).unwrap().stream(0);
+        let mut own = std::collections::BTreeSet::new();
+        let mut chose_own = false;
+        for _ in 0..4000 {
+            match stream.next_operation() {
+                Operation::Insert { key } => {
+                    stream.acknowledge(key);
+                    assert!(key >= 100 && key % 3 == (100 + turn) % 3 && all.insert(key), "{key}");
+                    own.insert(key);
+                }
+                operation => {
+                    let key = operation.key();
+                    assert!(key < 90 || own.contains(&key), "{key}");
+                    chose_own |= key >= 90;
+                }
+            }
+        }
+        assert!(chose_own);
+        assert_eq!(keys.assigned(), own.len() as u64);
+        inserted.push(own.len() as u64);
+    }
+    let after = bounds.after(&inserted);
+    assert_eq!(after.end, 90, "the gap before the new keys stays");
+    assert!(all.iter().all(|key| *key < after.next));
+    let dense = KeyBounds::dense(100).after(&inserted);
+    assert!((100..dense.end).all(|key| all.contains(&key)) && dense.next == after.next);
+}
