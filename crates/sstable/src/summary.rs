@@ -233,9 +233,7 @@ impl SummaryBuilder {
     /// Adds the next key, whose entry in Index.db begins at `position`.
     pub fn add(&mut self, key: &DecoratedKey, position: u64) {
         if self.keys.is_multiple_of(u64::from(self.min_index_interval)) {
-            // A copy: the key may share a buffer much larger than itself.
-            let copy = DecoratedKey::with_token(key.token(), Bytes::copy_from_slice(key.key()));
-            self.entries.push(Entry { key: copy, position });
+            self.entries.push(Entry { key: copy(key), position });
         }
         self.keys += 1;
         self.last = Some(key.clone());
@@ -256,9 +254,14 @@ impl SummaryBuilder {
             tokens: tokens(&self.entries),
             entries: self.entries,
             first,
-            last: self.last?,
+            last: copy(&self.last?),
         })
     }
+}
+
+/// Copies a key, which may share a buffer much larger than itself.
+fn copy(key: &DecoratedKey) -> DecoratedKey {
+    DecoratedKey::with_token(key.token(), Bytes::copy_from_slice(key.key()))
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ const MAX_HASHES: u32 = 32;
 pub struct BloomFilter {
     hashes: u32,
     bits: Box<[u8]>,
+    length: Divisor,
 }
 
 impl BloomFilter {
@@ -40,7 +41,11 @@ impl BloomFilter {
         let spec = sizing::spec(fp_chance);
         // Cassandra adds 20 bits before rounding up to whole words.
         let words = (keys * u64::from(spec.bits_per_key) + 20).div_ceil(64);
-        Some(Self { hashes: spec.hashes, bits: vec![0; words as usize * 8].into() })
+        Some(Self::new(spec.hashes, vec![0; words as usize * 8].into()))
+    }
+
+    fn new(hashes: u32, bits: Box<[u8]>) -> Self {
+        Self { hashes, length: Divisor::new(bits.len() as u64 * 8), bits }
     }
 
     /// Returns the smallest supported chance.
@@ -55,7 +60,7 @@ impl BloomFilter {
 
     /// Adds a key by its [`murmur3_hash`].
     pub fn add_hash(&mut self, hash: (u64, u64)) {
-        for bit in bits(hash, self.hashes, self.bits.len() as i64 * 8) {
+        for bit in bits(hash, self.hashes, self.length) {
             if let Some(byte) = self.bits.get_mut(bit / 8) {
                 *byte |= 1 << (bit % 8);
             }
@@ -70,8 +75,18 @@ impl BloomFilter {
     /// [`Self::may_contain`] by the key's [`murmur3_hash`].
     #[inline]
     pub fn may_contain_hash(&self, hash: (u64, u64)) -> bool {
-        bits(hash, self.hashes, self.bits.len() as i64 * 8)
+        bits(hash, self.hashes, self.length)
             .all(|bit| self.bits.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1))
+    }
+
+    /// Returns whether the filter may contain all keys with these [hashes](murmur3_hash). Unlike
+    /// single lookups, does not wait for one bit before it accesses the next.
+    pub fn may_contain_all(&self, hashes: &[(u64, u64)]) -> bool {
+        let set = hashes.iter().flat_map(|hash| bits(*hash, self.hashes, self.length)).fold(1, |set, bit| {
+            let byte = self.bits.get(bit / 8).copied().unwrap_or_default();
+            set & byte >> (bit % 8)
+        });
+        set & 1 == 1
     }
 
     /// Bytes held on the heap.
@@ -110,16 +125,41 @@ impl BloomFilter {
         }
         let bits = input.bytes(words * 8)?.into();
         input.end()?;
-        Ok(Self { hashes, bits })
+        Ok(Self::new(hashes, bits))
     }
 }
 
-/// Returns the bits of a key in a filter of `length` bits.
+/// A number by which many are divided, with its reciprocal: a multiplication takes a fraction of
+/// the time of a division.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Divisor {
+    divisor: u64,
+    /// ⌊(2⁶⁴ − 1) / divisor⌋
+    reciprocal: u64,
+}
+
+impl Divisor {
+    fn new(divisor: u64) -> Self {
+        let divisor = divisor.max(1);
+        Self { divisor, reciprocal: u64::MAX / divisor }
+    }
+
+    #[inline]
+    fn remainder_of(self, number: u64) -> u64 {
+        // The product is above number / divisor - 1, so the quotient is right or too small by one.
+        let quotient = ((u128::from(number) * u128::from(self.reciprocal)) >> 64) as u64;
+        let remainder = number - quotient * self.divisor;
+        if remainder >= self.divisor { remainder - self.divisor } else { remainder }
+    }
+}
+
+/// Returns the bits of a key in a filter of `length` bits. The absolute value of a signed remainder
+/// is the remainder of the absolute value.
 #[inline]
-fn bits((h1, h2): (u64, u64), hashes: u32, length: i64) -> impl Iterator<Item = usize> {
+fn bits((h1, h2): (u64, u64), hashes: u32, length: Divisor) -> impl Iterator<Item = usize> {
     let mut base = h2 as i64;
     (0..hashes).map(move |_| {
-        let bit = (base % length).unsigned_abs() as usize;
+        let bit = length.remainder_of(base.unsigned_abs()) as usize;
         base = base.wrapping_add(h1 as i64);
         bit
     })
@@ -139,6 +179,26 @@ mod tests {
         assert!((0..10_000u32).all(|key| filter.may_contain(&key.to_be_bytes())));
         let wrong = (10_000..110_000u32).filter(|key| filter.may_contain(&key.to_be_bytes())).count();
         assert!((500..2000).contains(&wrong), "{wrong} of 100000 absent keys passed");
+        let mut hashes: Vec<_> = (0..1_000u32).map(|key| murmur3_hash(&key.to_be_bytes())).collect();
+        assert!(filter.may_contain_all(&hashes) && filter.may_contain_all(&[]));
+        let absent = (10_000..).map(|key: u32| murmur3_hash(&key.to_be_bytes()));
+        hashes[500] = absent.into_iter().find(|hash| !filter.may_contain_hash(*hash)).unwrap();
+        assert!(!filter.may_contain_all(&hashes));
+    }
+
+    #[test]
+    fn remainders_by_a_reciprocal_are_those_of_a_division() {
+        let near = |n: u64| [n.wrapping_sub(1), n, n.wrapping_add(1)];
+        let lengths = [64u64, 128, 192, 1 << 20, 8 * 12_500_008, (1 << 34) - 64, i64::MAX as u64];
+        for length in lengths.into_iter().flat_map(near) {
+            let divisor = Divisor::new(length);
+            for n in 0..1_000u64 {
+                let numbers = near(length.wrapping_mul(n)).into_iter();
+                for number in numbers.chain([n, u64::MAX - n, murmur3_hash(&n.to_be_bytes()).0]) {
+                    assert_eq!(divisor.remainder_of(number), number % length, "{number} by {length}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -228,6 +228,11 @@ impl IndexCursor {
         DecoratedKey::new(Bytes::copy_from_slice(self.key()))
     }
 
+    /// Returns the current entry's key, in the memory of its block.
+    pub fn shared_key(&self) -> Bytes {
+        self.window.slice(self.key.clone())
+    }
+
     /// Returns the offset of the current partition in Data.
     pub fn position(&self) -> u64 {
         self.position

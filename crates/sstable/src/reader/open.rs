@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cassette_rows::token::{murmur3_hash, token_of_hash};
 use cassette_rows::{Clustering, DecoratedKey, Result, StorageError, TableMetadata};
 use cassette_vfs::{FileSystem, RandomAccessFile};
 
@@ -352,6 +353,39 @@ pub(super) fn open_index(
     if cache.disk_access() == DiskAccessMode::Standard { Ok(index) } else { index.mapped() }
 }
 
+/// Whether a filter contains all keys that are added. Looks up many at once: each lookup of a large
+/// filter waits for memory, and the processor makes those of a loop at the same time.
+struct ContainedKeys<'a> {
+    filter: &'a BloomFilter,
+    hashes: Vec<(u64, u64)>,
+    all: bool,
+}
+
+impl<'a> ContainedKeys<'a> {
+    const AT_ONCE: usize = 256;
+
+    fn new(filter: &'a BloomFilter) -> Self {
+        Self { filter, hashes: Vec::with_capacity(Self::AT_ONCE), all: true }
+    }
+
+    fn add(&mut self, hash: (u64, u64)) {
+        self.hashes.push(hash);
+        if self.hashes.len() == Self::AT_ONCE {
+            self.look_up();
+        }
+    }
+
+    fn look_up(&mut self) {
+        self.all = self.all && self.filter.may_contain_all(&self.hashes);
+        self.hashes.clear();
+    }
+
+    fn finish(mut self) -> bool {
+        self.look_up();
+        self.all
+    }
+}
+
 /// Reads Index completely: its keys and positions must ascend. Returns `summary` and `filter` if
 /// they match it, else new ones, and whether both match.
 fn rebuild(
@@ -365,9 +399,10 @@ fn rebuild(
     let mut builder = SummaryBuilder::new(interval);
     let mut last: Option<(DecoratedKey, u64)> = None;
     let mut cursor = IndexCursor::new(index.clone(), 0, Caching::LeaveAlone);
-    let mut complete = filter.is_some();
+    let mut contained = filter.as_ref().map(ContainedKeys::new);
     while cursor.advance()? {
-        let key = cursor.decorated_key();
+        let hash = murmur3_hash(cursor.key());
+        let key = DecoratedKey::with_token(token_of_hash(cursor.key(), hash), cursor.shared_key());
         let position = cursor.position();
         let ascends = match &last {
             Some(last) => last.0 < key && last.1 < position,
@@ -380,9 +415,12 @@ fn rebuild(
             ));
         }
         builder.add(&key, cursor.entry_start());
-        complete = complete && filter.as_ref().is_some_and(|filter| filter.may_contain(key.key()));
+        if let Some(contained) = &mut contained {
+            contained.add(hash);
+        }
         last = Some((key, position));
     }
+    let complete = contained.is_some_and(ContainedKeys::finish);
     let keys = builder.keys();
     let Some(rebuilt) = builder.finish() else {
         return Err(StorageError::corrupt(index.path(), "at least one partition expected"));
