@@ -235,10 +235,10 @@ impl ChunkedFile {
         }
     }
 
-    /// Reads chunk `index` for a reader whose single pass has begun; `None` if it has not, or if
-    /// the chunk must be read for itself.
+    /// Reads chunk `index` for a reader of a long range, in its single pass; `None` for others, or
+    /// if the chunk must be read for itself.
     fn pass(&self, index: u64, ahead: &mut ReadAhead) -> Result<Option<Bytes>> {
-        if self.mapped.is_some() || !may_wait() || ahead.run() * self.chunk_length < LONG_RUN {
+        if self.mapped.is_some() || !may_wait() || !ahead.is_long(self.chunk_length, LONG_RUN) {
             return Ok(None);
         }
         let end = self.offset_of(ahead.end());

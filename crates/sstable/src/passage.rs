@@ -20,8 +20,8 @@ const PIECE: u64 = 2 << 20;
 /// How far ahead of a reader pieces are examined, in pieces: farther than the system reads ahead,
 /// whose own pages would otherwise seem to be another reader's.
 const EXAMINED_AHEAD: u64 = 32;
-/// Bytes read in sequence after which a reader's pass begins. Less of the file may be in memory
-/// then than makes a piece another reader's.
+/// The length of a range that is long, bytes. Of a reader without an end, so much must be read
+/// before its pass begins: less of a piece is in memory then than makes it another reader's.
 pub(crate) const LONG_RUN: u64 = 128 << 10;
 
 /// Bytes that are read at once: a few chunks of default length, which a processor's second-level

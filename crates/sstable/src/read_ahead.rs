@@ -81,9 +81,13 @@ impl ReadAhead {
         Some(start..end)
     }
 
-    /// Returns the number of chunks read in sequence.
-    pub fn run(&self) -> u64 {
-        self.run
+    /// Returns whether the reader has read `length` bytes in sequence, or will, because it has an
+    /// end.
+    #[inline]
+    pub fn is_long(&self, chunk_length: u64, length: u64) -> bool {
+        let end = if self.end == u64::MAX { self.next } else { self.end.max(self.next) };
+        let chunks = end - self.next.saturating_sub(self.run);
+        chunks.saturating_mul(chunk_length) >= length
     }
 
     /// Returns the end of the chunks that the reader needs.
@@ -134,6 +138,25 @@ mod tests {
         }
         assert!(requested.is_sorted_by(|a, b| a.end == b.start), "{requested:?}");
         assert_eq!(requested.last().map(|range| range.end), Some(40));
+    }
+
+    #[test]
+    fn a_reader_is_long_by_what_it_has_read_or_by_its_end() {
+        let mut ahead = ReadAhead::new();
+        let mut long = Vec::new();
+        for index in 10..20 {
+            ahead.reads(index);
+            long.push(ahead.is_long(CHUNK, 8 * CHUNK));
+        }
+        assert_eq!(long.iter().position(|is_long| *is_long), Some(7));
+        ahead.reads(100);
+        assert!(!ahead.is_long(CHUNK, 8 * CHUNK));
+        for (end, expected) in [(207, false), (208, true), (u64::MAX - 1, true)] {
+            let mut ahead = ReadAhead::new();
+            ahead.end_at(end);
+            ahead.reads(200);
+            assert_eq!(ahead.is_long(CHUNK, 8 * CHUNK), expected, "{end}");
+        }
     }
 
     #[test]
