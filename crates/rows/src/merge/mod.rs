@@ -8,6 +8,7 @@ pub mod counter;
 mod rows;
 pub mod shadow;
 mod stream;
+mod tokens;
 
 pub use rows::{merge_rows, reconcile};
 pub use stream::MergedStream;

@@ -12,20 +12,21 @@ use crate::stream::{PartitionHeader, PartitionStream, RangeTombstoneMarker, RowP
 use crate::token::Token;
 
 use super::rows::merge_rows;
+use super::tokens::Tokens;
 
 /// Merges many streams of one table: returns each partition, row and cell once, without deleted
 /// data.
 ///
 /// Tombstones are returned too, unless a greater one covers them; queries skip them.
 ///
-/// Most partitions exist in one source only. Their tokens, side by side in one array, determine the
+/// Most partitions exist in one source only. Their tokens, apart from the sources, determine the
 /// next one; its rows are then passed on without access to the other sources. A source with a known
 /// [`first_token`](PartitionStream::first_token) is not read before the merge reaches it.
 pub struct MergedStream {
     sources: Vec<Source>,
     /// The token of the current partition of each source, or the first token of one that has not
     /// been read; the greatest one for a source that has ended.
-    tokens: Vec<i64>,
+    tokens: Tokens,
     /// The sources that hold the current partition, ascending.
     active: Vec<usize>,
     /// The single source whose rows need no merging.
@@ -72,7 +73,9 @@ impl MergedStream {
             open: DeletionTime::LIVE,
         };
         Self {
-            tokens: first_tokens.iter().map(|token| token.map_or(ENDED, |token| token.0)).collect(),
+            tokens: Tokens::new(
+                first_tokens.iter().map(|token| token.map_or(ENDED, |token| token.0)).collect(),
+            ),
             // These must be advanced first.
             active: (0..sources.len()).filter(|i| first_tokens[*i].is_none()).collect(),
             alone: None,
@@ -98,7 +101,7 @@ impl MergedStream {
         source.head = None;
         source.exhausted = false;
         source.open = DeletionTime::LIVE;
-        self.tokens[i] = source.header.as_ref().map_or(ENDED, |header| header.key.token().0);
+        self.tokens.set(i, source.header.as_ref().map_or(ENDED, |header| header.key.token().0));
         Ok(())
     }
 
@@ -106,10 +109,7 @@ impl MergedStream {
     fn activate_least(&mut self) -> Result<()> {
         self.active.clear();
         let Some(least) = self.read_to_least()? else { return Ok(()) };
-        for (i, token) in self.tokens.iter().enumerate() {
-            if *token != least {
-                continue;
-            }
+        for i in self.tokens.with(least) {
             let Some(header) = &self.sources[i].header else { continue };
             let best = self.active.first().and_then(|first| self.sources[*first].header.as_ref());
             match best.map_or(Ordering::Equal, |best| header.key.cmp(&best.key)) {
@@ -127,9 +127,9 @@ impl MergedStream {
     /// Returns the least token, after reading the sources that may begin with it.
     fn read_to_least(&mut self) -> Result<Option<i64>> {
         loop {
-            let Some(&least) = self.tokens.iter().min() else { return Ok(None) };
-            let is_unread = |i: &usize| self.tokens[*i] == least && self.sources[*i].unread;
-            let Some(unread) = (0..self.sources.len()).find(is_unread) else { return Ok(Some(least)) };
+            let Some(least) = self.tokens.least() else { return Ok(None) };
+            let unread = self.tokens.with(least).find(|i| self.sources[*i].unread);
+            let Some(unread) = unread else { return Ok(Some(least)) };
             self.advance(unread)?;
         }
     }
@@ -283,8 +283,7 @@ impl PartitionStream for MergedStream {
     ) -> Result<u64> {
         // What precedes the next partitions of the other sources is in this one alone.
         let Some(only) = self.alone else { return Ok(0) };
-        let others = self.tokens.iter().enumerate().filter(|(i, _)| *i != only);
-        let next = Token(others.map(|(_, token)| *token).min().unwrap_or(ENDED));
+        let next = Token(self.tokens.least_besides(only).unwrap_or(ENDED));
         let before = before.map_or(next, |before| before.min(next));
         self.sources[only].stream.pass_live_partitions(Some(before), limit, probe)
     }
