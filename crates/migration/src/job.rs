@@ -28,6 +28,9 @@ use crate::writer::Writer;
 const VERSION: u32 = 1;
 /// Maximum number of parallel workers.
 const WORKERS_MAX: usize = 256;
+/// Maximum number of token ranges of a table in a comparison of files: a directory can have a
+/// hundred SSTables, of each of which a range should be long enough to be read ahead.
+const RANGES_OF_FILES_MAX: u32 = 32;
 
 impl Move {
     /// Returns what [`run`](Self::run) would do, and reports the statements that it would execute.
@@ -49,7 +52,7 @@ impl Move {
         let plan = Plan::make(&mut source.session(), &mut target.session(), &self.schema())?;
         plan.warnings.iter().for_each(|text| observer.event(&Event::Warning { text: text.clone() }));
         let found = Progress::read_header(&self.progress)?;
-        observer.event(&self.started(plan.tables().count(), 0));
+        observer.event(&self.started(plan.tables().count(), self.ranges, 0));
         if found.is_some() {
             let text = format!("{} exists: the move would resume", self.progress.display());
             observer.event(&Event::Warning { text });
@@ -92,10 +95,10 @@ impl Move {
         let mut session = target.session();
         let (plan, progress) = self.prepare(&mut source.session(), &mut session, observer)?;
         let tables: Vec<Statements> = plan.tables().cloned().map(Statements::new).collect();
-        observer.event(&self.started(tables.len(), progress.done_count()));
+        observer.event(&self.started(tables.len(), self.ranges, progress.done_count()));
         let is_left = |task: &Task| !progress.is_done(task.table, task.range);
         let tasks = Tasks {
-            tasks: self.tasks(tables.len()).filter(is_left).collect(),
+            tasks: tasks(tables.len(), self.ranges).filter(is_left).collect(),
             done_before: progress.done_count(),
             tables: &tables,
             workers: self.workers.clamp(1, WORKERS_MAX),
@@ -195,9 +198,13 @@ impl Move {
         let tables: Vec<Statements> = plan.tables().cloned().map(Statements::new).collect();
         let earlier = Progress::read_header(&self.progress)?;
         let marker = earlier.map_or_else(micros, |header| header.started_micros);
-        observer.event(&self.started(tables.len(), 0));
+        let ranges = match (&source, compared) {
+            (Endpoint::Directory { .. }, Endpoint::Directory { .. }) => self.ranges.min(RANGES_OF_FILES_MAX),
+            _ => self.ranges,
+        };
+        observer.event(&self.started(tables.len(), ranges, 0));
         let tasks = Tasks {
-            tasks: self.tasks(tables.len()).collect(),
+            tasks: tasks(tables.len(), ranges).collect(),
             done_before: 0,
             tables: &tables,
             workers: self.workers.clamp(1, WORKERS_MAX),
@@ -211,7 +218,7 @@ impl Move {
             || (compared.session(), Writer { client: Client::new(cluster) }),
             |session, (target, writer), task, shared| {
                 let statements = &tables[task.table];
-                let range = TokenRange::part(task.range, self.ranges);
+                let range = TokenRange::part(task.range, ranges);
                 let now = now();
                 let found = digest(session, statements, range, now)?;
                 let count = usize::try_from(found.rows).unwrap_or(usize::MAX);
@@ -234,11 +241,6 @@ impl Move {
         observer.event(&Event::Finished { rows, bytes: 0, seconds });
         let (differences, repaired) = (differences.into_inner(), repaired.into_inner());
         Ok(VerifySummary { rows, differences, repaired, seconds })
-    }
-
-    fn tasks(&self, tables: usize) -> impl Iterator<Item = Task> {
-        let ranges = self.ranges;
-        (0..tables).flat_map(move |table| (0..ranges).map(move |range| Task { table, range }))
     }
 
     /// Returns a point in the source's log; `None` of a move that does not follow its changes.
@@ -345,4 +347,9 @@ impl Move {
         }
         follow::check_grace(&keyspaces, self.to.patience)
     }
+}
+
+/// Returns all token ranges of all tables.
+fn tasks(tables: usize, ranges: u32) -> impl Iterator<Item = Task> {
+    (0..tables).flat_map(move |table| (0..ranges).map(move |range| Task { table, range }))
 }

@@ -189,13 +189,13 @@ impl Move {
     }
 
     /// Returns the first event.
-    pub(crate) fn started(&self, tables: usize, ranges_done: u64) -> Event {
+    pub(crate) fn started(&self, tables: usize, ranges: u32, ranges_done: u64) -> Event {
         Event::Started {
             from: self.from.name(),
             to: self.to.address(),
             tables,
             ranges: match self.by {
-                By::Rows => tables as u64 * u64::from(self.ranges),
+                By::Rows => tables as u64 * u64::from(ranges),
                 By::Files(_) | By::Import(_) | By::Bulk(_) => 0,
             },
             ranges_done,

@@ -26,8 +26,13 @@ pub struct StoredTable<'a> {
     regulars: Columns<'a>,
 }
 
-/// The columns of a part, in the order of [`CellRef::column`].
-type Columns<'a> = Vec<(ColumnId, &'a Shape)>;
+/// The columns of a part of a row.
+struct Columns<'a> {
+    /// In the order of [`CellRef::column`].
+    columns: Vec<(ColumnId, &'a Shape)>,
+    /// Whether their ids ascend, as those of the cells of a row do.
+    ascend: bool,
+}
 
 impl<'a> StoredTable<'a> {
     /// Finds a table. `None` if a SELECT is necessary: with COMPACT STORAGE, rows that are stored
@@ -40,7 +45,8 @@ impl<'a> StoredTable<'a> {
         }
         let columns = |columns: &'a [Column]| -> Option<Columns<'a>> {
             let id = |column: &'a Column| Some((table.column(&column.name)?.id, &column.shape));
-            columns.iter().map(id).collect()
+            let columns: Vec<_> = columns.iter().map(id).collect::<Option<_>>()?;
+            Some(Columns { ascend: columns.is_sorted_by_key(|(id, _)| *id), columns })
         };
         let (statics, regulars) = (columns(statements.columns(true))?, columns(statements.columns(false))?);
         Some(Self { database, path, statics, regulars, table })
@@ -114,15 +120,15 @@ fn has_columns_of(one: &TableMetadata, other: &TableMetadata) -> bool {
 /// Adds the live cells of a row as a SELECT shows them: elements of lists, and fields, by their
 /// index.
 fn add_cells(row: &Row, is_static: bool, columns: &Columns<'_>, now: u32, hashes: &mut RowHashes) {
-    if !columns.is_sorted_by_key(|(id, _)| *id) {
-        for (column, (id, shape)) in columns.iter().enumerate() {
+    if !columns.ascend {
+        for (column, (id, shape)) in columns.columns.iter().enumerate() {
             for (at, cell) in row.cells_of(*id).filter(|cell| cell.is_live(now)).enumerate() {
                 add_cell(&cell, at, is_static, (column, shape), hashes);
             }
         }
         return;
     }
-    // The cells are in the order of the columns.
+    let columns = &columns.columns;
     let (mut column, mut at) = (0, 0);
     for cell in row.cells() {
         while columns.get(column).is_some_and(|(id, _)| *id < cell.column) {

@@ -35,7 +35,7 @@ pub fn dry_run(
     plan.warnings.iter().for_each(|text| observer.event(&Event::Warning { text: text.clone() }));
     let nodes = target::nodes(&mut to, &options.files, observer)?;
     let tables = rows.tables(&plan)?;
-    observer.event(&job.started(tables.len(), 0));
+    observer.event(&job.started(tables.len(), job.ranges, 0));
     for statement in plan.before.iter().chain(&plan.after) {
         observer.event(&Event::Schema { statement: statement.clone() });
     }

@@ -59,7 +59,7 @@ pub fn dry_run(job: &Move, options: &FileOptions, observer: &dyn Observer) -> Re
     let nodes = target::nodes(&mut target.session(), options, observer)?;
     let tables = places.tables(&plan)?;
     transfers::check_versions(&tables, &nodes)?;
-    observer.event(&job.started(tables.len(), 0));
+    observer.event(&job.started(tables.len(), job.ranges, 0));
     let dropped = dropped_columns(&places, &plan, &tables)?;
     for statement in plan.before.iter().chain(&dropped).chain(&plan.after) {
         observer.event(&Event::Schema { statement: statement.clone() });
@@ -91,7 +91,7 @@ pub fn run(job: &Move, options: &FileOptions, observer: &dyn Observer) -> Result
     transfers::check_versions(&tables, &nodes)?;
     let dropped = dropped_columns(&places, &plan, &tables)?;
     let progress = Progress::open(&job.progress, &job.from.name(), &job.to.address())?;
-    observer.event(&job.started(tables.len(), 0));
+    observer.event(&job.started(tables.len(), job.ranges, 0));
     execute(&mut to, &plan.before, observer)?;
     execute(&mut to, &dropped, observer)?;
     let targets = target::tables(&mut to, &plan, &nodes, &mut |to, index, table| {

@@ -85,7 +85,7 @@ pub fn dry_run(job: &Move, options: &ImportOptions, observer: &dyn Observer) -> 
     }
     let (from, address) = (job.from.name(), job.to.address());
     directories::of_nodes(options, &nodes, (&from, &address), |_| nodes.len() == 1)?;
-    observer.event(&job.started(tables.len(), 0));
+    observer.event(&job.started(tables.len(), job.ranges, 0));
     let dropped = dropped_columns(&places, &plan, &tables)?;
     for statement in plan.before.iter().chain(&dropped).chain(&plan.after) {
         observer.event(&Event::Schema { statement: statement.clone() });
@@ -118,7 +118,7 @@ pub fn run(job: &Move, options: &ImportOptions, observer: &dyn Observer) -> Resu
     directories::of_nodes(options, &nodes, names, |_| nodes.len() == 1)?;
     let dropped = dropped_columns(&places, &plan, &tables)?;
     let progress = Progress::open(&job.progress, names.0, names.1)?;
-    observer.event(&job.started(tables.len(), 0));
+    observer.event(&job.started(tables.len(), job.ranges, 0));
     execute(&mut to, &plan.before, observer)?;
     execute(&mut to, &dropped, observer)?;
     let targets = target::tables(&mut to, &plan, &nodes, &mut |to, index, table| {
