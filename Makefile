@@ -148,7 +148,7 @@ bench-beside-cassandra: build $(VENV)/installed ## flushes, compactions, reads b
 	$(VENV)/bin/python benches/storage_beside_cassandra.py $(ARGUMENTS)
 
 .PHONY: bench-move
-bench-move: build $(VENV)/installed ## moves to Cassandra by files, by import, in bulk and by rows, beside sstableloader, COPY and DSBulk (GB, CSV_GB, NODES, ROUNDS, METHODS, VERIFY)
+bench-move: build $(VENV)/installed ## moves to Cassandra by files, by import, in bulk and by rows, beside sstableloader, COPY and DSBulk (GB, CSV_GB, NODES, ROUNDS, METHODS, VERIFY, COLD)
 	$(VENV)/bin/python benches/move.py
 
 .PHONY: bench-shell

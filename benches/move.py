@@ -6,7 +6,9 @@ and moves the same directory by each method into an empty keyspace with as many 
 files, by import, in bulk and by rows, and Cassandra's sstableloader. The methods `copy` (cqlsh's COPY FROM) and `dsbulk` load CSV files
 of CSV_GB gigabytes of such rows, which are written before and not counted. Prints for each the seconds, rows and
 megabytes per second, and processor time of the client's processes, that of `nodetool import` separately; then the
-seconds of `--verify`, which compares all rows (VERIFY=files: with the files of the nodes; VERIFY=none: not at all).
+seconds of `--verify`, which compares all rows (VERIFY=files: with the files of the nodes; VERIFY=compacted: after a
+compaction, so that the nodes have files of their own; VERIFY=none: not at all). COLD=1 empties the page cache before
+it, which root may.
 Client and nodes share the machine: a network and a disk between them would add their own limits.
 
     GB=1 CSV_GB=1 NODES=1 ROUNDS=1 METHODS=files,import,bulk,rows,sstableloader,copy,dsbulk VERIFY=query benches/move.py
@@ -43,6 +45,7 @@ NODES = int(os.environ.get("NODES", "1"))
 ROUNDS = int(os.environ.get("ROUNDS", "1"))
 METHODS = os.environ.get("METHODS", "files,import,bulk,rows,sstableloader,copy,dsbulk").split(",")
 VERIFY = os.environ.get("VERIFY", "query")
+COLD = os.environ.get("COLD", "0") == "1"
 HEAP = os.environ.get("HEAP", "2G")
 LIBRARY = os.environ.get("CASSANDRA_LIB")
 NETWORK, PORT, STORAGE_PORT, JMX_PORT = "127.0.79", 9279, 17000, 17200 + 79 * 20
@@ -171,12 +174,17 @@ def verify():
     if VERIFY == "none":
         return {}
     more = []
-    if VERIFY == "files":
+    if VERIFY in ("files", "compacted"):
         for node in range(1, NODES + 1):
             run([f"{nodetool()}{node}", "flush", "ycsb"])
+            if VERIFY == "compacted":
+                run([f"{nodetool()}{node}", "compact", "--split-output", "ycsb"])
             wait_for_compactions(node)
         nodetool_seconds()
         more = ["--target-files", ",".join(str(WORK / f"cluster/node{node}/data") for node in range(1, NODES + 1))]
+    if COLD:
+        os.sync()
+        Path("/proc/sys/vm/drop_caches").write_text("3")
     found = run(move("--verify", *more))
     return {"verify_seconds": found["seconds"], "verify_cpu": found["cpu"]}
 
