@@ -125,7 +125,7 @@ pub struct MoveArguments {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
     workers: u16,
 
-    /// Token ranges of each table; a range is the unit of resuming
+    /// Token ranges of each table, the units of resuming; files are compared in at most 32
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     ranges: u32,
 
