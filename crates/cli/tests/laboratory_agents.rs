@@ -90,6 +90,27 @@ fn written(path: PathBuf, content: &str, mode: u32) -> PathBuf {
     path
 }
 
+/// A server, and an experiment on it.
+struct Setup {
+    server: support::Server,
+    token: PathBuf,
+    file: PathBuf,
+    results: PathBuf,
+    directory: tempfile::TempDir,
+}
+
+impl Setup {
+    fn new(experiment: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let token = written(path.join("token"), "0123456789abcdef\n", 0o600);
+        let server = Launch::new(&path.join("data")).in_memory().start();
+        let text = experiment.replace("CONTACT", &server.address().to_string());
+        let file = written(path.join("cluster.toml"), &text, 0o600);
+        Self { server, token, file, results: path.join("results"), directory }
+    }
+}
+
 fn text_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
@@ -108,20 +129,14 @@ fn lab_run(file: &Path, results: &Path, token: &Path, more: &[&str]) -> Command 
 
 #[test]
 fn an_experiment_runs_on_agents_and_reports_them_and_the_server_that_one_observes() {
-    let directory = tempfile::tempdir().unwrap();
-    let token = written(directory.path().join("token"), "0123456789abcdef\n", 0o600);
-    let server = Launch::new(&directory.path().join("data")).in_memory().start();
-    let text = EXPERIMENT.replace("CONTACT", &server.address().to_string());
-    let file = written(directory.path().join("cluster.toml"), &text, 0o600);
-    let results = directory.path().join("results");
-
-    let (one, two) = (Agent::start(&token, &[]), Agent::start(&token, &[]));
-    let observer = Agent::start(&token, &["--observe", &server.id().to_string()]);
+    let Setup { token, file, results, server, .. } = &Setup::new(EXPERIMENT);
+    let (one, two) = (Agent::start(token, &[]), Agent::start(token, &[]));
+    let observer = Agent::start(token, &["--observe", &server.id().to_string()]);
     let agents = format!("{},{}", one.address, two.address);
     let more = ["--agent", &agents, "--observe", &observer.address];
-    let output = lab_run(&file, &results, &token, &more).output().unwrap();
+    let output = lab_run(file, results, token, &more).output().unwrap();
     assert!(output.status.success(), "{}", text_of(&output));
-    let run = run_in(&results).unwrap();
+    let run = run_in(results).unwrap();
     let report = std::fs::read_to_string(run.join("report.md")).unwrap();
     for words in [
         "## Agents",
@@ -149,24 +164,19 @@ fn an_experiment_runs_on_agents_and_reports_them_and_the_server_that_one_observe
 
 #[test]
 fn an_agent_that_is_killed_ends_the_run_without_a_result() {
-    let directory = tempfile::tempdir().unwrap();
-    let token = written(directory.path().join("token"), "0123456789abcdef\n", 0o600);
-    let server = Launch::new(&directory.path().join("data")).in_memory().start();
-    let text = EXPERIMENT.replace("CONTACT", &server.address().to_string());
-    let long = text.replacen("run = \"d\"\nthreads = 4", "run = \"d\"\nthreads = 4\nseconds = 300", 1);
-    let file = written(directory.path().join("cluster.toml"), &long, 0o600);
-    let results = directory.path().join("results");
-    let (one, two) = (Agent::start(&token, &[]), Agent::start(&token, &[]));
+    let long = EXPERIMENT.replacen("run = \"d\"\nthreads = 4", "run = \"d\"\nthreads = 4\nseconds = 300", 1);
+    let Setup { directory, token, file, results, .. } = &Setup::new(&long);
+    let (one, two) = (Agent::start(token, &[]), Agent::start(token, &[]));
     let agents = format!("{},{}", one.address, two.address);
     let log = directory.path().join("log");
-    let mut run = lab_run(&file, &results, &token, &["--agent", &agents])
+    let mut run = lab_run(file, results, token, &["--agent", &agents])
         .stdout(Stdio::null())
         .stderr(std::fs::File::create(&log).unwrap())
         .spawn()
         .unwrap();
     let begun = Instant::now();
     // The part has begun; in which phase does not matter.
-    while run_in(&results).is_none_or(|run| !run.join("data").exists()) {
+    while run_in(results).is_none_or(|run| !run.join("data").exists()) {
         assert!(begun.elapsed() < PATIENCE, "no part began");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
@@ -175,7 +185,7 @@ fn an_agent_that_is_killed_ends_the_run_without_a_result() {
     assert_eq!(run.wait().unwrap().code(), Some(1));
     let said = std::fs::read_to_string(&log).unwrap();
     assert!(said.contains(&format!("agent {killed}")), "{said}");
-    let part = run_in(&results).map(|run| run.join("parts/0001.json"));
+    let part = run_in(results).map(|run| run.join("parts/0001.json"));
     assert!(part.is_none_or(|part| !part.exists()));
     drop(two);
 }
