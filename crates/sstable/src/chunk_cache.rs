@@ -1,4 +1,4 @@
-//! Decompressed, verified chunks in memory, shared by all files.
+//! Decompressed, verified chunks, and blocks of chunks, in memory, shared by all files.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +55,9 @@ impl Spare {
 
 /// Returns a buffer of `length` bytes with arbitrary content.
 pub(crate) fn buffer(length: usize) -> BytesMut {
-    match SPARE.with_borrow_mut(|spare| spare.pop()).filter(|buffer| buffer.capacity() >= length) {
+    // A much larger buffer would stay allocated as long as the chunk is cached.
+    let fits = |buffer: &BytesMut| (length..=length.saturating_mul(2)).contains(&buffer.capacity());
+    match SPARE.with_borrow_mut(|spare| spare.pop()).filter(fits) {
         Some(mut buffer) => {
             buffer.resize(length, 0);
             buffer
@@ -188,6 +190,16 @@ impl ChunkCache {
         let found = self.cache.get(&Key { file, chunk });
         let counter = if found.is_some() { &self.hits } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    /// Does [`Self::get`] without counting a miss, for a caller that looks elsewhere then.
+    #[inline]
+    pub(crate) fn peek(&self, file: u64, chunk: u64) -> Option<Bytes> {
+        let found = self.cache.get(&Key { file, chunk });
+        if found.is_some() {
+            self.hits.fetch_add(1, Ordering::Relaxed);
+        }
         found
     }
 

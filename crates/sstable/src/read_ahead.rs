@@ -81,6 +81,13 @@ impl ReadAhead {
         Some(start..end)
     }
 
+    /// Returns whether the reader will probably read all of the chunk of the last
+    /// [`reads`](Self::reads). One row often extends over two chunks.
+    #[inline]
+    pub fn reads_whole_chunks(&self) -> bool {
+        self.run >= 3
+    }
+
     /// Returns whether the reader has read `length` bytes in sequence, or will, because it has an
     /// end.
     #[inline]

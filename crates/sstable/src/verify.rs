@@ -30,6 +30,7 @@ impl SSTableReader {
     /// Index, Summary and Filter match Data. Returns the first error.
     pub fn verify(&self) -> Result<Verified> {
         self.verify_digest()?;
+        self.verify_blocks()?;
         self.verify_rows()
     }
 

@@ -12,7 +12,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use cassette_sstable::checksums::FileChecksums;
+use cassette_sstable::checksums::{FileChecksums, RowsChecksums};
 use cassette_sstable::compression::CompressionInfo;
 use cassette_sstable::crc::Checksums;
 use cassette_sstable::filter::BloomFilter;
@@ -173,7 +173,10 @@ fn seeds() -> Vec<Vec<u8>> {
     }
     let files =
         vec![(Component::Statistics, cassette_sstable::checksums::FileChecksum { length: 7, crc: 8 })];
-    let checksums = FileChecksums { files, index_length: 20_000, index_crcs: vec![1, 2] };
-    seeds.push([&[8][..], &[0; 4], &checksums.encode()].concat());
+    for rows in [None, Some(RowsChecksums { length: 8193, block_length: 4096, crcs: vec![3, 0, 5] })] {
+        let files = files.clone();
+        let checksums = FileChecksums { files, index_length: 20_000, index_crcs: vec![1, 2], rows };
+        seeds.push([&[8][..], &[0; 4], &checksums.encode()].concat());
+    }
     seeds
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cassette_rows::{PartitionHeader, PartitionStream, Result, Selection, Slices, TableMetadata, Unfiltered};
-use cassette_sstable::checksums::{FileChecksum, FileChecksums, INDEX_BLOCK};
+use cassette_sstable::checksums::{FileChecksum, FileChecksums, INDEX_BLOCK, ROWS_BLOCK, RowsChecksums};
 use cassette_sstable::crc::{BLOCK_SIZE, Checksums};
 use cassette_sstable::scrub::{Salvage, Scrub, ScrubOptions};
 use cassette_sstable::{ChunkCache, Component, Descriptor, OpenOptions, SSTableReader, digest};
@@ -108,6 +108,15 @@ impl Subject {
                     let blocks = content.chunks(INDEX_BLOCK as usize);
                     checksums.index_crcs = blocks.map(crc32fast::hash).collect();
                 }
+            }
+            // Whether rows are read in blocks depends on the file, too.
+            if component == Component::Data {
+                let is_plain = self.content(Component::CompressionInfo).is_none();
+                checksums.rows = checksums.rows.filter(|_| is_plain).map(|_| RowsChecksums {
+                    length: content.len() as u64,
+                    block_length: ROWS_BLOCK,
+                    crcs: content.chunks(ROWS_BLOCK as usize).map(crc32fast::hash).collect(),
+                });
             }
             changed.push((Component::Checksums, checksums.encode()));
         }

@@ -445,6 +445,11 @@ impl SSTableReader {
         self.shared.index.path()
     }
 
+    /// Compares the blocks of its rows with their checksums in Checksums.db, if there are any.
+    pub(crate) fn verify_blocks(&self) -> Result<()> {
+        self.shared.data.verify_blocks()
+    }
+
     pub(crate) fn file_system(&self) -> &Arc<dyn FileSystem> {
         &self.shared.file_system
     }
@@ -459,6 +464,10 @@ impl SSTableReader {
 
     pub(crate) fn data_cursor(&self, caching: Caching) -> Cursor {
         self.cursor(caching)
+    }
+
+    fn partition_cursor(&self) -> Cursor {
+        Cursor::of_partition(self.shared.data.clone(), self.format.clone())
     }
 
     fn cursor(&self, caching: Caching) -> Cursor {

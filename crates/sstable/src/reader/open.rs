@@ -10,7 +10,7 @@ use cassette_rows::{Clustering, DecoratedKey, Result, StorageError, TableMetadat
 use cassette_vfs::{FileSystem, RandomAccessFile};
 
 use super::{IndexCursor, SSTableReader, Shared};
-use crate::checksums::{FileChecksum, FileChecksums, INDEX_BLOCK};
+use crate::checksums::{FileChecksum, FileChecksums, INDEX_BLOCK, RowsChecksums};
 use crate::chunk_cache::{ChunkCache, DiskAccessMode};
 use crate::chunked_file::{Caching, ChunkedFile, Layout};
 use crate::compression::CompressionInfo;
@@ -74,12 +74,14 @@ impl SSTableReader {
         let format = RowFormat::of_version(&statistics.header, &table, version).map_err(unsupported)?;
         let format = Arc::new(format);
 
-        let checksums = if has(Component::Checksums) {
+        let mut checksums = if has(Component::Checksums) {
             Some(parse(files, Component::Checksums, FileChecksums::decode)?)
         } else {
             None
         };
-        let data = Arc::new(open_data(files, has(Component::CompressionInfo), checksums.as_ref(), &cache)?);
+        let data = open_data(files, has(Component::CompressionInfo), checksums.as_ref(), &cache)?;
+        let rows = checksums.as_mut().and_then(|checksums| checksums.rows.take());
+        let data = Arc::new(with_blocks(data, rows, &statistics)?);
         let index = match (index_of(version), has(Component::DerivedIndex) && checksums.is_some()) {
             (Component::DerivedIndex, false) => derive_index(files, &data, &format, &cache)?,
             (component, _) => open_index(files, component, checksums.as_ref(), &cache)?,
@@ -280,6 +282,19 @@ fn open_data(
     };
     let data = ChunkedFile::new(files.1.path(Component::Data), file, length, layout, cache.clone());
     if cache.disk_access() == DiskAccessMode::Mmap { data.mapped() } else { Ok(data) }
+}
+
+/// Makes the partitions readable in blocks if the SSTable has their checksums (see
+/// [`ChunkedFile::with_blocks`]).
+fn with_blocks(
+    data: ChunkedFile,
+    rows: Option<RowsChecksums>,
+    statistics: &Statistics,
+) -> Result<ChunkedFile> {
+    let Some(rows) = rows else { return Ok(data) };
+    let partitions = statistics.stats.partition_sizes.count().try_into().unwrap_or(0).max(1);
+    let partition_length = rows.length / partitions;
+    data.with_blocks(rows, partition_length)
 }
 
 fn check(path: &Path, expected: FileChecksum, found: FileChecksum) -> Result<()> {

@@ -185,7 +185,7 @@ impl PartitionRead {
         entry: &IndexCursor,
         selection: &Arc<Selection>,
     ) -> Result<Self> {
-        let (cursor, marks) = (reader.cursor(Caching::Use), reader.remembered_keys(Caching::Use));
+        let (cursor, marks) = (reader.partition_cursor(), reader.remembered_keys(Caching::Use));
         let (header, rows) = start_at_entry(reader, key, entry, cursor, selection, marks)?;
         Ok(Self::of(reader, header, rows))
     }
@@ -211,7 +211,7 @@ impl PartitionRead {
         {
             return Self::at_seen(reader, key, large, seen, selection);
         }
-        let mut cursor = reader.cursor(Caching::Use);
+        let mut cursor = reader.partition_cursor();
         let started = start(reader, key, remembered.place(), &mut cursor, selection)?;
         let Some((header, place)) = started else { return Ok(Found::Nothing) };
         if let (Remembered::Large(large), RowIndex::Read(index)) = (remembered, &place.index)
@@ -247,7 +247,7 @@ impl PartitionRead {
         }
         let rows_start = start.saturating_add(seen.index.header_length);
         let index = if takes_index(selection) { RowIndex::Remembered(large.clone()) } else { RowIndex::None };
-        let mut cursor = reader.cursor(Caching::Use);
+        let mut cursor = reader.partition_cursor();
         cursor.seek(rows_start);
         let place = Place { start, rows_start, index, index_file: reader.shared.index.clone() };
         let rows = Rows::new(cursor, place, &reader.table, selection, marks, landed);

@@ -4,11 +4,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use cassette_rows::{Result, StorageError};
-use cassette_vfs::WritableFile;
 
-use super::chunk_writer::{ChunkWriter, Chunks, WRITE_LENGTH};
+use super::chunk_writer::{ChunkWriter, Chunks, FinishedFile, WRITE_LENGTH};
 use super::pipeline::Pipeline;
-use crate::compression::ChunkFormat;
 
 /// An incomplete Data.db, or a file with the same layout. Rows are appended to
 /// [`stream`](Self::stream); [`advance`](Self::advance) passes complete pieces on. After an error
@@ -40,13 +38,8 @@ const PIPELINE_FROM: u64 = 1 << 20;
 impl DataFile {
     /// Writes to a new file. With `pipelined`, a thread compresses and writes once the stream has
     /// become long.
-    pub fn new(
-        path: PathBuf,
-        file: Box<dyn WritableFile>,
-        format: Option<ChunkFormat>,
-        pipelined: bool,
-    ) -> Self {
-        let writer = Box::new(ChunkWriter::new(path.clone(), file, format));
+    pub fn new(path: PathBuf, writer: ChunkWriter, pipelined: bool) -> Self {
+        let writer = Box::new(writer);
         Self {
             path,
             stream: Vec::with_capacity(WRITE_LENGTH),
@@ -121,9 +114,7 @@ impl DataFile {
     }
 
     /// Writes the rest, then the output of `tail` for the chunks, and makes the file durable.
-    /// Returns the content of CompressionInfo.db or CRC.db and Digest.crc32, and the compression
-    /// ratio. The digest does not cover the tail.
-    pub fn finish(self, tail: impl FnOnce(&Chunks) -> Vec<u8>) -> Result<(Chunks, u32, f64)> {
+    pub fn finish(self, tail: impl FnOnce(&Chunks) -> Vec<u8>) -> Result<FinishedFile> {
         let mut writer = match self.writer {
             Writer::Here(writer) => writer,
             Writer::Beside(pipeline) => pipeline.finish()?,

@@ -10,7 +10,7 @@ use cassette_rows::{
 use cassette_vfs::FileSystem;
 
 use super::END_OF_PARTITION;
-use super::chunk_writer::Chunks;
+use super::chunk_writer::{ChunkWriter, Chunks};
 use super::data_file::DataFile;
 use crate::compression::ChunkFormat;
 use crate::data::{RowEncoder, RowFormat, WrongWidth, deletion_codec};
@@ -146,7 +146,8 @@ fn create(file_system: &dyn FileSystem, path: &std::path::Path) -> Result<DataFi
     let format = ChunkFormat::from_params(&CompressionParams::default());
     let format = format.map_err(|detail| StorageError::Unsupported { path: path.to_path_buf(), detail })?;
     let file = file_system.create(path).map_err(|e| StorageError::io(path, "create the file", e))?;
-    Ok(DataFile::new(path.to_path_buf(), file, format, false))
+    let chunks = ChunkWriter::new(path.to_path_buf(), file, format);
+    Ok(DataFile::new(path.to_path_buf(), chunks, false))
 }
 
 /// Returns the row without its cells and liveness.

@@ -29,7 +29,7 @@ use cassette_vfs::FileSystem;
 pub use encoding_stats::EncodingStats;
 pub use options::{DEFAULT_COLUMN_INDEX_SIZE, WriterOptions};
 
-use self::chunk_writer::Chunks;
+use self::chunk_writer::{ChunkWriter, Chunks, FinishedFile};
 use self::collector::Collector;
 use self::data_file::DataFile;
 use self::deletions_file::DeletionsFile;
@@ -146,7 +146,9 @@ impl SSTableWriter {
         if options.is_cold {
             file.expect_no_reads();
         }
-        let data = DataFile::new(path, file, options.compression, options.pipelined);
+        let chunks = ChunkWriter::new(path.clone(), file, options.compression);
+        let block_length = options.rows_block.clamp(64, 64 << 10).next_power_of_two();
+        let data = DataFile::new(path, chunks.with_blocks(block_length), options.pipelined);
         let (path, file) = create(Component::Index)?;
         let stats = Stats {
             level: options.level,
@@ -385,7 +387,7 @@ impl SSTableWriter {
         let Some(summary) = summary.finish() else { return Ok(None) };
 
         let data_length = data.position();
-        let (chunks, crc, ratio) = data.finish(|_| Vec::new())?;
+        let FinishedFile { chunks, digest: crc, ratio, blocks } = data.finish(|_| Vec::new())?;
         let (index_length, index_crcs) = index.finish()?;
         let (stats, cardinality) = collector.finish(ratio);
         let may_have_deletions = stats.may_have_deletions();
@@ -409,6 +411,7 @@ impl SSTableWriter {
             files: vouched.map(|(component, bytes)| (*component, FileChecksum::of(bytes))).collect(),
             index_length,
             index_crcs,
+            rows: blocks,
         };
         files.push((Component::Statistics, statistics.encode()));
         files.push((Component::Digest, digest::encode(crc)));

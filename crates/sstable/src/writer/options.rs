@@ -3,6 +3,7 @@
 use cassette_rows::{ColumnId, TableMetadata};
 
 use super::EncodingStats;
+use crate::checksums::ROWS_BLOCK;
 use crate::compression::ChunkFormat;
 use crate::statistics::CommitLogPosition;
 
@@ -30,6 +31,8 @@ pub struct WriterOptions {
     pub is_cold: bool,
     /// Bytes of a partition per block of its row index.
     pub column_index_size: u32,
+    /// Bytes of uncompressed rows per checksum, a power of two: they can be read at once.
+    pub rows_block: u32,
     /// The present time, in seconds: data expired by then counts as a tombstone.
     pub now_seconds: u32,
     /// The level in leveled compaction.
@@ -56,6 +59,7 @@ impl WriterOptions {
             pipelined: false,
             is_cold: false,
             column_index_size: DEFAULT_COLUMN_INDEX_SIZE,
+            rows_block: ROWS_BLOCK,
             now_seconds: 0,
             level: 0,
             repaired_at: 0,

@@ -112,7 +112,7 @@ fn random_subject(name: &str, table: usize, sizes: &[usize], compression: Option
         chunk_length: 512,
         max_compressed_length,
     });
-    let change = |options| WriterOptions { compression, column_index_size: 150, ..options };
+    let change = |options| WriterOptions { compression, column_index_size: 150, rows_block: 256, ..options };
     write(files.clone(), &descriptor, &table, &updates, change).unwrap().unwrap();
     Subject::new(name, files, descriptor, table)
 }
@@ -127,7 +127,7 @@ fn our_tables_never_answer_wrongly() {
         (Some(Compressor::Deflate), "Deflate"),
         (Some(Compressor::Noop), "Noop"),
     ] {
-        let (noticed, harmless) = random_subject(name, 3, &[5, 9, 0, 2, 1], compressor).decay();
+        let (noticed, harmless) = random_subject(name, 3, &[5, 1, 0, 2, 1], compressor).decay();
         // Summary and Filter are rebuilt, Digest is not read, and TOC.txt may name an unknown
         // component.
         assert!(noticed > harmless, "{name}: {noticed} noticed, {harmless} harmless");
@@ -162,6 +162,49 @@ fn chunks_that_are_mapped_as_they_are_stay_out_of_the_cache() {
         // The last chunk is too short to be stored uncompressed.
         assert_eq!(cache.stats().entries > 1, cached, "{access:?}");
     }
+}
+
+#[test]
+fn rows_that_are_not_compressed_are_read_in_blocks_of_their_own() {
+    for (compressor, name) in [(None, "plain"), (Some(Compressor::Noop), "raw")] {
+        let subject = random_subject(name, 3, &[1; 12], compressor);
+        let cache = Arc::new(ChunkCache::new(1 << 20));
+        let reader = subject.open_with(cache.clone()).unwrap();
+        reader.verify().unwrap();
+        let all = Arc::new(Selection::all());
+        let read = |expected: &Partition| {
+            let mut read = reader.partition(&expected.header.key, &all).unwrap().unwrap();
+            assert_eq!(collect(&mut read).unwrap(), std::slice::from_ref(expected), "{name}");
+        };
+        // This also caches the index, which is one block.
+        read(&subject.expected[0]);
+        let before = cache.stats();
+        // The last chunk is too short to be stored uncompressed.
+        read(&subject.expected[6]);
+        let after = cache.stats();
+        let (entries, bytes) = (after.entries - before.entries, after.bytes - before.bytes);
+        assert!(entries > 0 && bytes / entries as u64 <= 256 + 96, "{name}: {entries} of {bytes} bytes");
+    }
+}
+
+#[test]
+fn a_damaged_block_of_a_chunk_leaves_the_rows_of_others_readable() {
+    let subject = random_subject("plain", 3, &[3; 40], None);
+    let data = subject.descriptor.path(Component::Data);
+    let wholes: Vec<_> = subject.expected.iter().map(|partition| partition.header.key.clone()).collect();
+    let readable = |subject: &Subject| {
+        let reader = subject.open(DiskAccessMode::Standard).unwrap();
+        let all = Arc::new(Selection::all());
+        let read = |key| reader.partition(key, &all).and_then(|read| collect(&mut read.unwrap()));
+        wholes.iter().filter(|key| read(key).is_ok()).count()
+    };
+    assert_eq!(readable(&subject), 40);
+    let middle = subject.files.metadata(&data).unwrap().len / 2;
+    subject.files.corrupt(&data, middle, 1);
+    let left = readable(&subject);
+    assert!((20..40).contains(&left), "{left} of 40 partitions, all of which are in one chunk");
+    let reader = subject.open(DiskAccessMode::Standard).unwrap();
+    assert!(reader.verify().unwrap_err().to_string().contains("Data.db"));
 }
 
 trait WriteAt {

@@ -39,6 +39,7 @@ proptest! {
         sizes in prop::collection::vec(prop_oneof![Just(0usize), 1..5usize, 1..200usize], 1..12),
         block in prop_oneof![Just(1u32), Just(200), Just(4096), Just(65536)],
         chunk in prop_oneof![Just(64u32), Just(1024), Just(16384)],
+        rows_block in prop_oneof![Just(64u32), Just(512), Just(4096)],
         cache_size in prop_oneof![Just(1u64), Just(1 << 20)],
     ) {
         let mut random = model::random(seed);
@@ -51,6 +52,7 @@ proptest! {
         let finished = write(files.clone(), &descriptor, &table, &updates, |options| WriterOptions {
             compression: format(number, chunk),
             column_index_size: block,
+            rows_block,
             ..options
         }).unwrap();
         if updates.is_empty() {

@@ -342,7 +342,8 @@ fn wrong_lengths_of_previous_rows_do_not_change_descending_reads() {
         let files: Arc<dyn FileSystem> = Arc::new(FakeFileSystem::new());
         files.create_dir_all(&descriptor.directory).unwrap();
         write(files.clone(), &descriptor, &small.table, std::slice::from_ref(&update), |options| {
-            WriterOptions { compression: None, ..options }
+            // Data is changed below with its checksums, which are those of CRC.db alone.
+            WriterOptions { compression: None, rows_block: BLOCK_SIZE, ..options }
         })
         .unwrap();
         let path = descriptor.path(Component::Data);

@@ -13,7 +13,7 @@ use cassette_rows::{
 
 use super::RowFormat;
 use super::decode::Head;
-use crate::chunked_file::{Caching, ChunkedFile};
+use crate::chunked_file::{Caching, ChunkedFile, Piece};
 use crate::clustering_codec::{self, ClusteringCodec, MarkerKind};
 use crate::error::Parsed;
 use crate::input::Input;
@@ -21,13 +21,15 @@ use crate::read_ahead::ReadAhead;
 
 /// A position in the stream, and the bytes around it.
 ///
-/// The window is a chunk, shared with the cache, or a copy of the end of one and the beginning of
-/// the next. A row within one chunk is decoded in place.
+/// The window is a piece of the stream, shared with the cache, or a copy of the end of one and the
+/// beginning of the next. A row within one piece is decoded in place.
 #[derive(Debug)]
 pub struct Cursor {
     file: Arc<ChunkedFile>,
     format: Arc<RowFormat>,
     caching: Caching,
+    /// Whether it reads a partition, and blocks where that is faster.
+    in_blocks: bool,
     window: Bytes,
     /// Offset of the window in the stream.
     window_start: u64,
@@ -121,7 +123,22 @@ impl Cursor {
     pub fn new(file: Arc<ChunkedFile>, format: Arc<RowFormat>, caching: Caching) -> Self {
         let recent = [const { (NO_CHUNK, Bytes::new()) }; 2];
         let ahead = ReadAhead::new();
-        Self { file, format, caching, window: Bytes::new(), window_start: 0, position: 0, recent, ahead }
+        Self {
+            file,
+            format,
+            caching,
+            in_blocks: false,
+            window: Bytes::new(),
+            window_start: 0,
+            position: 0,
+            recent,
+            ahead,
+        }
+    }
+
+    /// Creates a cursor for reading a partition.
+    pub fn of_partition(file: Arc<ChunkedFile>, format: Arc<RowFormat>) -> Self {
+        Self { in_blocks: true, ..Self::new(file, format, Caching::Use) }
     }
 
     /// Returns the offset of the next byte in the stream.
@@ -186,22 +203,27 @@ impl Cursor {
         if end <= self.window_start + self.window.len() as u64 {
             return Ok(());
         }
-        let length = self.file.chunk_length();
-        let index = offset / length;
-        if end <= (index + 1) * length {
-            self.window = self.chunk(index)?;
-            self.window_start = index * length;
-            self.position = (offset - self.window_start) as usize;
-            return Ok(());
+        let window_end = self.window_start + self.window.len() as u64;
+        // Unless the rest of the window is the end of a piece, one piece may have all of the bytes.
+        if offset >= window_end || !self.file.may_end_piece(window_end) {
+            let Piece { start, bytes } = self.piece(offset)?;
+            self.window = bytes;
+            self.window_start = start;
+            self.position = (offset - start) as usize;
+            if end <= start + self.window.len() as u64 {
+                return Ok(());
+            }
         }
         let mut assembly = Vec::with_capacity((end - offset) as usize);
         assembly.extend_from_slice(self.window.get(self.position..).unwrap_or_default());
-        let missing = offset + assembly.len() as u64;
-        for index in missing / length..=(end - 1) / length {
-            let chunk = self.chunk(index)?;
-            let from = missing.saturating_sub(index * length) as usize;
-            let to = (end - index * length).min(chunk.len() as u64) as usize;
-            assembly.extend_from_slice(chunk.get(from..to).unwrap_or_default());
+        let mut missing = offset + assembly.len() as u64;
+        while missing < end {
+            let Piece { start, bytes } = self.piece(missing)?;
+            let to = (end - start).min(bytes.len() as u64) as usize;
+            let found = bytes.get((missing - start) as usize..to).filter(|found| !found.is_empty());
+            let Some(found) = found else { return Err(self.corrupt(missing, "more bytes expected")) };
+            assembly.extend_from_slice(found);
+            missing += found.len() as u64;
         }
         self.window = assembly.into();
         self.window_start = offset;
@@ -209,17 +231,23 @@ impl Cursor {
         Ok(())
     }
 
-    fn chunk(&mut self, index: u64) -> Result<Bytes> {
-        if let Some((_, chunk)) = self.recent.iter().find(|(number, _)| *number == index) {
-            return Ok(chunk.clone());
+    /// Returns the piece with the byte at `offset` of the stream.
+    fn piece(&mut self, offset: u64) -> Result<Piece> {
+        if self.in_blocks {
+            return self.file.piece_of_partition(offset, &mut self.ahead);
         }
-        let chunk = self.file.chunk_after(index, self.caching, &mut self.ahead)?;
+        let length = self.file.chunk_length();
+        let index = offset / length;
+        if let Some((_, chunk)) = self.recent.iter().find(|(number, _)| *number == index) {
+            return Ok(Piece { start: index * length, bytes: chunk.clone() });
+        }
+        let bytes = self.file.chunk_after(index, self.caching, &mut self.ahead)?;
         // Chunks in the cache need not be kept here as well.
         if self.caching != Caching::Use {
             self.recent.swap(0, 1);
-            self.recent[0] = (index, chunk.clone());
+            self.recent[0] = (index, bytes.clone());
         }
-        Ok(chunk)
+        Ok(Piece { start: index * length, bytes })
     }
 
     /// Applies `parse` with as many bytes as it needs.

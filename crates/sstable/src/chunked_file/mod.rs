@@ -3,6 +3,8 @@
 //! Data of a compressed table consists of compressed chunks, each with a checksum; Data of others,
 //! and Index, of blocks whose checksums are in another file.
 
+mod blocks;
+
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +15,8 @@ use bytes::{Bytes, BytesMut};
 use cassette_rows::{Result, StorageError};
 use cassette_vfs::RandomAccessFile;
 
+use self::blocks::Blocks;
+pub(crate) use self::blocks::Piece;
 use crate::chunk_cache::{ChunkCache, buffer};
 use crate::compression::{CHUNK_CRC_LENGTH, CompressionInfo, StoredChunk};
 use crate::passage::{LONG_RUN, Loaded, Passage};
@@ -54,6 +58,8 @@ pub struct ChunkedFile {
     /// The file's number in the cache.
     number: u64,
     mapped: Option<Mapped>,
+    /// Where its rows can be read in blocks.
+    blocks: Option<Blocks>,
     loaded: Loaded,
 }
 
@@ -133,6 +139,7 @@ impl ChunkedFile {
             cache,
             number,
             mapped: None,
+            blocks: None,
             loaded: Loaded::default(),
         }
     }
