@@ -262,6 +262,12 @@ impl Row {
         std::hint::black_box((data, cells));
     }
 
+    /// Returns whether both are the same row in memory.
+    #[cfg(test)]
+    pub(crate) fn shares(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     #[inline]
     fn resolve(&self, meta: &CellMeta) -> Cell<'_> {
         let data = &self.0.data;

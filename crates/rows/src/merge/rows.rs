@@ -30,13 +30,24 @@ pub fn reconcile(a: &Cell<'_>, b: &Cell<'_>) -> Ordering {
 /// that cover the row) delete. `None` if nothing is left. The deletions of the rows themselves stay
 /// unless `active` covers them.
 ///
-/// All rows must have the same clustering. The result is `None` without rows.
+/// All rows must have the same clustering, by the table's comparator; the bytes of the first one
+/// stay. The result is `None` without rows.
 pub fn merge_rows(rows: &[Row], active: DeletionTime, table: &TableMetadata) -> Option<Row> {
     let first = rows.first()?;
     if rows.len() == 1 && !is_touched_by(first, active) {
         return Some(first.clone());
     }
+    if let [a, b] = rows
+        && let Some(only) = survivor(a, b, active, table)
+    {
+        return Some(only.clone());
+    }
+    merge_parts(rows, active, table)
+}
 
+/// [`merge_rows`] that creates a new row.
+fn merge_parts(rows: &[Row], active: DeletionTime, table: &TableMetadata) -> Option<Row> {
+    let first = rows.first()?;
     let mut deletion = rows.iter().map(Row::deletion).fold(DeletionTime::LIVE, DeletionTime::max);
     if !deletion.supersedes(&active) {
         deletion = DeletionTime::LIVE;
@@ -109,6 +120,51 @@ fn merge_simple_cells(rows: &[Row]) -> Option<Vec<Cell<'_>>> {
         merged.extend(won);
     }
     Some(merged)
+}
+
+/// Returns the version that is the result of the merge, if that is known at a glance: an overwrite
+/// of all cells, or a deletion of the row. It can then be shared instead of copied.
+fn survivor<'a>(a: &'a Row, b: &'a Row, active: DeletionTime, table: &TableMetadata) -> Option<&'a Row> {
+    // Counters are added, and the elements of complex columns are ordered by their type.
+    if table.is_counter || !a.complex_deletions().is_empty() || !b.complex_deletions().is_empty() {
+        return None;
+    }
+    // Equal values can have different bytes, such as the decimals 1.0 and 1.00; the first stay.
+    if a.clustering() != b.clustering() {
+        return None;
+    }
+    // Mostly one statement wrote all of a row, so that one timestamp tells which is later.
+    let timestamp = |row: &Row| {
+        let cell = row.cell_at(0).map_or(row.liveness().timestamp, |cell| cell.timestamp);
+        cell.max(row.deletion().timestamp)
+    };
+    let (later, earlier) = if timestamp(a) > timestamp(b) { (a, b) } else { (b, a) };
+    (covers(later, earlier, active) && !is_touched_by(later, active)).then_some(later)
+}
+
+/// Returns whether nothing of `earlier` is left beside `later`, which is not empty, of rows without
+/// complex deletions.
+/// May be false for rows with elements of complex columns.
+fn covers(later: &Row, earlier: &Row, active: DeletionTime) -> bool {
+    if later.is_empty() || earlier.deletion().supersedes(&later.deletion()) {
+        return false;
+    }
+    let shadow = active.max(later.deletion());
+    let (liveness, by) = (earlier.liveness(), later.liveness());
+    let has_no_liveness = liveness.is_empty() || shadow.deletes(liveness.timestamp);
+    if !has_no_liveness && liveness != by && !by.supersedes(&liveness) {
+        return false;
+    }
+    let mut winners = later.cells();
+    earlier.cells().filter(|cell| !shadow.deletes(cell.timestamp)).all(|cell| {
+        let winner = winners.find(|winner| winner.column >= cell.column);
+        winner.is_some_and(|winner| {
+            winner.column == cell.column
+                && winner.path.is_none()
+                && cell.path.is_none()
+                && reconcile(&winner, &cell).is_ge()
+        })
+    })
 }
 
 /// Returns whether `active` or the row's deletions remove anything of `row`.
@@ -237,6 +293,94 @@ fn merge_counters<'a>(a: &Cell<'a>, a_context: Option<&[u8]>, b: &Cell<'a>) -> (
         (false, false) => {
             let merged = counter::merge(a_context.unwrap_or(a.value), b.value);
             (Cell { timestamp: a.timestamp.max(b.timestamp), ..*a }, Some(merged))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::tests::{clustering, int, maybe_deletion, row, table};
+    use super::*;
+    use crate::deletion::NO_TTL;
+
+    /// Returns the same row at another clustering.
+    fn at_one_clustering(row: &Row) -> Row {
+        let mut out = RowBuilder::new(clustering(0, 0));
+        out.liveness(row.liveness()).deletion(row.deletion());
+        row.complex_deletions().iter().for_each(|(column, deletion)| {
+            out.complex_deletion(*column, *deletion);
+        });
+        row.cells().for_each(|cell| {
+            out.cell(cell);
+        });
+        out.finish()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(5000))]
+
+        #[test]
+        fn a_row_that_survives_alone_is_what_a_new_row_would_be(
+            a in row(table(), false),
+            b in row(table(), false),
+            active in maybe_deletion(),
+        ) {
+            let versions = [at_one_clustering(&a), at_one_clustering(&b)];
+            let merged = merge_parts(&versions, active, &table());
+            if let Some(only) = survivor(&versions[0], &versions[1], active, &table()) {
+                prop_assert_eq!(Some(only), merged.as_ref());
+            }
+        }
+    }
+
+    fn version(timestamp: i64, columns: &[u16]) -> RowBuilder {
+        let mut row = RowBuilder::new(clustering(0, 0));
+        row.liveness(LivenessInfo::new(timestamp));
+        for column in columns {
+            row.cell(Cell {
+                column: ColumnId(*column),
+                path: None,
+                value: &int(7),
+                timestamp,
+                ttl: NO_TTL,
+                local_deletion_time: NO_DELETION_TIME,
+            });
+        }
+        row
+    }
+
+    #[test]
+    fn the_bytes_of_the_first_clustering_stay() {
+        let cell = Cell {
+            column: ColumnId(1),
+            path: None,
+            value: &int(7),
+            timestamp: 2,
+            ttl: NO_TTL,
+            local_deletion_time: NO_DELETION_TIME,
+        };
+        let mut overwrite = RowBuilder::new(clustering(0, 1));
+        overwrite.liveness(LivenessInfo::new(2)).cell(cell);
+        let versions = [version(1, &[1]).finish(), overwrite.finish()];
+        let merged = merge_rows(&versions, DeletionTime::LIVE, &table()).unwrap();
+        assert_eq!(merged.clustering(), versions[0].clustering());
+    }
+
+    #[test]
+    fn an_overwrite_of_all_cells_and_a_deletion_are_shared_and_an_update_is_not() {
+        let old = version(1, &[1, 3]).finish();
+        let overwrite = version(2, &[1, 2, 3]).finish();
+        let mut deletion = RowBuilder::new(clustering(0, 0));
+        deletion.deletion(DeletionTime::new(2, 0));
+        for (new, shared) in
+            [(overwrite, true), (deletion.finish(), true), (version(2, &[1, 2]).finish(), false)]
+        {
+            for versions in [[old.clone(), new.clone()], [new.clone(), old.clone()]] {
+                let merged = merge_rows(&versions, DeletionTime::LIVE, &table()).unwrap();
+                assert_eq!(merged.shares(&new), shared, "{new:?}");
+            }
         }
     }
 }

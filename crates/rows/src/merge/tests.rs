@@ -46,7 +46,7 @@ fn deletion() -> impl Strategy<Value = DeletionTime> {
     (0i64..6, 0u32..3).prop_map(|(timestamp, seconds)| DeletionTime::new(timestamp, seconds))
 }
 
-fn maybe_deletion() -> impl Strategy<Value = DeletionTime> {
+pub(super) fn maybe_deletion() -> impl Strategy<Value = DeletionTime> {
     prop_oneof![4 => Just(DeletionTime::LIVE), 1 => deletion()]
 }
 
@@ -66,7 +66,7 @@ fn cell<'a>(column: u16, path: Option<&'a [u8]>, value: &'a [u8], spec: CellSpec
     Cell { column: ColumnId(column), path, value, timestamp, ttl, local_deletion_time }
 }
 
-fn row(table: Arc<TableMetadata>, is_static: bool) -> impl Strategy<Value = Row> {
+pub(super) fn row(table: Arc<TableMetadata>, is_static: bool) -> impl Strategy<Value = Row> {
     let id = move |name: &str| table.column(name).map_or(0, |c| c.id.0);
     let (s, v, m) = (id("s"), id("v"), id("m"));
     let liveness = prop_oneof![
