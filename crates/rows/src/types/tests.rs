@@ -97,6 +97,36 @@ fn nested_values_are_checked_all_the_way_down() {
 }
 
 #[test]
+fn a_bound_collection_has_no_negative_count() {
+    let negative = [0xff, 0xff, 0xff, 0xfe];
+    let reason = |data_type: &DataType, bytes: &[u8]| data_type.validate_bound(bytes).unwrap_err().to_string();
+    let ints = DataType::list(DataType::Int).freeze();
+    let map = DataType::map(DataType::Int, DataType::Int);
+    assert_eq!(reason(&ints, &negative), "The data cannot be deserialized as a list");
+    assert_eq!(reason(&DataType::set(DataType::Int), &negative), "The data cannot be deserialized as a set");
+    assert_eq!(reason(&map, &negative), "The data cannot be deserialized as a map");
+    assert_eq!(reason(&ints, &negative[..3]), "Not enough bytes to read a list");
+
+    let nested = DataType::list(ints.clone());
+    assert_eq!(nested.validate_bound(&[0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 0]), Ok(()));
+    let item = [&[0, 0, 0, 1, 0, 0, 0, 4][..], &negative].concat();
+    assert_eq!(reason(&nested, &item), "The data cannot be deserialized as a list");
+    let longer = [&[0, 0, 0, 1, 0, 0, 0, 5][..], &negative, &[0]].concat();
+    assert_eq!(reason(&nested, &longer), "Unexpected extraneous bytes after list value");
+    let vectors = DataType::list(DataType::vector(ints.clone(), 1));
+    let item = [&[0, 0, 0, 1, 0, 0, 0, 5, 4][..], &negative].concat();
+    assert_eq!(reason(&vectors, &item), "The data cannot be deserialized as a list");
+
+    let item = [&[0, 0, 0, 4][..], &negative].concat();
+    let tuple = DataType::tuple([ints.clone()]);
+    assert_eq!(tuple.validate_bound(&item), Ok(()), "Cassandra validates tuples without reading them");
+    let list = [&[0, 0, 0, 1, 0, 0, 0, 8][..], &item].concat();
+    assert_eq!(DataType::list(tuple).validate_bound(&list), Ok(()));
+    let vector = DataType::vector(ints, 1);
+    assert_eq!(vector.validate_bound(&[&[4][..], &negative].concat()), Ok(()));
+}
+
+#[test]
 fn small_integers_dates_and_times_have_no_fixed_width() {
     use DataType::*;
     for (data_type, width) in [

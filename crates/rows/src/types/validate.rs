@@ -32,13 +32,13 @@ impl DataType {
             },
             Self::Duration => validate_duration(bytes),
             Self::List { element, .. } => {
-                validate_collection("list", collection::read_list(bytes), bytes, &[element])
+                validate_collection("list", collection::read_list(bytes), bytes, &[element], Self::validate)
             }
             Self::Set { element, .. } => {
-                validate_collection("set", collection::read_list(bytes), bytes, &[element])
+                validate_collection("set", collection::read_list(bytes), bytes, &[element], Self::validate)
             }
             Self::Map { key, value, .. } => {
-                validate_collection("map", collection::read_map_items(bytes), bytes, &[key, value])
+                validate_collection("map", collection::read_map_items(bytes), bytes, &[key, value], Self::validate)
             }
             Self::Tuple(items) => validate_tuple(items, bytes),
             Self::Udt { definition, .. } => validate_udt(definition, bytes),
@@ -61,6 +61,44 @@ impl DataType {
             | Self::Inet
             | Self::Empty => self.validate_length(bytes),
         }
+    }
+
+    /// Checks that `bytes`, which are not null, are a value of this type that Cassandra accepts for
+    /// a bind marker.
+    ///
+    /// Cassandra validates all bound values, and reads those of lists, sets and maps, too. Only
+    /// reading fails for a negative count, which [`validate`](Self::validate) takes for zero.
+    pub fn validate_bound(&self, bytes: &[u8]) -> Result<(), InvalidValue> {
+        match self {
+            Self::List { .. } | Self::Set { .. } | Self::Map { .. } => self.validate_read(bytes),
+            _ => self.validate(bytes),
+        }
+    }
+
+    /// Checks a value that is read with its parts: tuples and UDTs are not divided.
+    fn validate_read(&self, bytes: &[u8]) -> Result<(), InvalidValue> {
+        let (kind, types): (&str, &[&Self]) = match self {
+            Self::List { element, .. } => ("list", &[element]),
+            Self::Set { element, .. } => ("set", &[element]),
+            Self::Map { key, value, .. } => ("map", &[key, value]),
+            Self::Vector { element, dimension } => {
+                self.validate(bytes)?;
+                let elements = vector::read_vector(element, *dimension, bytes);
+                return elements.take(*dimension as usize).try_for_each(|bytes| element.validate_read(bytes));
+            }
+            _ => return self.validate(bytes),
+        };
+        if bytes.first().is_some_and(|first| *first >= 0x80) && bytes.len() >= 4 {
+            return invalid(format!("The data cannot be deserialized as a {kind}"));
+        }
+        let items = match self {
+            Self::Map { .. } => collection::read_map_items(bytes),
+            _ => collection::read_list(bytes),
+        };
+        validate_collection(kind, items, bytes, types, |item_type, item| {
+            item_type.validate(item)?;
+            item_type.validate_read(item)
+        })
     }
 
     /// Checks the length of a value of a type without parts, and the version of a timeuuid.
@@ -137,6 +175,7 @@ fn validate_collection(
     mut items: collection::Items<'_>,
     bytes: &[u8],
     types: &[&DataType],
+    validate: impl Fn(&DataType, &[u8]) -> Result<(), InvalidValue>,
 ) -> Result<(), InvalidValue> {
     if bytes.len() < 4 {
         return invalid(format!("Not enough bytes to read a {kind}"));
@@ -144,7 +183,7 @@ fn validate_collection(
     let mut turn = types.iter().cycle();
     while let (Some(item), Some(item_type)) = (items.next(), turn.next()) {
         match item {
-            Some(item) => item_type.validate(item)?,
+            Some(item) => validate(item_type, item)?,
             None => return invalid("Null value read when not allowed"),
         }
     }

@@ -27,7 +27,7 @@ impl Term {
                 Some(BoundValue::Set(bytes)) => {
                     receiver
                         .data_type
-                        .validate(bytes)
+                        .validate_bound(bytes)
                         .map_err(|error| DatabaseError::Invalid(error.to_string()))?;
                     Bound::Value(sorted(&receiver.data_type, bytes)?)
                 }
