@@ -21,8 +21,8 @@ use crate::planning::terms::Bound;
 /// grouped by a function, equal results of the function.
 #[derive(Debug)]
 pub(crate) struct GroupBy {
-    /// The number of clustering columns that must be equal.
-    prefix: usize,
+    /// The types of the first clustering columns, which must be equal.
+    prefix: Vec<DataType>,
     function: Option<GroupFunction>,
 }
 
@@ -52,7 +52,7 @@ impl GroupBy {
             return Ok(None);
         }
         let mut key = table.partition_key.iter().chain(&table.clustering).peekable();
-        let mut prefix = 0;
+        let mut prefix = Vec::new();
         let mut function = None;
         for selector in selectors {
             let selectable = Selectable::resolve(selector, Scope { table, cx })?;
@@ -80,7 +80,9 @@ impl GroupBy {
             };
             loop {
                 let Some(next) = key.next() else { bail_invalid!("{ORDER}") };
-                prefix += usize::from(next.kind == ColumnKind::Clustering);
+                if next.kind == ColumnKind::Clustering {
+                    prefix.push(next.data_type.clone());
+                }
                 if next.name == column.name {
                     break;
                 }
@@ -92,16 +94,19 @@ impl GroupBy {
         if key.peek().is_some_and(|next| next.kind == ColumnKind::PartitionKey) {
             bail_invalid!("Group by is not supported on only a part of the partition key");
         }
-        if prefix > 0 && distinct {
+        if !prefix.is_empty() && distinct {
             bail_invalid!("Grouping on clustering columns is not allowed for SELECT DISTINCT queries");
         }
-        // The function replaces its column.
-        Ok(Some(Self { prefix: prefix - usize::from(function.is_some()), function }))
+        if function.is_some() {
+            // The function replaces its column.
+            prefix.pop();
+        }
+        Ok(Some(Self { prefix, function }))
     }
 
     /// Whether each partition is a group.
     pub fn is_by_partition(&self) -> bool {
-        self.prefix == 0 && self.function.is_none()
+        self.prefix.is_empty() && self.function.is_none()
     }
 
     /// Returns the detection of groups for one execution.
@@ -224,16 +229,25 @@ impl Groups<'_> {
         let continues = match (&self.last, row.clustering()) {
             (Some(Last { key, clustering: Some(last), result: of_last }), Some(clustering)) => {
                 *key == row.partition.key
-                    && last.values().zip(clustering.values()).take(self.by.prefix).all(|(a, b)| a == b)
+                    && self.same_prefix(last, clustering)
                     && self.same_result(of_last.as_deref(), result.as_deref())
             }
             _ => false,
         };
-        if !continues || self.by.prefix > 0 || self.by.function.is_some() {
+        if !continues || !self.by.prefix.is_empty() || self.by.function.is_some() {
             self.last =
                 Some(Last { key: row.partition.key.clone(), clustering: row.clustering().cloned(), result });
         }
         Ok(!continues)
+    }
+
+    /// Whether the first clustering columns are equal as values: `1.0` and `1.00` are.
+    fn same_prefix(&self, a: &Clustering, b: &Clustering) -> bool {
+        let mut values = a.values().zip(b.values()).zip(&self.by.prefix);
+        values.all(|((a, b), data_type)| match (a, b) {
+            (Some(a), Some(b)) => a == b || data_type.compare(a, b) == Ordering::Equal,
+            (a, b) => a == b,
+        })
     }
 
     fn same_result(&self, a: Option<&[u8]>, b: Option<&[u8]>) -> bool {
