@@ -329,6 +329,11 @@ impl TokenRestriction {
             }
             _ => end,
         };
+        // As a lower bound it is the start of the ring, before the empty key, which views can have.
+        let start = match start {
+            RangeBound::Excluded(Token::MIN) => RangeBound::Included(Token::MIN),
+            start => start,
+        };
         Ok((start, end))
     }
 
