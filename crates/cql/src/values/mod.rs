@@ -34,6 +34,9 @@ pub enum ValueError {
     /// wire.
     #[error("{0}")]
     Invalid(String),
+    /// As `Invalid`; the text is reported without the value or function that contains the part.
+    #[error("{0}")]
+    InvalidPart(String),
     /// The request that needs the value was interrupted.
     #[error(transparent)]
     Interrupted(#[from] cassette_rows::Interrupted),

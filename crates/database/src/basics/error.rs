@@ -457,7 +457,7 @@ impl From<SyntaxError> for DatabaseError {
 impl From<ValueError> for DatabaseError {
     fn from(error: ValueError) -> Self {
         match error {
-            ValueError::Invalid(message) => Self::Invalid(message),
+            ValueError::Invalid(message) | ValueError::InvalidPart(message) => Self::Invalid(message),
             ValueError::Interrupted(reason) => Self::Interrupted(reason),
             ValueError::FunctionFailure { keyspace, function, argument_types, message } => {
                 Self::FunctionFailure { keyspace, function, argument_types, message }

@@ -49,8 +49,10 @@ pub(super) fn resolve(
                 if json == Json::Null {
                     return Ok(None);
                 }
-                let value = decode_value(&function.returns, &json).map_err(|reason| {
-                    function.failure(format!("org.apache.cassandra.serializers.MarshalException: {reason}"))
+                let value = decode_value(&function.returns, &json).map_err(|reason| match reason {
+                    ValueError::InvalidPart(_) => reason,
+                    reason => function
+                        .failure(format!("org.apache.cassandra.serializers.MarshalException: {reason}")),
                 })?;
                 // An empty text means an empty value, which durations do not have.
                 match function.returns.validate(&value) {

@@ -39,9 +39,10 @@ pub fn decode_row(text: &str, columns: &[(&str, &DataType)]) -> Result<Vec<JsonC
     let read = |(column, data_type): &(&str, &DataType)| match by_name.get(column) {
         None => Ok(JsonColumn::Absent),
         Some(Json::Null) => Ok(JsonColumn::Null),
-        Some(json) => decode_value(data_type, json)
-            .map(JsonColumn::Value)
-            .map_err(|error| ValueError::invalid(format!("Error decoding JSON value for {column}: {error}"))),
+        Some(json) => decode_value(data_type, json).map(JsonColumn::Value).map_err(|error| match error {
+            ValueError::InvalidPart(_) => error,
+            error => ValueError::invalid(format!("Error decoding JSON value for {column}: {error}")),
+        }),
     };
     // As in Cassandra, unknown columns are refused after values that cannot be decoded.
     let values = columns.iter().map(read).collect::<Result<_, _>>()?;
@@ -89,6 +90,10 @@ pub fn decode_value(data_type: &DataType, json: &Json) -> Result<Vec<u8>, ValueE
 
         (DataType::Boolean, Json::Boolean(value)) => Ok(vec![u8::from(*value)]),
         (DataType::Timestamp, Json::Number(text)) if json.class() == "Long" => from_text(data_type, text),
+        // In Cassandra this error is of another class, which is reported as it is.
+        (DataType::Duration, Json::String(text)) => {
+            from_text(data_type, text).map_err(|error| ValueError::InvalidPart(error.to_string()))
+        }
         // All other types are strings in JSON.
         (_, Json::String(text)) => from_text(data_type, text),
         (DataType::Empty, _) => {
