@@ -94,6 +94,10 @@ pub(crate) fn test_assignment(
                 elements.len() <= items.len()
                     && elements.iter().zip(items.iter()).all(|(raw, item)| fits(raw, item)),
             ),
+            (DataType::Udt { definition, .. }, _) => weakly(
+                elements.len() <= definition.fields.len()
+                    && elements.iter().zip(&definition.fields).all(|(raw, (_, field))| fits(raw, field)),
+            ),
             (_, [only]) => test(only, wanted),
             _ => Assignment::No,
         },

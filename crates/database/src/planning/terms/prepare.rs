@@ -66,6 +66,10 @@ impl Term {
             ast::Term::UserType(fields) => prepare_user_type(fields, receiver, cx),
             ast::Term::Tuple(elements) => match (&receiver.data_type, &elements[..]) {
                 (DataType::Tuple(items), _) => prepare_tuple(elements, items, receiver, cx),
+                (DataType::Udt { definition, .. }, _) => {
+                    let types: Vec<_> = definition.fields.iter().map(|(_, field)| field.clone()).collect();
+                    prepare_tuple(elements, &types, receiver, cx)
+                }
                 (_, [only]) => Self::prepare(only, receiver, cx),
                 (other, _) => {
                     bail_invalid!("Invalid tuple type literal for {} of type {other}", receiver.name)
