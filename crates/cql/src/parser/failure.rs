@@ -208,10 +208,15 @@ fn length_in_line(source: &str, token: Token) -> u32 {
     unquoted_length(source, token).min(line_end)
 }
 
-/// Returns the length in bytes of a token's text, without the quotes of strings and quoted names.
+/// Returns the bytes of as many characters from the token's start as its text has without the
+/// quotes of strings and quoted names.
 fn unquoted_length(source: &str, token: Token) -> u32 {
     match token.kind {
-        TokenKind::String | TokenKind::QuotedName => token_text(source, token).len() as u32,
+        TokenKind::String | TokenKind::QuotedName => {
+            let raw = source.get(token.start as usize..token.end as usize).unwrap_or_default();
+            let count = token_text(source, token).chars().count();
+            raw.char_indices().nth(count).map_or(raw.len(), |(at, _)| at) as u32
+        }
         _ => token.end - token.start,
     }
 }
