@@ -181,7 +181,13 @@ impl<'i> IndexChoice<'i> {
         choice.has_index = is_ordered
             || choice.has_clustering_index
             || supported(&choice.partition)
-            || supported(&choice.others);
+            || supported(&choice.others)
+            || choice.others.iter().any(|(column, restriction)| {
+                // Refused later: no index answers it, which Cassandra knows only then.
+                column.data_type.is_float_vector()
+                    && matches!(restriction, ColumnRestriction::Eq(_))
+                    && indexes.iter().any(|index| index.column.name == column.name)
+            });
         choice
     }
 
@@ -191,7 +197,8 @@ impl<'i> IndexChoice<'i> {
     }
 
     pub fn partition_checked(&mut self, partition: &PartitionRestrictions, needs_filtering: bool) {
-        self.is_key_range = partition.is_on_token() || !partition.names_keys();
+        // As in Cassandra, a range of tokens only filters keys that are named.
+        self.is_key_range = !partition.names_keys() || partition.is_on_token() && needs_filtering;
         if (self.partition.is_empty() && !partition.is_on_token()) || needs_filtering {
             self.uses_index = self.has_index && self.is_key_range;
         }
