@@ -99,7 +99,8 @@ fn nested_values_are_checked_all_the_way_down() {
 #[test]
 fn a_bound_collection_has_no_negative_count() {
     let negative = [0xff, 0xff, 0xff, 0xfe];
-    let reason = |data_type: &DataType, bytes: &[u8]| data_type.validate_bound(bytes).unwrap_err().to_string();
+    let reason =
+        |data_type: &DataType, bytes: &[u8]| data_type.validate_bound(bytes).unwrap_err().to_string();
     let ints = DataType::list(DataType::Int).freeze();
     let map = DataType::map(DataType::Int, DataType::Int);
     assert_eq!(reason(&ints, &negative), "The data cannot be deserialized as a list");
@@ -116,6 +117,14 @@ fn a_bound_collection_has_no_negative_count() {
     let vectors = DataType::list(DataType::vector(ints.clone(), 1));
     let item = [&[0, 0, 0, 1, 0, 0, 0, 5, 4][..], &negative].concat();
     assert_eq!(reason(&vectors, &item), "The data cannot be deserialized as a list");
+
+    let with_null = [0, 0, 0, 2, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, 9];
+    assert_eq!(reason(&ints, &with_null), "Null value read when not allowed");
+    let reason_in = |bytes: &[u8]| ints.validate_in_values(bytes).map_err(|reason| reason.to_string());
+    assert_eq!(reason_in(&with_null[..8]), Err("Not enough bytes to read a list".to_owned()));
+    assert_eq!(reason_in(&with_null), Err("Expected 4 or 0 byte int (1)".to_owned()));
+    assert_eq!(reason_in(&[0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff]), Ok(()));
+    assert_eq!(reason_in(&negative), Err("The data cannot be deserialized as a list".to_owned()));
 
     let item = [&[0, 0, 0, 4][..], &negative].concat();
     let tuple = DataType::tuple([ints.clone()]);

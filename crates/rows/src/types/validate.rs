@@ -32,14 +32,18 @@ impl DataType {
             },
             Self::Duration => validate_duration(bytes),
             Self::List { element, .. } => {
-                validate_collection("list", collection::read_list(bytes), bytes, &[element], Self::validate)
+                validate_collection("list", collection::read_list(bytes), bytes, &[element], validate_item)
             }
             Self::Set { element, .. } => {
-                validate_collection("set", collection::read_list(bytes), bytes, &[element], Self::validate)
+                validate_collection("set", collection::read_list(bytes), bytes, &[element], validate_item)
             }
-            Self::Map { key, value, .. } => {
-                validate_collection("map", collection::read_map_items(bytes), bytes, &[key, value], Self::validate)
-            }
+            Self::Map { key, value, .. } => validate_collection(
+                "map",
+                collection::read_map_items(bytes),
+                bytes,
+                &[key, value],
+                validate_item,
+            ),
             Self::Tuple(items) => validate_tuple(items, bytes),
             Self::Udt { definition, .. } => validate_udt(definition, bytes),
             Self::Vector { element, dimension } => validate_vector(self, element, *dimension, bytes),
@@ -75,6 +79,16 @@ impl DataType {
         }
     }
 
+    /// Checks that `bytes` are a list that Cassandra accepts for a bind marker after IN: as
+    /// [`validate_bound`](Self::validate_bound), but its values can be null.
+    pub fn validate_in_values(&self, bytes: &[u8]) -> Result<(), InvalidValue> {
+        let Self::List { element, .. } = self else { return self.validate_bound(bytes) };
+        refuse_negative_count("list", bytes)?;
+        validate_collection("list", collection::read_list(bytes), bytes, &[element], |element, item| {
+            item.map_or(Ok(()), |item| element.validate(item).and_then(|()| element.validate_read(item)))
+        })
+    }
+
     /// Checks a value that is read with its parts: tuples and UDTs are not divided.
     fn validate_read(&self, bytes: &[u8]) -> Result<(), InvalidValue> {
         let (kind, types): (&str, &[&Self]) = match self {
@@ -88,14 +102,13 @@ impl DataType {
             }
             _ => return self.validate(bytes),
         };
-        if bytes.first().is_some_and(|first| *first >= 0x80) && bytes.len() >= 4 {
-            return invalid(format!("The data cannot be deserialized as a {kind}"));
-        }
+        refuse_negative_count(kind, bytes)?;
         let items = match self {
             Self::Map { .. } => collection::read_map_items(bytes),
             _ => collection::read_list(bytes),
         };
         validate_collection(kind, items, bytes, types, |item_type, item| {
+            let item = not_null(item)?;
             item_type.validate(item)?;
             item_type.validate_read(item)
         })
@@ -169,23 +182,36 @@ fn validate_duration(bytes: &[u8]) -> Result<(), InvalidValue> {
     Ok(())
 }
 
-/// `types` are used alternately: one for lists and sets, key and value for maps.
+fn refuse_negative_count(kind: &str, bytes: &[u8]) -> Result<(), InvalidValue> {
+    match bytes.first_chunk().copied().map(i32::from_be_bytes) {
+        Some(..0) => invalid(format!("The data cannot be deserialized as a {kind}")),
+        _ => Ok(()),
+    }
+}
+
+fn not_null(item: Option<&[u8]>) -> Result<&[u8], InvalidValue> {
+    item.ok_or_else(|| InvalidValue("Null value read when not allowed".to_owned()))
+}
+
+fn validate_item(item_type: &DataType, item: Option<&[u8]>) -> Result<(), InvalidValue> {
+    item_type.validate(not_null(item)?)
+}
+
+/// `types` are used alternately: one for lists and sets, key and value for maps. `validate` checks
+/// an item, which may be null.
 fn validate_collection(
     kind: &str,
     mut items: collection::Items<'_>,
     bytes: &[u8],
     types: &[&DataType],
-    validate: impl Fn(&DataType, &[u8]) -> Result<(), InvalidValue>,
+    validate: impl Fn(&DataType, Option<&[u8]>) -> Result<(), InvalidValue>,
 ) -> Result<(), InvalidValue> {
     if bytes.len() < 4 {
         return invalid(format!("Not enough bytes to read a {kind}"));
     }
     let mut turn = types.iter().cycle();
     while let (Some(item), Some(item_type)) = (items.next(), turn.next()) {
-        match item {
-            Some(item) => validate(item_type, item)?,
-            None => return invalid("Null value read when not allowed"),
-        }
+        validate(item_type, item)?;
     }
     if items.claimed() > 0 {
         return invalid(format!("Not enough bytes to read a {kind}"));

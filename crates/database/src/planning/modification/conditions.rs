@@ -169,7 +169,7 @@ impl Condition {
         let mut values = match &self.values {
             Values::One(term) => vec![term.bind(cx)?],
             Values::List(terms) => terms.iter().map(|term| term.bind(cx)).collect::<Result<_>>()?,
-            Values::Marker(marker) => match marker.bind(cx)? {
+            Values::Marker(marker) => match marker.bind_in_values(cx)? {
                 Bound::Null => bail_invalid!("Invalid null list in IN condition"),
                 Bound::Unset => bail_invalid!("Invalid 'unset' value in condition"),
                 Bound::Value(list) => collection::read_list(&list)

@@ -219,7 +219,7 @@ impl InTerms {
                     Bound::Unset => bail_invalid!("Invalid unset value for column {name}"),
                 })
                 .collect(),
-            Self::Marker(marker) | Self::TupleMarker(marker) => Ok(match marker.bind(cx)? {
+            Self::Marker(marker) | Self::TupleMarker(marker) => Ok(match marker.bind_in_values(cx)? {
                 Bound::Null => bail_invalid!("Invalid null value for column {name}"),
                 Bound::Unset => bail_invalid!("Invalid unset value for column {name}"),
                 Bound::Value(list) if matches!(self, Self::TupleMarker(_)) => {

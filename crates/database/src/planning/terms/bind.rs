@@ -13,6 +13,24 @@ use crate::planning::context::BindContext;
 use crate::schema::conditions::Term;
 
 impl Term {
+    /// Returns the list of a marker after IN, whose values can be null.
+    ///
+    /// # Errors
+    /// Those of [`bind`](Self::bind).
+    pub fn bind_in_values<'a>(&'a self, cx: &BindContext<'a>) -> Result<Bound<'a>> {
+        let Self::Marker { index, receiver } = self else { return self.bind(cx) };
+        match cx.values.get(*index as usize) {
+            Some(BoundValue::Set(bytes)) if collection::read_list(bytes).any(|value| value.is_none()) => {
+                receiver
+                    .data_type
+                    .validate_in_values(bytes)
+                    .map_err(|error| DatabaseError::Invalid(error.to_string()))?;
+                Ok(Bound::Value(Cow::Borrowed(bytes)))
+            }
+            _ => self.bind(cx),
+        }
+    }
+
     /// Returns the value in this execution. Bound bytes are validated against the receiver's type,
     /// and their sets and maps are sorted.
     ///
