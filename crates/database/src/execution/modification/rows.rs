@@ -23,7 +23,7 @@ const WRITTEN_BYTES_MAX: usize = 128 << 20;
 
 impl RowsPlan {
     /// Returns the times of one execution. As in Cassandra, mistakes in keys are reported before
-    /// those in the time to live, and after those in the timestamp.
+    /// those in the time to live, and after a timestamp that is null.
     pub fn times(
         &self,
         execution: &Execution<'_>,
@@ -31,7 +31,7 @@ impl RowsPlan {
     ) -> Result<Times> {
         let times = self.attributes.times(execution, &self.table, default_timestamp);
         times.map_err(|error| {
-            if self.attributes.timestamp(execution).is_err() {
+            if self.attributes.bound_timestamp(execution).is_err() {
                 return error;
             }
             let keys = self.restrictions.partition.keys(execution);

@@ -58,6 +58,15 @@ impl Times {
     }
 }
 
+/// Rejects the timestamp that in Cassandra's files means the absence of one. As in Cassandra, other
+/// mistakes in attributes are reported before.
+fn in_bounds(timestamp: i64) -> Result<i64> {
+    if timestamp == i64::MIN {
+        bail_invalid!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX);
+    }
+    Ok(timestamp)
+}
+
 impl Attributes {
     /// Plans the attributes of a statement on `table`, or of a batch if the receivers are called
     /// `[batch]`.
@@ -89,15 +98,16 @@ impl Attributes {
 
     /// Returns the write timestamp of USING TIMESTAMP, if it is specified and bound.
     pub fn timestamp(&self, cx: &BindContext<'_>) -> Result<Option<i64>> {
+        self.bound_timestamp(cx)?.map(in_bounds).transpose()
+    }
+
+    /// Returns the write timestamp, which may be out of bounds.
+    pub fn bound_timestamp(&self, cx: &BindContext<'_>) -> Result<Option<i64>> {
         let Some(term) = &self.timestamp else { return Ok(None) };
         match term.bind(cx)? {
             Bound::Unset => Ok(None),
             Bound::Null => bail_invalid!("Invalid null value of timestamp"),
             Bound::Value(value) => match <[u8; 8]>::try_from(&*value).map(i64::from_be_bytes) {
-                // Cassandra's files use this value for the absence of a timestamp.
-                Ok(i64::MIN) => {
-                    bail_invalid!("Out of bound timestamp, must be in [{}, {}]", i64::MIN + 1, i64::MAX)
-                }
                 Ok(timestamp) => Ok(Some(timestamp)),
                 Err(_) => bail_invalid!("Invalid timestamp value: {}", encode_hex(&value)),
             },
@@ -112,14 +122,16 @@ impl Attributes {
         table: &TableMetadata,
         default_timestamp: impl FnOnce() -> Result<i64>,
     ) -> Result<Times> {
-        let timestamp = match self.timestamp(cx)? {
+        let timestamp = match self.bound_timestamp(cx)? {
             Some(timestamp) => {
                 cx.guard().timestamp(&table.name, timestamp, cx.now_micros)?;
                 timestamp
             }
             None => default_timestamp()?,
         };
-        self.times_at(timestamp, false, cx, table)
+        let times = self.times_at(timestamp, false, cx, table)?;
+        in_bounds(timestamp)?;
+        Ok(times)
     }
 
     /// Returns the times of a statement of a conditional write, which has one write timestamp:
