@@ -369,7 +369,7 @@ fn is_of_partition_key(filter: &Filter) -> bool {
 }
 
 /// Rejects `!=`, before the columns are resolved.
-fn refuse_unequal(relation: &Relation) -> Result<()> {
+pub(crate) fn refuse_unequal(relation: &Relation) -> Result<()> {
     match relation {
         Relation::Tuple { operator: Operator::Neq, .. } => {
             bail_invalid!("Unsupported \"!=\" relation: {}", tuple_text(relation))

@@ -175,7 +175,8 @@ fn check_added(
     cx.guard.columns_of_table(&altered.name, altered.all_columns().count())
 }
 
-/// Renames columns, each from its first to its second name.
+/// Renames columns, each from its first to its second name. As in Cassandra, a new name must not be
+/// that of a column before the statement, even if that column is renamed, too.
 fn rename_columns(
     table: &TableMetadata,
     keyspace: &Keyspace,
@@ -187,9 +188,9 @@ fn rename_columns(
         columns.iter().enumerate().map(|(i, (from, _))| (from.as_str(), i)).collect();
     let named_last = |(i, (from, _)): &(usize, &(ast::Identifier, _))| last.get(from.as_str()) == Some(i);
     let columns = columns.iter().enumerate().filter(named_last);
-    columns
-        .map(|(_, names)| names)
-        .try_fold(table.clone(), |table, (from, to)| rename_column(&table, keyspace, from, to, if_exists))
+    columns.map(|(_, names)| names).try_fold(table.clone(), |renamed, (from, to)| {
+        rename_column(&renamed, table, keyspace, (from, to), if_exists)
+    })
 }
 
 fn add_columns(
@@ -382,21 +383,22 @@ fn check_drop(table: &TableMetadata, keyspace: &Keyspace, name: &str, if_exists:
     Ok(())
 }
 
+/// `table`: before the statement; `renamed`: after its preceding changes.
 fn rename_column(
+    renamed: &TableMetadata,
     table: &TableMetadata,
     keyspace: &Keyspace,
-    from: &str,
-    to: &str,
+    (from, to): (&str, &str),
     if_exists: bool,
 ) -> Result<TableMetadata> {
     if if_exists && table.column(from).is_none() {
-        return Ok(table.clone());
+        return Ok(renamed.clone());
     }
     let column = existing(table, from)?;
     if !matches!(column.kind, ColumnKind::PartitionKey | ColumnKind::Clustering) {
         bail_invalid!("Cannot rename non PRIMARY KEY column {from}");
     }
-    if table.column(to).is_some() {
+    if table.column(to).is_some() || renamed.column(to).is_some() {
         bail_invalid!(
             "Cannot rename column {from} to {to} in table '{}'; another column with that name already exists",
             table.qualified_name()
@@ -405,5 +407,5 @@ fn rename_column(
     if let Some(indexes) = dependent_indexes(keyspace, table, from) {
         bail_invalid!("Can't rename column {from} because it has dependent secondary indexes ({indexes})");
     }
-    Ok(table.with_key_column_renamed(from, to))
+    Ok(renamed.with_key_column_renamed(from, to))
 }

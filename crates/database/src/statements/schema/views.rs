@@ -11,6 +11,7 @@ use super::{Change, KeyspaceChange, SchemaContext, keyspace_to_change, table_eve
 use crate::basics::error::{DatabaseError, Result, bail_config, bail_invalid};
 use crate::basics::response::SchemaChangeKind;
 use crate::planning::restrictions::existing;
+use crate::planning::restrictions::refuse_unequal;
 use crate::schema::catalog::Keyspace;
 use crate::schema::options::table_params;
 use crate::schema::views::View;
@@ -121,6 +122,7 @@ fn build(
         bail_invalid!("Clustering key columns must exactly match columns in CLUSTERING ORDER BY directive");
     }
     let has_own_key_column = check_key(name, &key_names, base)?;
+    statement.where_clause.relations.iter().try_for_each(refuse_unequal)?;
     let params = table_params::read(properties, cx.default_params)?;
     if params.default_time_to_live != 0 {
         bail_invalid!(
