@@ -74,6 +74,11 @@ impl Input<'_, '_> {
         self.terms.get(index).and_then(Bound::value)
     }
 
+    /// Whether it is a marker without a value.
+    fn is_unset(&self, expression: &Expression) -> bool {
+        matches!(expression, Expression::Term(index) if self.terms.get(*index).is_some_and(Bound::is_unset))
+    }
+
     /// Seconds since 1970.
     pub fn now(&self) -> u32 {
         self.cx.now_seconds
@@ -97,6 +102,9 @@ impl Expression {
                 input.aggregates.get(*index).and_then(Option::as_deref).map(Cow::Borrowed)
             }
             Self::Call(function, arguments) => {
+                if arguments.iter().any(|argument| input.is_unset(argument)) {
+                    bail_invalid!("Invalid unset value for argument in call to function {}", function.name);
+                }
                 let values = evaluate_each(arguments, input)?;
                 let values: Vec<Option<&[u8]>> = values.iter().map(Option::as_deref).collect();
                 function.evaluate(&values, input.cx)?.map(Cow::Owned)
