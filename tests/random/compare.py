@@ -15,11 +15,12 @@ import argparse
 import random
 import re
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "clients"))
 
-from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile  # noqa: E402
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable  # noqa: E402
 from cassandra.policies import FallthroughRetryPolicy, RoundRobinPolicy  # noqa: E402
 from cassandra.query import tuple_factory  # noqa: E402
 from grammar import Grammar  # noqa: E402
@@ -53,6 +54,18 @@ def connect(contact):
     return session
 
 
+def dropped(session, keyspace, tries=20):
+    """Drops the keyspace, also if the driver has to connect again: it does after an error in the protocol."""
+    for left in reversed(range(tries)):
+        try:
+            session.execute(f"DROP KEYSPACE IF EXISTS {keyspace}")
+            return
+        except NoHostAvailable:
+            if not left:
+                raise
+            time.sleep(0.5)
+
+
 class Pair:
     """Both servers."""
 
@@ -64,12 +77,12 @@ class Pair:
 
     def __exit__(self, *_):
         for session in self.sessions:
-            session.execute(f"DROP KEYSPACE IF EXISTS {self.keyspace}")
+            dropped(session, self.keyspace)
             session.cluster.shutdown()
 
     def begin(self):
         for session in self.sessions:
-            session.execute(f"DROP KEYSPACE IF EXISTS {self.keyspace}")
+            dropped(session, self.keyspace)
             session.execute(
                 f"CREATE KEYSPACE {self.keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
             )
@@ -129,10 +142,12 @@ def normal_rows(columns, rows):
 
 
 def is_failure(found):
-    """Whether Cassandra did not answer: an exception of Java, or an index that is not built yet."""
-    return found.get("error") in ("0000", "NoHostAvailable", "ReadFailure", "WriteFailure", "OperationTimedOut",
-        "ServerError") or (
-        "java." in found.get("message", "")
+    """Whether Cassandra did not answer: an exception of Java, an index that is not built yet, or its own paging state."""
+    message = found.get("message", "")
+    return (
+        found.get("error") in ("0000", "NoHostAvailable", "ReadFailure", "WriteFailure", "OperationTimedOut", "ServerError")
+        or "java." in message
+        or "Invalid value for the paging state" in message
     )
 
 

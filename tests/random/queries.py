@@ -96,7 +96,7 @@ class Queries:
         key = table.key
         groups = [column.name for column in key[: self.random.randint(1, len(key))]]
         if self.chance(0.15):
-            del groups[: self.random.randint(0, len(groups) - 1)]
+            del groups[: self.random.randint(0, max(0, len(groups) - 1))]
         if self.chance(0.2):
             start = self.one(["", "", ", '2024-01-01'"])
             groups[-1] = f"floor({groups[-1]}, {self.one(DURATIONS)}{start})"
