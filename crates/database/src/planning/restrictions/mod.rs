@@ -369,7 +369,7 @@ fn is_of_partition_key(filter: &Filter) -> bool {
 }
 
 /// Rejects `!=`, before the columns are resolved.
-pub(crate) fn refuse_unequal(relation: &Relation) -> Result<()> {
+fn refuse_unequal(relation: &Relation) -> Result<()> {
     match relation {
         Relation::Tuple { operator: Operator::Neq, .. } => {
             bail_invalid!("Unsupported \"!=\" relation: {}", tuple_text(relation))

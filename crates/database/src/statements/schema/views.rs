@@ -4,14 +4,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use cassette_cql::ast::{self, Relation, Selector};
-use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata};
+use cassette_rows::{ColumnKind, ColumnMetadata, DataType, TableId, TableMetadata, TableParams};
 
 use super::create_table::validate_name;
 use super::{Change, KeyspaceChange, SchemaContext, keyspace_to_change, table_event};
 use crate::basics::error::{DatabaseError, Result, bail_config, bail_invalid};
 use crate::basics::response::SchemaChangeKind;
 use crate::planning::restrictions::existing;
-use crate::planning::restrictions::refuse_unequal;
 use crate::schema::catalog::Keyspace;
 use crate::schema::options::table_params;
 use crate::schema::views::View;
@@ -71,12 +70,15 @@ pub(crate) fn create(
     }
     let verdict = cx.guard.table_properties(&statement.properties)?;
     cx.guard.new_view(name, base_name, keyspace.views_of(base).count())?;
-    let table = build(statement, base, verdict.of(&statement.properties), cx)?;
+    let properties = verdict.of(&statement.properties);
+    let table = build(statement, base, properties, cx)?;
     validate_name(&table)?;
     let include_all = statement.selections.is_empty();
     let (table, where_clause) = (Arc::new(table), statement.where_clause.clone());
-    let view = View::new(base.clone(), table, include_all, where_clause, &keyspace.types)?;
+    let mut view = View::new(base.clone(), table, include_all, where_clause, &keyspace.types)?;
     validate_where(statement, &view)?;
+    // As in Cassandra, mistakes in options are reported after those in the WHERE.
+    view.table = Arc::new(view.table.with_params(params(properties, cx)?));
     if cx.catalog.table_by_id(view.table.id).is_some() {
         bail_config!("Table id {} is taken", view.table.id.0);
     }
@@ -89,7 +91,19 @@ pub(crate) fn create(
     }))
 }
 
-/// Builds the view's table.
+/// Returns the options of a new view.
+fn params(properties: &ast::Properties, cx: &SchemaContext<'_>) -> Result<TableParams> {
+    let params = table_params::read(properties, cx.default_params)?;
+    if params.default_time_to_live != 0 {
+        bail_invalid!(
+            "Cannot set default_time_to_live for a materialized view. Data in a materialized view always \
+             expire at the same time than the corresponding data in the parent table."
+        );
+    }
+    Ok(params)
+}
+
+/// Builds the view's table, with default options.
 fn build(
     statement: &ast::CreateView,
     base: &Arc<TableMetadata>,
@@ -122,14 +136,6 @@ fn build(
         bail_invalid!("Clustering key columns must exactly match columns in CLUSTERING ORDER BY directive");
     }
     let has_own_key_column = check_key(name, &key_names, base)?;
-    statement.where_clause.relations.iter().try_for_each(refuse_unequal)?;
-    let params = table_params::read(properties, cx.default_params)?;
-    if params.default_time_to_live != 0 {
-        bail_invalid!(
-            "Cannot set default_time_to_live for a materialized view. Data in a materialized view always \
-             expire at the same time than the corresponding data in the parent table."
-        );
-    }
     let position = |names: &[ast::Identifier], name: &str| names.iter().position(|n| n.as_str() == name);
     let columns = selected.iter().map(|column| {
         let (kind, position) = match position(&key.partition_key, &column.name) {
@@ -151,7 +157,13 @@ fn build(
         }
     });
     let id = table_params::table_id(properties)?.unwrap_or(cx.new_id);
-    let mut table = TableMetadata::new(TableId(id), base.keyspace.as_str(), name, columns.collect(), params);
+    let mut table = TableMetadata::new(
+        TableId(id),
+        base.keyspace.as_str(),
+        name,
+        columns.collect(),
+        cx.default_params.clone(),
+    );
     table.strict_liveness = has_own_key_column;
     Ok(table)
 }
