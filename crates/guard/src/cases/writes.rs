@@ -2,8 +2,8 @@
 
 use cassette_database::BoundValue;
 
-use super::data::{FIELDS, key, records, scattered, set, text_of};
-use super::node::Node;
+use super::data::{FIELDS, Record, key, records, scattered, set, text_of};
+use super::node::{Node, Statement};
 use super::{Case, case};
 use crate::meter::{Counted, Meter};
 
@@ -15,6 +15,7 @@ pub const CASES: &[Case] = &[
     case("update_counter", 4_000, update_counter),
     case("batch_of_10", 400, batch_of_10),
     case("insert_indexed", 2_000, insert_indexed),
+    case("overwrite_indexed", 2_000, overwrite_indexed),
 ];
 
 /// Rows that exist before rows are changed.
@@ -99,9 +100,7 @@ fn batch_of_10(meter: Meter) -> Counted {
 /// A row with one entry of an index.
 fn insert_indexed(meter: Meter) -> Counted {
     let node = Node::new();
-    node.run("CREATE TABLE ks.users (id text PRIMARY KEY, email text, name text)");
-    node.run("CREATE INDEX ON ks.users (email)");
-    let insert = node.prepare("INSERT INTO ks.users (id, email, name) VALUES (?, ?, ?)");
+    let insert = insert_user(&node);
     let records = records(0, meter.operations() + WARM_UP);
     let write = |i: u64| {
         let record = &records[i as usize];
@@ -109,4 +108,28 @@ fn insert_indexed(meter: Meter) -> Counted {
     };
     (meter.operations()..meter.operations() + WARM_UP).for_each(write);
     meter.each(write)
+}
+
+/// All values of a row in the memtable, whose entry of an index is deleted, too.
+fn overwrite_indexed(meter: Meter) -> Counted {
+    let node = Node::new();
+    let insert = insert_user(&node);
+    let records = records(0, meter.operations() + WARM_UP);
+    let write = |record: &Record, value: &str| {
+        node.execute(&insert, &[set(&record.key), set(value), set(value)]);
+    };
+    records.iter().for_each(|record| write(record, &record.key));
+    let overwrite = |i: u64| {
+        let record = &records[i as usize];
+        write(record, &record.fields[0]);
+    };
+    (meter.operations()..meter.operations() + WARM_UP).for_each(overwrite);
+    meter.each(overwrite)
+}
+
+/// Creates a table with an index, and returns an INSERT of a key and two values.
+fn insert_user(node: &Node) -> Statement {
+    node.run("CREATE TABLE ks.users (id text PRIMARY KEY, email text, name text)");
+    node.run("CREATE INDEX ON ks.users (email)");
+    node.prepare("INSERT INTO ks.users (id, email, name) VALUES (?, ?, ?)")
 }
