@@ -4,3 +4,4 @@ mod compact_storage;
 mod functions;
 mod masks;
 mod role_testing;
+mod user_types;
