@@ -14,8 +14,8 @@ use crate::copy::micros;
 use crate::endpoint::{Endpoint, Session};
 use crate::error::{Result, unsuitable};
 use crate::event::{Event, Observer};
-use crate::files::target;
 use crate::files::transfers::TargetTable;
+use crate::files::{target, topology};
 use crate::plan::{Plan, execute, is_empty};
 use crate::schema::Table;
 use crate::settings::{BulkOptions, Move, Summary};
@@ -112,6 +112,7 @@ pub fn run(
         progress.start_sending()?;
     }
     let done = pool.run()?;
+    topology::check_unchanged(&mut to, &nodes)?;
     drop(directory);
     execute(&mut to, &plan.after, observer)?;
     let seconds = start.elapsed().as_secs_f64();

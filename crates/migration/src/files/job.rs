@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::pool::Pool;
 use super::progress::Progress;
 use super::transfers::{self, SourceTable};
-use super::{columns, grace, target};
+use super::{columns, grace, target, topology};
 use crate::client::Cluster;
 use crate::endpoint::{Endpoint, Place};
 use crate::error::{Result, unsuitable};
@@ -115,6 +115,7 @@ pub fn run(job: &Move, options: &FileOptions, observer: &dyn Observer) -> Result
         observer,
     };
     let bytes = pool.run()?;
+    topology::check_unchanged(&mut to, &nodes)?;
     grace::restore(&mut to, &progress, observer)?;
     execute(&mut to, &plan.after, observer)?;
     let seconds = start.elapsed().as_secs_f64();

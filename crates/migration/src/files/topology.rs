@@ -45,6 +45,48 @@ pub fn nodes(target: &mut Session<'_>, port: Option<u16>) -> Result<Vec<Node>> {
     }
 }
 
+/// Checks that the target has the nodes and tokens of `before` still. SSTables that were sent by an
+/// older ring may be at nodes that do not replicate them.
+///
+/// # Errors
+/// If they differ, or those of [`nodes`].
+pub fn check_unchanged(target: &mut Session<'_>, before: &[Node]) -> Result<()> {
+    // The port is not compared.
+    let now = nodes(target, None)?;
+    match changed(before, &now).as_slice() {
+        [] => Ok(()),
+        changed => unsuitable(format!(
+            "the ring of the target changed during the move ({}), and SSTables may be at nodes that do not \
+             replicate them: start the same command again, which sends what other nodes lack",
+            changed.join(", ")
+        )),
+    }
+}
+
+/// Returns what happened to the nodes of a ring, in the order of their addresses.
+fn changed(before: &[Node], now: &[Node]) -> Vec<String> {
+    let sorted = |tokens: &[i64]| {
+        let mut tokens = tokens.to_vec();
+        tokens.sort_unstable();
+        tokens
+    };
+    let find = |nodes: &[Node], node: &Node| {
+        nodes.iter().find(|other| other.host_id == node.host_id).map(|other| sorted(&other.tokens))
+    };
+    let mut changed: Vec<(SocketAddr, &str)> = Vec::new();
+    for node in before {
+        match find(now, node) {
+            None => changed.push((node.address, "left")),
+            Some(tokens) if tokens != sorted(&node.tokens) => changed.push((node.address, "moved")),
+            Some(_) => {}
+        }
+    }
+    let joined = now.iter().filter(|node| find(before, node).is_none());
+    changed.extend(joined.map(|node| (node.address, "joined")));
+    changed.sort_unstable();
+    changed.into_iter().map(|(address, what)| format!("{} {what}", address.ip())).collect()
+}
+
 /// Why the nodes that one answer shows are not a ring.
 #[derive(Debug, PartialEq)]
 enum Unsettled {
@@ -202,6 +244,25 @@ mod tests {
         let nodes = ring(&page(vec![row(1, None)]), &page(vec![row(2, Some(TOKENS))]), None).unwrap();
         assert_eq!(nodes.len(), 1);
         assert_eq!(nodes[0].address, ([127, 0, 0, 2], 7000).into());
+    }
+
+    #[test]
+    fn nodes_that_joined_left_or_moved_are_named() {
+        let node = |number: u8, tokens: &[i64]| Node {
+            host_id: Uuid::from_u128(number.into()),
+            address: ([127, 0, 0, number], 7000).into(),
+            tokens: tokens.to_vec(),
+            ..node("5.0.8")
+        };
+        let before = [node(2, &[10, 20]), node(1, &[30])];
+        let with_port = |mut node: Node| {
+            node.address.set_port(7001);
+            node
+        };
+        assert!(changed(&before, &[node(1, &[30]), with_port(node(2, &[20, 10]))]).is_empty());
+        assert_eq!(changed(&before[1..], &before), ["127.0.0.2 joined"]);
+        let now = [node(3, &[5]), node(2, &[10, 21])];
+        assert_eq!(changed(&before, &now), ["127.0.0.1 left", "127.0.0.2 moved", "127.0.0.3 joined"]);
     }
 
     #[test]

@@ -139,11 +139,13 @@ pub fn run(job: &Move, options: &ImportOptions, observer: &dyn Observer) -> Resu
         place(import, options, &progress, observer)?;
     }
     let bytes = left.iter().map(|import| import.bytes()).sum();
+    topology::check_unchanged(&mut to, &nodes)?;
     if options.nodetool.is_some() {
         run_commands(&left, options, &progress, observer)?;
     } else {
         await_user(&left, options, &progress, observer)?;
     }
+    topology::check_unchanged(&mut to, &nodes)?;
     directories.iter().flatten().try_for_each(NodeDirectory::remove)?;
     grace::restore(&mut to, &progress, observer)?;
     execute(&mut to, &plan.after, observer)?;
