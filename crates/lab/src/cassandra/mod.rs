@@ -4,6 +4,7 @@
 mod configuration;
 mod diagnosis;
 mod jmx;
+mod ring;
 mod target;
 
 use std::fs;
@@ -135,7 +136,7 @@ impl ClusterSettings {
 
 impl Cluster {
     /// Starts a new cluster after removing the files of a previous one, and waits until every node
-    /// listens.
+    /// listens and knows the others.
     pub fn start(settings: ClusterSettings) -> Result<Self, LabError> {
         settings.check()?;
         check_java()?;
@@ -165,6 +166,10 @@ impl Cluster {
                 cluster.stop();
                 return Err(error);
             }
+        }
+        if let Err(error) = ring::await_peers(&cluster.settings) {
+            cluster.stop();
+            return Err(error);
         }
         Ok(cluster)
     }

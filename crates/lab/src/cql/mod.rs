@@ -86,6 +86,15 @@ pub(crate) fn with_default_port(address: &str, default: u16) -> String {
     }
 }
 
+/// Executes a statement on a server and returns its rows as text, as far as they are UTF-8.
+pub(crate) fn query(
+    contact: &str,
+    settings: &CqlSettings,
+    cql: &str,
+) -> Result<Vec<Vec<Option<String>>>, LabError> {
+    Connection::open(contact, settings)?.query(cql)
+}
+
 /// A server, driven by pipelines.
 #[derive(Debug)]
 pub struct CqlTarget {
@@ -103,7 +112,7 @@ impl CqlTarget {
     pub fn query(&self, cql: &str) -> Result<Vec<Vec<Option<String>>>, LabError> {
         let contact = self.settings.contacts.first();
         let contact = contact.ok_or_else(|| LabError::Usage("no contact to connect to".to_owned()))?;
-        Connection::open(contact, &self.settings)?.query(cql)
+        query(contact, &self.settings, cql)
     }
 
     /// Connects to the first contact and reads its version and settings.
