@@ -128,8 +128,6 @@ fn result_type(left: &DataType, right: &DataType) -> DataType {
 
 fn calculate(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surroundings) -> Evaluated {
     function.check_lengths(values)?;
-    let operand = |index: usize| Number::decode(&function.arguments[index], present(values, index)?);
-    let (Some(left), Some(right)) = (operand(0), operand(1)) else { return Ok(None) };
     let operator = match function.name.as_str() {
         "_add" => ArithmeticOperator::Add,
         "_substract" => ArithmeticOperator::Subtract,
@@ -137,16 +135,31 @@ fn calculate(function: &ScalarFunction, values: &Values<'_>, _: &dyn Surrounding
         "_divide" => ArithmeticOperator::Divide,
         _ => ArithmeticOperator::Modulo,
     };
-    calculate_numbers(operator, &left, &right, &function.returns).map(|number| Some(number.encode())).map_err(
-        |ArithmeticFailure(reason)| {
-            function.failure(format!(
-                "the operation '{} {} {}' failed: {reason}",
-                function.arguments[0],
-                operator.symbol(),
-                function.arguments[1]
-            ))
-        },
-    )
+    let [left, right] = [&function.arguments[0], &function.arguments[1]];
+    let failure = |ArithmeticFailure(reason)| {
+        function.failure(format!("the operation '{left} {} {right}' failed: {reason}", operator.symbol()))
+    };
+    let (Some(left), Some(right)) =
+        (operand(values, 0, left).map_err(failure)?, operand(values, 1, right).map_err(failure)?)
+    else {
+        return Ok(None);
+    };
+    let result = calculate_numbers(operator, &left, &right, &function.returns);
+    result.map(|number| Some(number.encode())).map_err(failure)
+}
+
+/// Returns the operand at `index`; `None` if it is null or empty. A constant such as `0x00000001`
+/// is accepted for any type of number, and may have another length.
+fn operand(
+    values: &Values<'_>,
+    index: usize,
+    data_type: &DataType,
+) -> Result<Option<Number>, ArithmeticFailure> {
+    let Some(bytes) = present(values, index) else { return Ok(None) };
+    let number = Number::decode(data_type, bytes);
+    number.map(Some).ok_or_else(|| {
+        ArithmeticFailure(format!("expected a value of type {data_type}, found {} bytes", bytes.len()))
+    })
 }
 
 /// Calculates in the type of the result: whole numbers wrap around, floats cannot fail.
