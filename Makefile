@@ -231,6 +231,10 @@ $(CACHE)/typos/bin/typos:
 	python3 -m venv $(CACHE)/typos
 	$(CACHE)/typos/bin/pip install --quiet typos==1.52.0
 
+.PHONY: lint-monitoring
+lint-monitoring: ## check alerts and dashboard with the parsers of Prometheus, which Go fetches (METRICS=http://127.0.0.1:7199/metrics)
+	cd tests/monitoring && go run . $(addprefix ../../packaging/monitoring/,prometheus-alerts.yml grafana-dashboard.json) $(METRICS)
+
 .PHONY: package
 package: ## assemble every package as for a registry, without compiling it
 	cargo package --workspace --exclude cassette-fuzz --exclude cassette-guard --exclude cassette-python --exclude cassette-simulation --no-verify --allow-dirty --quiet
