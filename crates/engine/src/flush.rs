@@ -43,6 +43,8 @@ impl Core {
         let flushed = self.flush_frozen(table);
         match &flushed {
             Ok(()) => *self.flush_failure.lock() = None,
+            // Its rows are removed, so the SSTable is not needed.
+            Err(_) if table.is_dropped() => {}
             Err(error) => {
                 self.metrics.exceptions.add(1);
                 tracing::error!(table = table.metadata().qualified_name(), %error, "a flush failed; it will \
@@ -176,7 +178,7 @@ impl Core {
     pub fn flush_what_is_due(self: &Arc<Self>) {
         self.flush_left_over();
         if let Err(error) = self.flush_pending(Duration::from_secs(1)) {
-            self.flush_failed(error);
+            *self.flush_failure.lock() = Some(Arc::new(error));
         }
         while self.memory.wants_flush() && !self.flush_wanted.is_stopped() {
             let mut tables: Vec<_> = self.tables.load().values().cloned().collect();
@@ -230,7 +232,9 @@ impl Core {
         for id in pending {
             // It may have been dropped since.
             let Ok(table) = self.table(id) else { continue };
-            if let Err(error) = self.flush(&table) {
+            if let Err(error) = self.flush(&table)
+                && !table.is_dropped()
+            {
                 self.flushed_together.lock().pending.insert(id);
                 failure.get_or_insert(error);
             }
@@ -249,7 +253,7 @@ impl Core {
             {
                 match self.flush_frozen(table) {
                     Ok(()) => *self.flush_failure.lock() = None,
-                    Err(error) => self.flush_failed(error),
+                    Err(error) => self.flush_failed(table, error),
                 }
             }
         }
@@ -261,14 +265,18 @@ impl Core {
         match self.flush_alone(table) {
             Ok(()) => true,
             Err(error) => {
-                self.flush_failed(error);
+                self.flush_failed(table, error);
                 false
             }
         }
     }
 
-    fn flush_failed(&self, error: crate::EngineError) {
-        *self.flush_failure.lock() = Some(Arc::new(error));
+    /// Makes writes that wait for memory fail, unless the table was dropped, which releases that of
+    /// the table.
+    fn flush_failed(&self, table: &Table, error: EngineError) {
+        if !table.is_dropped() {
+            *self.flush_failure.lock() = Some(Arc::new(error));
+        }
     }
 
     /// Flushes the memtables with unlogged writes. Called when no more of them can be added.

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cassette_rows::Interrupted;
 use cassette_rows::interrupt::{self, Cancellation, MonotonicClock};
 use cassette_rows::owner::{Owner, on_behalf_of};
+use cassette_vfs::OperationKind;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::engine_tests::testing::{insert, simple_table};
@@ -114,4 +116,41 @@ fn a_permit_covers_a_write_that_has_grown_and_is_returned_once() {
     let demand = engine.try_admit(&of(300 << 10), None).err().unwrap();
     drop(alone);
     drop(engine.admit(&demand).unwrap());
+}
+
+#[test]
+fn a_flush_that_ends_because_its_table_is_dropped_is_no_failure() {
+    let tables = ["a", "b"].map(|name| simple_table(name, Default::default()));
+    let [a, b] = &tables;
+    let mut world = World::new(tables.to_vec());
+    world.options.memtable_heap_space = 1 << 20;
+    let engine = world.open().unwrap();
+    let dropping = Arc::new(Mutex::new(None));
+    world.fs.fail_when({
+        let (engine, id, dropping) = (engine.clone(), a.id, dropping.clone());
+        move |operation| {
+            let is_flush = operation.kind == OperationKind::Create && dropping.lock().is_none();
+            if is_flush && operation.path.to_string_lossy().ends_with("-Data.db") {
+                let dropper = engine.clone();
+                *dropping.lock() = Some(std::thread::spawn(move || dropper.drop_tables(&[id])));
+                // The table is closed before the first operation on files.
+                while engine.tables().iter().any(|(table, _)| *table == id) {
+                    std::thread::yield_now();
+                }
+            }
+            None
+        }
+    });
+    // A flush begins within these.
+    for k in 0..1000 {
+        if dropping.lock().is_none() {
+            engine.apply(&[mutation(a, insert(k, &[7; 2000], 1))]).unwrap();
+        }
+    }
+    world.fs.heal();
+    let dropped = dropping.lock().take().expect("the table was flushed");
+    engine.apply(&[mutation(b, insert(1, b"value", 1))]).unwrap();
+    dropped.join().unwrap().unwrap();
+    assert_eq!((engine.metrics().flushes.get(), engine.metrics().exceptions.get()), (0, 0));
+    assert_eq!(world.seen(&engine, b.id, &Selection::all()).len(), 1);
 }
