@@ -271,8 +271,8 @@ impl Core {
         }
     }
 
-    /// Makes writes that wait for memory fail, unless the table was dropped, which releases that of
-    /// the table.
+    /// Makes writes that wait for memory fail, unless the table was dropped: the drop releases its
+    /// memory.
     fn flush_failed(&self, table: &Table, error: EngineError) {
         if !table.is_dropped() {
             *self.flush_failure.lock() = Some(Arc::new(error));

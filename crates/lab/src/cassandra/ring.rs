@@ -1,4 +1,7 @@
 //! Waits until the nodes of a cluster know each other.
+//!
+//! A node listens as soon as it has joined the ring. Until the others know of it through gossip,
+//! they show a ring without it, and coordinate requests without it.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +15,6 @@ use crate::cql::{self, CqlSettings};
 const KNOWN_MAX: Duration = Duration::from_secs(60);
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A node listens as soon as it has joined the ring. Until gossip has told the others of it, they
-/// show a ring without it, and coordinate requests without it.
 const PEERS: &str = "SELECT peer, tokens FROM system.peers_v2";
 
 /// Waits until each node shows the tokens of all others. Does not wait for a node that refuses

@@ -45,8 +45,8 @@ pub fn nodes(target: &mut Session<'_>, port: Option<u16>) -> Result<Vec<Node>> {
     }
 }
 
-/// Checks that the target has the nodes and tokens of `before` still. SSTables that were sent by an
-/// older ring may be at nodes that do not replicate them.
+/// Checks that the target still has the nodes and tokens of `before`. SSTables that were sent
+/// according to an older ring may be at nodes that do not replicate them.
 ///
 /// # Errors
 /// If they differ, or those of [`nodes`].

@@ -122,7 +122,7 @@ fn merge_simple_cells(rows: &[Row]) -> Option<Vec<Cell<'_>>> {
     Some(merged)
 }
 
-/// Returns the version that is the result of the merge, if that is known at a glance: an overwrite
+/// Returns the version that is the result of the merge, if that is cheap to determine: an overwrite
 /// of all cells, or a deletion of the row. It can then be shared instead of copied.
 fn survivor<'a>(a: &'a Row, b: &'a Row, active: DeletionTime, table: &TableMetadata) -> Option<&'a Row> {
     // Counters are added, and the elements of complex columns are ordered by their type.
@@ -133,7 +133,7 @@ fn survivor<'a>(a: &'a Row, b: &'a Row, active: DeletionTime, table: &TableMetad
     if a.clustering() != b.clustering() {
         return None;
     }
-    // Mostly one statement wrote all of a row, so that one timestamp tells which is later.
+    // Usually one statement wrote the whole row, so one timestamp determines which is later.
     let timestamp = |row: &Row| {
         let cell = row.cell_at(0).map_or(row.liveness().timestamp, |cell| cell.timestamp);
         cell.max(row.deletion().timestamp)
@@ -142,9 +142,8 @@ fn survivor<'a>(a: &'a Row, b: &'a Row, active: DeletionTime, table: &TableMetad
     (covers(later, earlier, active) && !is_touched_by(later, active)).then_some(later)
 }
 
-/// Returns whether nothing of `earlier` is left beside `later`, which is not empty, of rows without
-/// complex deletions.
-/// May be false for rows with elements of complex columns.
+/// Returns whether nothing of `earlier` is left beside `later`, and `later` is not empty. Neither
+/// has complex deletions. May be false for rows with elements of complex columns.
 fn covers(later: &Row, earlier: &Row, active: DeletionTime) -> bool {
     if later.is_empty() || earlier.deletion().supersedes(&later.deletion()) {
         return false;
