@@ -130,9 +130,8 @@ fn adopted_nodes_answer_as_cassandra_did() {
         let golden = Golden::open(name);
         let before = files(&golden.fs, "/node");
         let plan = plan(&golden);
-        for word in ["items_sasi", "function shop.plus"] {
-            assert!(plan.warnings.iter().any(|warning| warning.contains(word)), "{:?}", plan.warnings);
-        }
+        let is_warned_of = |word: &str| plan.warnings.iter().any(|warning| warning.contains(word));
+        assert!(is_warned_of("function shop.plus") && !is_warned_of("items_"), "{:?}", plan.warnings);
         let fs: Arc<dyn FileSystem> = Arc::new(golden.fs.clone());
         let options = AdoptOptions { target: "/target".into(), copy: false, verify: true };
         adopt(&fs, golden.clock(), &plan, &options, &mut |_| {}).unwrap();
@@ -148,6 +147,7 @@ fn adopted_nodes_answer_as_cassandra_did() {
             }
         }
         golden.compare(&database, true);
+        check_sasi(&database);
         database.close().unwrap();
         assert_eq!(files(&golden.fs, "/node"), before);
     }
@@ -243,6 +243,14 @@ fn check_definitions(database: &Database, plan: &Plan) {
         assert_eq!(table.id, planned.table.id);
         assert_eq!(table.params, planned.table.params, "{}", table.name);
     }
+}
+
+/// The SASI index of Cassandra is one here.
+fn check_sasi(database: &Database) {
+    let session = database.session();
+    session.execute("INSERT INTO shop.items (id, again) VALUES (5000, 7)", ()).unwrap();
+    let found = session.query_one::<(i32,)>("SELECT id FROM shop.items WHERE again > 6", ()).unwrap();
+    assert_eq!(found, (5000,));
 }
 
 #[test]

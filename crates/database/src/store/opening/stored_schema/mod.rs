@@ -371,7 +371,7 @@ fn load_indexes(loader: &mut Loader<'_>, keyspaces: &mut BTreeMap<String, Keyspa
             return Err(unreadable(format!("index {}.{index}: its kind is not supported", keyspace.name)));
         };
         let class = options.get(CLASS_NAME).map_or("", String::as_str);
-        let is_supported = kind == IndexKind::Composites || is_storage_attached(class);
+        let is_supported = kind != IndexKind::StorageAttached || is_storage_attached(class);
         if is_foreign && !is_supported {
             return Err(unreadable(format!("index {}.{name}: {class} is not supported", keyspace.name)));
         }
