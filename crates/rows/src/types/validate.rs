@@ -73,10 +73,16 @@ impl DataType {
     /// Cassandra validates all bound values, and reads those of lists, sets and maps, too. Only
     /// reading fails for a negative count, which [`validate`](Self::validate) takes for zero.
     pub fn validate_bound(&self, bytes: &[u8]) -> Result<(), InvalidValue> {
-        match self {
-            Self::List { .. } | Self::Set { .. } | Self::Map { .. } => self.validate_read(bytes),
-            _ => self.validate(bytes),
-        }
+        let (kind, types): (&str, &[&Self]) = match self {
+            Self::List { element, .. } => ("list", &[element]),
+            Self::Set { element, .. } => ("set", &[element]),
+            Self::Map { key, value, .. } => ("map", &[key, value]),
+            _ => return self.validate(bytes),
+        };
+        refuse_negative_count(kind, bytes)?;
+        validate_collection(kind, self.read_items(bytes), bytes, types, |item_type, item| {
+            item_type.validate_and_read(not_null(item)?)
+        })
     }
 
     /// Checks that `bytes` are a list that Cassandra accepts for a bind marker after IN: as
@@ -85,33 +91,42 @@ impl DataType {
         let Self::List { element, .. } = self else { return self.validate_bound(bytes) };
         refuse_negative_count("list", bytes)?;
         validate_collection("list", collection::read_list(bytes), bytes, &[element], |element, item| {
-            item.map_or(Ok(()), |item| element.validate(item).and_then(|()| element.validate_read(item)))
+            item.map_or(Ok(()), |item| element.validate_and_read(item))
         })
     }
 
-    /// Checks a value that is read with its parts: tuples and UDTs are not divided.
-    fn validate_read(&self, bytes: &[u8]) -> Result<(), InvalidValue> {
+    fn validate_and_read(&self, bytes: &[u8]) -> Result<(), InvalidValue> {
+        self.validate(bytes)?;
+        self.refuse_negative_counts(bytes)
+    }
+
+    /// Checks a valid value for what only reading it with its parts refuses: tuples and UDTs are
+    /// not divided.
+    fn refuse_negative_counts(&self, bytes: &[u8]) -> Result<(), InvalidValue> {
         let (kind, types): (&str, &[&Self]) = match self {
             Self::List { element, .. } => ("list", &[element]),
             Self::Set { element, .. } => ("set", &[element]),
             Self::Map { key, value, .. } => ("map", &[key, value]),
             Self::Vector { element, dimension } => {
-                self.validate(bytes)?;
                 let elements = vector::read_vector(element, *dimension, bytes);
-                return elements.take(*dimension as usize).try_for_each(|bytes| element.validate_read(bytes));
+                return elements
+                    .take(*dimension as usize)
+                    .try_for_each(|bytes| element.refuse_negative_counts(bytes));
             }
-            _ => return self.validate(bytes),
+            _ => return Ok(()),
         };
         refuse_negative_count(kind, bytes)?;
-        let items = match self {
+        self.read_items(bytes).zip(types.iter().cycle()).try_for_each(|(item, item_type)| {
+            item.map_or(Ok(()), |item| item_type.refuse_negative_counts(item))
+        })
+    }
+
+    /// The items of a list or set, or the keys and values of a map in turns.
+    fn read_items<'a>(&self, bytes: &'a [u8]) -> collection::Items<'a> {
+        match self {
             Self::Map { .. } => collection::read_map_items(bytes),
             _ => collection::read_list(bytes),
-        };
-        validate_collection(kind, items, bytes, types, |item_type, item| {
-            let item = not_null(item)?;
-            item_type.validate(item)?;
-            item_type.validate_read(item)
-        })
+        }
     }
 
     /// Checks the length of a value of a type without parts, and the version of a timeuuid.
