@@ -135,15 +135,9 @@ fn laboratory(address: &str, operations: usize) -> (f64, f64) {
         server_pid: None,
     };
     let settings = CqlSettings {
-        contacts: vec![address.into()],
-        connections: 1,
-        version: Version::V5,
-        credentials: None,
-        tls: None,
         keyspace: "ycsb".into(),
-        replication_factor: 1,
-        table_options: String::new(),
         consistency: Consistency::Quorum,
+        ..CqlSettings::new(vec![address.into()])
     };
     let mut target = CqlTarget::new(settings).expect("the server answers");
     let reports = benchmark.perform(&mut target, &Silent).expect("it runs");

@@ -5,8 +5,6 @@
 
 use std::time::{Duration, Instant};
 
-use cassette_protocol::{Consistency, Version};
-
 use super::ClusterSettings;
 use crate::LabError;
 use crate::cql::{self, CqlSettings};
@@ -25,7 +23,7 @@ const PEERS: &str = "SELECT peer, tokens FROM system.peers_v2";
 pub(super) fn await_peers(settings: &ClusterSettings) -> Result<(), LabError> {
     let deadline = Instant::now() + KNOWN_MAX;
     for (index, contact) in settings.contacts().into_iter().enumerate() {
-        let client = client(contact.clone());
+        let client = CqlSettings::new(vec![contact.clone()]);
         while let Ok(peers) = cql::query(&contact, &client, PEERS) {
             let known = peers.iter().filter(|row| row.get(1).is_some_and(Option::is_some)).count();
             if known + 1 >= settings.nodes {
@@ -46,18 +44,4 @@ pub(super) fn await_peers(settings: &ClusterSettings) -> Result<(), LabError> {
         }
     }
     Ok(())
-}
-
-fn client(contact: String) -> CqlSettings {
-    CqlSettings {
-        contacts: vec![contact],
-        connections: 1,
-        version: Version::V5,
-        credentials: None,
-        tls: None,
-        keyspace: String::new(),
-        replication_factor: 1,
-        table_options: String::new(),
-        consistency: Consistency::One,
-    }
 }

@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use cassette_protocol::Consistency;
 use clap::Args;
 
 use super::console::Console;
@@ -92,15 +91,11 @@ fn parse_speed(text: &str) -> Result<Speed, String> {
 /// Runs the command. Returns `false` if queries failed or results differ.
 pub fn run(args: &ReplayArgs) -> Result<bool, LabError> {
     let client = CqlSettings {
-        contacts: Vec::new(),
         connections: usize::from(args.connections),
         version: protocol_version(args.protocol)?,
         credentials: args.security.client().credentials()?,
         tls: args.security.client().tls()?,
-        keyspace: String::new(),
-        replication_factor: 1,
-        table_options: String::new(),
-        consistency: Consistency::default(),
+        ..CqlSettings::new(Vec::new())
     };
     let replay = Replay {
         log: args.log.clone(),

@@ -62,6 +62,24 @@ pub struct CqlSettings {
     pub consistency: Consistency,
 }
 
+impl CqlSettings {
+    /// One connection with protocol v5, without a login and TLS, that uses no keyspace and the
+    /// default consistency level.
+    pub fn new(contacts: Vec<String>) -> Self {
+        Self {
+            contacts,
+            connections: 1,
+            version: Version::V5,
+            credentials: None,
+            tls: None,
+            keyspace: String::new(),
+            replication_factor: 1,
+            table_options: String::new(),
+            consistency: Consistency::default(),
+        }
+    }
+}
+
 /// Returns the version of the native protocol with this number.
 pub(crate) fn protocol_version(number: u8) -> Result<Version, LabError> {
     Version::from_number(number)

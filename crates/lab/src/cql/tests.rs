@@ -222,15 +222,10 @@ fn rows(version: Version, columns: usize, content: &[Vec<Option<Vec<u8>>>]) -> R
 
 pub(crate) fn settings(address: String) -> CqlSettings {
     CqlSettings {
-        contacts: vec![address],
         connections: 2,
-        version: Version::V5,
-        credentials: None,
-        tls: None,
         keyspace: "ycsb".into(),
-        replication_factor: 1,
-        table_options: String::new(),
         consistency: Consistency::Quorum,
+        ..CqlSettings::new(vec![address])
     }
 }
 

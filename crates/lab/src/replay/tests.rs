@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cassette_database::Database;
-use cassette_protocol::{Consistency, Version};
+use cassette_protocol::Consistency;
 use cassette_query_log::{
     BatchKind, Full, Kind, Log, LoggedQuery, LoggedStatement, LoggedValue, LoggedValues, Options,
 };
@@ -67,17 +67,7 @@ fn replay(log: &Path, targets: &[&Path]) -> Replay {
     Replay {
         log: vec![log.to_owned()],
         targets: targets.iter().map(|path| ReplayTarget::Embedded((*path).to_owned())).collect(),
-        client: CqlSettings {
-            contacts: Vec::new(),
-            connections: 4,
-            version: Version::V5,
-            credentials: None,
-            tls: None,
-            keyspace: String::new(),
-            replication_factor: 1,
-            table_options: String::new(),
-            consistency: Consistency::One,
-        },
+        client: CqlSettings { connections: 4, ..CqlSettings::new(Vec::new()) },
         speed: None,
         connections: 4,
         include_system: false,
