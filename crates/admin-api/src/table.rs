@@ -86,10 +86,11 @@ report! {
         /// Bytes of filters on disk.
         filter_disk_bytes: u64,
         filter_bytes: u64 = Gauge("cassette_table_filter_bytes", "Bytes of filters in memory."),
-        /// Bytes of index summaries in memory.
-        summary_bytes: u64,
-        /// Bytes of chunk offsets in memory.
-        compression_metadata_bytes: u64,
+        summary_bytes: u64 = Gauge("cassette_table_summary_bytes", "Bytes of index summaries in memory."),
+        compression_metadata_bytes: u64 = Gauge("cassette_table_compression_metadata_bytes",
+            "Bytes of the offsets of compressed chunks in memory."),
+        checksum_bytes: u64 = Gauge("cassette_table_checksum_bytes",
+            "Bytes of the checksums of rows and of indexes in memory."),
         /// Bytes of the smallest partition in an SSTable.
         min_partition_bytes: u64,
         max_partition_bytes: u64 = Gauge("cassette_table_max_partition_bytes",

@@ -94,6 +94,8 @@ pub struct TableStats {
     pub index_summary_bytes: u64,
     /// Bytes of the offsets of compressed chunks in memory.
     pub compression_metadata_bytes: u64,
+    /// Bytes of the checksums of rows and of indexes in memory.
+    pub checksum_bytes: u64,
     /// The estimated size of the smallest partition in SSTables, bytes; 0 if there is none.
     pub min_partition_bytes: u64,
     /// The estimated size of the largest.
@@ -349,6 +351,7 @@ fn of_sstables(view: &View, now_seconds: u32) -> TableStats {
         stats.bloom_filter_bytes += reader.filter_heap_size() as u64;
         stats.index_summary_bytes += reader.summary_heap_size() as u64;
         stats.compression_metadata_bytes += reader.compression_heap_size() as u64;
+        stats.checksum_bytes += reader.checksums_heap_size() as u64;
 
         let sizes = &on_disk.partition_sizes;
         let least = sizes.min().unsigned_abs();

@@ -79,6 +79,8 @@ fn compression_shows_in_the_ratio() {
     let (before, none) = before_and_after(|params| params.compression.compressor = None, text);
     assert!(before.compression_ratio.is_some_and(|ratio| ratio < 0.3), "{before:?}");
     assert_eq!((none.compression_ratio, none.compression_metadata_bytes), (None, 0));
+    // Four bytes for each block of 4 KiB.
+    assert!(none.checksum_bytes >= none.uncompressed_bytes / 1024, "{none:?}");
     assert!(none.live_disk_bytes > before.live_disk_bytes * 3);
     let zstd = |params: &mut TableParams| params.compression.compressor = Some(Compressor::Zstd);
     let (_, zstd) = before_and_after(zstd, text);

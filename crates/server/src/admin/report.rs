@@ -79,7 +79,10 @@ pub(super) fn node(admin: &Admin) -> NodeReport {
         memory_bytes: memory.resident,
         memory_max_bytes: memory.limit,
         sstable_memory_bytes: sum(|stats| {
-            stats.bloom_filter_bytes + stats.index_summary_bytes + stats.compression_metadata_bytes
+            stats.bloom_filter_bytes
+                + stats.index_summary_bytes
+                + stats.compression_metadata_bytes
+                + stats.checksum_bytes
         }),
         memtable_bytes: stats.memtable_bytes,
         memtable_max_bytes: stats.memtable_bytes_max,
@@ -377,6 +380,7 @@ fn table(table: &TableMetadata, stats: TableStats, metrics: &TableMetrics, now: 
         filter_bytes: stats.bloom_filter_bytes,
         summary_bytes: stats.index_summary_bytes,
         compression_metadata_bytes: stats.compression_metadata_bytes,
+        checksum_bytes: stats.checksum_bytes,
         min_partition_bytes: stats.min_partition_bytes,
         max_partition_bytes: stats.max_partition_bytes,
         mean_partition_bytes: stats.mean_partition_bytes,

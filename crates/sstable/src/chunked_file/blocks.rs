@@ -45,6 +45,12 @@ pub(crate) struct Piece {
     pub bytes: Bytes,
 }
 
+impl Blocks {
+    pub(super) fn heap_size(&self) -> usize {
+        size_of_val::<[u32]>(&self.crcs)
+    }
+}
+
 impl ChunkedFile {
     /// Has the rows of partitions read in blocks, unless partitions, which have `partition_length`
     /// bytes in the mean, are longer than two of these. Fails if `checksums` are those of other

@@ -181,6 +181,16 @@ impl ChunkedFile {
         self.chunk_length
     }
 
+    /// Returns the heap bytes of the checksums of its chunks, if it is uncompressed, and of its
+    /// blocks.
+    pub(crate) fn checksums_heap_size(&self) -> usize {
+        let of_chunks = match &self.layout {
+            Layout::Plain { crcs: Some(crcs), .. } => size_of_val::<[u32]>(crcs),
+            Layout::Plain { crcs: None, .. } | Layout::Compressed(_) => 0,
+        };
+        of_chunks + self.blocks.as_ref().map_or(0, Blocks::heap_size)
+    }
+
     /// Returns the layout of the stream in the file.
     pub fn layout(&self) -> &Layout {
         &self.layout

@@ -265,6 +265,11 @@ impl SSTableReader {
         }
     }
 
+    /// Returns the heap bytes of the checksums of its rows and of its index.
+    pub fn checksums_heap_size(&self) -> usize {
+        self.shared.data.checksums_heap_size() + self.shared.index.checksums_heap_size()
+    }
+
     /// Returns whether checksums protect everything in its files. If not (it was written by
     /// Cassandra), see [`adopt`](Self::adopt).
     pub fn is_checksummed(&self) -> bool {

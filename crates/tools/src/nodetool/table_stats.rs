@@ -402,7 +402,7 @@ fn queryable(indexes: &AttachedIndexesReport) -> String {
 }
 
 fn off_heap(table: &TableReport) -> u64 {
-    table.filter_bytes + table.summary_bytes + table.compression_metadata_bytes
+    table.filter_bytes + table.summary_bytes + table.compression_metadata_bytes + table.checksum_bytes
 }
 
 fn read_write_ratio(table: &TableReport) -> f64 {
