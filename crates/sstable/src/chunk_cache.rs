@@ -203,6 +203,12 @@ impl ChunkCache {
         found
     }
 
+    /// Counts a miss of a caller that has only [peeked](Self::peek).
+    #[inline]
+    pub(crate) fn count_miss(&self) {
+        self.misses.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Records the time to read a missing chunk.
     pub(crate) fn record_miss(&self, took: Duration) {
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);

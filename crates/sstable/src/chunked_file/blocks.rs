@@ -4,6 +4,7 @@
 //! checksums of blocks, it reads, verifies and caches one block or two instead. Scans read chunks:
 //! they need the following blocks, too, and a disk loads four at once as fast as one.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -26,6 +27,8 @@ pub(super) struct Blocks {
     number: u64,
     /// The mean length of a partition, at most two blocks.
     partition_length: u64,
+    /// Whether a chunk of the file was put into the cache, so that blocks may be found there.
+    has_cached_chunks: AtomicBool,
 }
 
 /// The place of a block in a file.
@@ -49,6 +52,14 @@ impl Blocks {
     pub(super) fn heap_size(&self) -> usize {
         size_of_val::<[u32]>(&self.crcs)
     }
+
+    /// Records that a chunk of the file was put into the cache.
+    pub(super) fn note_cached_chunk(&self) {
+        // Most are not the first: those only read, and do not take the cache line from readers.
+        if !self.has_cached_chunks.load(Ordering::Relaxed) {
+            self.has_cached_chunks.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl ChunkedFile {
@@ -68,7 +79,9 @@ impl ChunkedFile {
         let length = u64::from(checksums.block_length);
         if self.chunk_length > length && partition_length <= 2 * length {
             let number = self.cache.register_file();
-            self.blocks = Some(Blocks { length, crcs: checksums.crcs.into(), number, partition_length });
+            let has_cached_chunks = AtomicBool::new(false);
+            let crcs = checksums.crcs.into();
+            self.blocks = Some(Blocks { length, crcs, number, partition_length, has_cached_chunks });
         }
         Ok(self)
     }
@@ -107,8 +120,11 @@ impl ChunkedFile {
             return Ok(Some(Piece { start, bytes }));
         }
         let Some(place) = self.place_of_block(blocks, chunk, start)? else { return Ok(None) };
-        // A scan may have read the whole chunk.
-        if let Some(bytes) = self.cache.get(self.number, chunk) {
+        // A scan may have read the whole chunk. For most files none has, and the lookup of a random
+        // chunk would wait for memory.
+        if !blocks.has_cached_chunks.load(Ordering::Relaxed) {
+            self.cache.count_miss();
+        } else if let Some(bytes) = self.cache.get(self.number, chunk) {
             return Ok(Some(Piece { start: chunk * self.chunk_length, bytes }));
         }
         let started = Instant::now();

@@ -232,6 +232,9 @@ impl ChunkedFile {
         self.cache.record_miss(started.elapsed());
         if caching == Caching::Use {
             self.cache.insert(self.number, index, chunk.clone());
+            if let Some(blocks) = &self.blocks {
+                blocks.note_cached_chunk();
+            }
         }
         Ok(chunk)
     }

@@ -1,6 +1,7 @@
 //! Decay of the disk: whatever bit flips in whatever file, the answer is an error that names the
 //! file, or the rows that were written. Never other rows, and never a panic.
 
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use crate::support::random_table::{Contents, tables};
 use crate::support::{Partition, collect, component, golden_tables, model, newer_golden_tables, write};
 use cassette_rows::{Result, Selection, TableMetadata};
 use cassette_sstable::chunk_cache::DiskAccessMode;
+use cassette_sstable::chunked_file::Caching;
 use cassette_sstable::compression::{ChunkFormat, Compressor};
 use cassette_sstable::{
     ChunkCache, Component, Descriptor, OpenOptions, SSTableId, SSTableReader, WriterOptions, toc,
@@ -185,6 +187,27 @@ fn rows_that_are_not_compressed_are_read_in_blocks_of_their_own() {
         let (entries, bytes) = (after.entries - before.entries, after.bytes - before.bytes);
         assert!(entries > 0 && bytes / entries as u64 <= 256 + 96, "{name}: {entries} of {bytes} bytes");
     }
+}
+
+#[test]
+fn rows_in_chunks_that_a_scan_has_cached_are_not_read_again() {
+    let subject = random_subject("plain", 3, &[1; 12], None);
+    let cache = Arc::new(ChunkCache::new(1 << 20));
+    let reader = subject.open_with(cache.clone()).unwrap();
+    let all = Arc::new(Selection::all());
+    let read = |expected: &Partition| {
+        let mut read = reader.partition(&expected.header.key, &all).unwrap().unwrap();
+        assert_eq!(collect(&mut read).unwrap(), std::slice::from_ref(expected));
+    };
+    // This also caches the index, which is one block.
+    read(&subject.expected[0]);
+    let mut scan = reader.scan(Bound::Unbounded, Bound::Unbounded, &all, Caching::Use).unwrap();
+    assert_eq!(collect(&mut scan).unwrap(), subject.expected);
+    let before = cache.stats();
+    subject.expected.iter().for_each(read);
+    let after = cache.stats();
+    assert_eq!((after.entries, after.misses), (before.entries, before.misses));
+    assert!(after.hits > before.hits);
 }
 
 #[test]
