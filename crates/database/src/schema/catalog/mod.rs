@@ -21,7 +21,7 @@ use crate::schema::testing::refuse_absent;
 use crate::schema::views::View;
 pub use events::{SchemaEvents, Subscription};
 pub use keyspace::{Keyspace, KeyspaceKind, KeyspaceParams, Replication};
-pub(crate) use resolve::{TypeUse, raw_text, resolve_type};
+pub(crate) use resolve::{TypeUse, raw_text, resolve_clustering_type, resolve_type};
 
 /// All keyspaces at one moment.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cassette_cql::ast::{CqlType, NativeType, QualifiedName};
 use cassette_rows::DataType;
-use cassette_rows::types::{NESTING_MAX, UserType};
+use cassette_rows::types::{NESTING_MAX, UserType, parse_class_name};
 
 use crate::basics::error::{DatabaseError, Result, bail_invalid};
 
@@ -25,6 +25,17 @@ pub(crate) struct TypeUse<'a> {
 /// [`NESTING_MAX`].
 pub(crate) fn resolve_type(raw: &CqlType, scope: TypeUse<'_>) -> Result<DataType> {
     resolve(raw, false, scope, 0)
+}
+
+/// Returns the type of a clustering column, and whether its class name reverses the column's order:
+/// `'ReversedType(Int32Type)'`.
+pub(crate) fn resolve_clustering_type(raw: &CqlType, scope: TypeUse<'_>) -> Result<(DataType, bool)> {
+    match raw {
+        CqlType::Custom(class) if let Ok((data_type, true)) = parse_class_name(class) => {
+            Ok((data_type, true))
+        }
+        _ => resolve_type(raw, scope).map(|data_type| (data_type, false)),
+    }
 }
 
 fn resolve(raw: &CqlType, frozen: bool, scope: TypeUse<'_>, depth: usize) -> Result<DataType> {
@@ -110,7 +121,7 @@ fn resolve_user_type(name: &QualifiedName, scope: TypeUse<'_>) -> Result<DataTyp
 
 /// Resolves the class name of a custom type.
 fn resolve_class(class: &str) -> Result<DataType> {
-    match cassette_rows::types::parse_class_name(class) {
+    match parse_class_name(class) {
         Ok((data_type, false)) => Ok(data_type),
         Ok((_, true)) => bail_invalid!("Non-native types must support freezing: {class}"),
         Err(_) => {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{compact_storage, table_params};
 use crate::basics::error::{Result, bail_config, bail_invalid};
-use crate::schema::catalog::{TypeUse, resolve_type};
+use crate::schema::catalog::{TypeUse, resolve_clustering_type, resolve_type};
 
 /// Rejects more columns than a table can have. `count` includes key columns, and dropped columns
 /// that keep their ids.
@@ -117,10 +117,15 @@ pub(crate) fn build(
     // Sorted by name, which determines whose error is returned.
     let mut declared: Vec<_> = statement.columns.iter().collect();
     declared.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
-    let mut types = Vec::with_capacity(declared.len());
-    for column in &declared {
-        types.push(resolve_type(&column.column_type, scope)?);
-    }
+    let resolve = |column: &&ast::ColumnDefinition| {
+        if clustering.contains(&column.name) {
+            resolve_clustering_type(&column.column_type, scope)
+        } else {
+            resolve_type(&column.column_type, scope).map(|data_type| (data_type, false))
+        }
+    };
+    let resolved: Result<Vec<_>> = declared.iter().map(resolve).collect();
+    let (types, reversed_by_type): (Vec<_>, Vec<_>) = resolved?.into_iter().unzip();
     for data_type in &types {
         refuse_nested_multi_cell(data_type, "")?;
     }
@@ -151,14 +156,15 @@ pub(crate) fn build(
     validate_statics(statement, &others, clustering.len())?;
     validate_counters(statement, (&declared, &types), &others, (scope, &params))?;
     let places = places_in_key(partition_key, clustering);
-    let columns = declared.iter().zip(types).map(|(column, data_type)| {
+    let columns = declared.iter().zip(types).zip(reversed_by_type).map(|((column, data_type), by_type)| {
         let (kind, position) = match places.get(column.name.as_str()) {
             Some(place) => *place,
             None if column.is_static => (ColumnKind::Static, 0),
             None => (ColumnKind::Regular, 0),
         };
         ColumnMetadata {
-            reversed: kind == ColumnKind::Clustering && reversed[position],
+            // Reversed twice, the order is ascending, as in Cassandra.
+            reversed: kind == ColumnKind::Clustering && by_type != reversed[position],
             ..ColumnMetadata::new(column.name.as_str(), kind, position, data_type)
         }
     });
