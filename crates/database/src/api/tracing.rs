@@ -28,6 +28,8 @@ const TTL: u32 = 24 * 60 * 60;
 /// The description of a request in its trace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TracedRequest {
+    /// The index of the virtual node that coordinates it; 0 without virtual nodes.
+    pub node: u16,
     /// The address of the client.
     pub client: Option<IpAddr>,
     /// The kind of request, such as `Execute CQL3 query`.
@@ -74,7 +76,8 @@ impl Database {
     ) -> T {
         let started_at = self.store().clock().now_micros();
         let traced = collect(work);
-        let session = Session { id, started_at, request: describe() };
+        let request = describe();
+        let session = Session { id, started_at, coordinator: self.address_of(request.node), request };
         let duration = i32::try_from(traced.elapsed.as_micros()).unwrap_or(i32::MAX);
         let mutations = session.mutations(self.store(), &self.catalog(), &traced.events, duration);
         if let Err(error) = self.engine().apply(&mutations) {
@@ -107,6 +110,7 @@ struct Session {
     id: Uuid,
     /// Microseconds since 1970.
     started_at: i64,
+    coordinator: IpAddr,
     request: TracedRequest,
 }
 
@@ -118,7 +122,6 @@ impl Session {
         events: &[TraceEvent],
         duration: i32,
     ) -> Vec<Mutation> {
-        let node = store.node().address;
         let thread = thread::current();
         let thread = thread.name().unwrap_or("main");
         let mut mutations = Vec::with_capacity(2);
@@ -128,7 +131,7 @@ impl Session {
             if let Some(client) = self.request.client {
                 row.put("client", client.into());
             }
-            row.put("coordinator", node.into());
+            row.put("coordinator", self.coordinator.into());
             row.put("coordinator_port", STORAGE_PORT.into());
             row.put("duration", duration.into());
             row.put("request", self.request.request.into());
@@ -149,7 +152,7 @@ impl Session {
                 let clustering = Clustering::of(&[id.as_bytes()]);
                 let mut row = ExpiringRow::new(table, clustering, self.started_at, TTL);
                 row.put("activity", event.activity.as_str().into());
-                row.put("source", node.into());
+                row.put("source", self.coordinator.into());
                 row.put("source_port", STORAGE_PORT.into());
                 row.put(
                     "source_elapsed",
@@ -189,6 +192,7 @@ mod tests {
         let session = database.session();
         let id = database.new_trace();
         let describe = || TracedRequest {
+            node: 0,
             client: Some(IpAddr::from([127, 0, 0, 7])),
             request: "Execute CQL3 query",
             parameters: BTreeMap::from([("query".into(), "SELECT".into()), ("page_size".into(), "5".into())]),

@@ -26,7 +26,7 @@ mod tests {
     use crate::basics::request::{Consistency, StatementOptions, Values};
     use crate::schema::topology::NodePlace;
     use crate::store::virtual_nodes::{NodeCounts, NodeState};
-    use crate::{DatabaseError, Options};
+    use crate::{DatabaseError, Options, TracedRequest};
 
     /// Three nodes in `dc1` and one in `dc2`.
     fn database() -> Database {
@@ -79,6 +79,29 @@ mod tests {
         assert_eq!(ids.len(), 4);
         let versions = texts(&database, 0, "schema_version", "system.peers");
         assert_eq!(versions[0], texts(&database, 2, "schema_version", "system.local")[0]);
+    }
+
+    #[test]
+    fn a_node_without_others_has_one_token_and_a_virtual_one_sixteen() {
+        let tokens = |database: &Database| {
+            let cql = "SELECT collection_count(tokens) FROM system.local";
+            execute(database, 0, Consistency::One, cql).unwrap().one::<(i32,)>().unwrap().0
+        };
+        assert_eq!((tokens(&Database::in_memory().unwrap()), tokens(&database())), (1, 16));
+    }
+
+    #[test]
+    fn a_trace_names_the_node_that_coordinated_the_request() {
+        let database = database();
+        let id = database.new_trace();
+        let describe = || TracedRequest { node: 2, ..TracedRequest::default() };
+        database.traced(id, describe, || {
+            execute(&database, 2, Consistency::One, "SELECT * FROM ks.t WHERE k = 1").unwrap();
+        });
+        let (sessions, events) = ("system_traces.sessions", "system_traces.events");
+        assert_eq!(texts(&database, 0, "coordinator", sessions), ["127.0.0.3"]);
+        let sources = texts(&database, 0, "source", events);
+        assert!(!sources.is_empty() && sources.iter().all(|source| source == "127.0.0.3"), "{sources:?}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Descriptions of traced requests, with Cassandra's names and texts.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use cassette_cql::obscure_passwords;
 use cassette_database::{Database, TracedRequest};
@@ -52,7 +53,12 @@ pub(super) fn describe(database: &Database, session: &ClientSession, request: &R
         }
         _ => "Other",
     };
-    TracedRequest { client: session.peer.map(|peer| peer.ip()), request, parameters }
+    TracedRequest {
+        node: session.node.load(Ordering::Relaxed),
+        client: session.peer.map(|peer| peer.ip()),
+        request,
+        parameters,
+    }
 }
 
 fn add_options(options: &QueryParameters, parameters: &mut BTreeMap<String, String>) {
