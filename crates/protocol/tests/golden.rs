@@ -523,6 +523,13 @@ fn an_unsupported_version_is_answered_in_the_newest_supported_one() {
 }
 
 #[test]
+fn the_beta_of_version_6_is_not_supported() {
+    let mut input = BytesMut::from(&bytes("06 10 0000 01 00000000")[..]);
+    let rejected = Decoder::new(Direction::Request, 1000).next(&mut input).unwrap_err();
+    assert_eq!(rejected.error, ProtocolError::UnsupportedVersion { version: 6 });
+}
+
+#[test]
 fn versions_with_the_short_header_are_answered_in_it() {
     // The complete header of v1 and v2 has eight bytes; the first is enough.
     let rejected = Decoder::new(Direction::Request, 1000).next(&mut BytesMut::from(&[0x02][..])).unwrap_err();

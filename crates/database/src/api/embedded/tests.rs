@@ -151,6 +151,26 @@ fn a_batch_is_applied_whole() {
 }
 
 #[test]
+fn conditional_writes_of_the_same_partition_wait_in_turn_and_one_is_applied() {
+    let session = session();
+    session.execute("CREATE TABLE t (k int, c int, v int, PRIMARY KEY (k, c))", ()).unwrap();
+    let insert = session.prepare("INSERT INTO t (k, c, v) VALUES (1, ?, ?) IF NOT EXISTS").unwrap();
+    let applied_by = |thread: i32| {
+        let is_applied = |c: &i32| {
+            let answer = session.execute(&insert, (*c, thread)).unwrap();
+            answer.first().unwrap().get::<bool>(0).unwrap()
+        };
+        (0..100).filter(is_applied).count()
+    };
+    let applied_by = &applied_by;
+    let applied: usize = std::thread::scope(|scope| {
+        let writers = (0..4).map(|thread| scope.spawn(move || applied_by(thread))).collect::<Vec<_>>();
+        writers.into_iter().map(|writer| writer.join().unwrap()).sum()
+    });
+    assert_eq!(applied, 100);
+}
+
+#[test]
 fn an_omitted_value_leaves_its_column_as_it_is() {
     let session = session();
     session.execute("CREATE TABLE t (k int PRIMARY KEY, v int, w int)", ()).unwrap();
