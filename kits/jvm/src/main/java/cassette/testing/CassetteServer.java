@@ -205,6 +205,8 @@ public final class CassetteServer implements AutoCloseable {
             return ready.get(timeout.toMillis(), TimeUnit.MILLISECONDS);
         } catch (ExecutionException error) {
             problem = "the server ended";
+            // To destroy it would close its log before all is read.
+            log.awaitEnd();
         } catch (TimeoutException error) {
             problem = "the server was not ready within " + timeout.toMillis() + " ms";
         } catch (InterruptedException error) {
@@ -213,7 +215,6 @@ public final class CassetteServer implements AutoCloseable {
         }
         process.destroyForcibly();
         close();
-        log.awaitEnd();
         throw new CassetteException(problem + "\n" + log);
     }
 
