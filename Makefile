@@ -143,6 +143,10 @@ bench-null-server: ## YCSB on Cassette and on a server that does nothing (ROUNDS
 	benches/null_server.py target/release/cassette target/release/examples/null_server \
 		--rounds $(or $(ROUNDS),3) --records $(or $(RECORDS),1000000) --operations $(or $(OPERATIONS),500000)
 
+.PHONY: clients
+clients: build ## integration suites of gocql and of the Python driver on Cassette and on Apache Cassandra (SUITES, PYTHON_DRIVER)
+	tests/suites/run.py $(SUITES)
+
 .PHONY: bench-beside-cassandra
 bench-beside-cassandra: build $(VENV)/installed ## flushes, compactions, reads by index on Cassette and on Apache Cassandra (ROUNDS, ROWS, MEASURES; ARGUMENTS=--quick)
 	$(VENV)/bin/python benches/storage_beside_cassandra.py $(ARGUMENTS)
