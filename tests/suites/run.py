@@ -22,6 +22,7 @@ REASONS = {
     r"language 'java' are not supported": "functions in Java",
     r"system_schema keyspace is not user-modifiable": "a write to `system_schema`",
     r"::test_token_map\b": "more than one token of a node without others",
+    r"explicitly set client protocol_version 6\b": "version 6 of the protocol, a beta",
 }
 SHOWN_LINES = 12
 

@@ -123,7 +123,9 @@ class PythonDriver:
         command += [f"--ignore-glob=*{left_out}*" for left_out in PYTHON_LEFT_OUT]
         command += [f"tests/integration/{self.directory}"]
         # Failures are in the report.
-        subprocess.run(command, cwd=self.source, env=environment, stdout=subprocess.DEVNULL, check=False)
+        ran = subprocess.run(command, cwd=self.source, env=environment, capture_output=True, text=True, check=False)
+        if not report.exists():
+            sys.exit(f"{self.name} did not run:\n{(ran.stdout + ran.stderr)[-2000:]}")
         return parse_junit(report)
 
 
