@@ -245,7 +245,7 @@ fn check_definitions(database: &Database, plan: &Plan) {
     }
 }
 
-/// The SASI index of Cassandra is one here.
+/// The query needs an index: it does not allow filtering.
 fn check_sasi(database: &Database) {
     let session = database.session();
     session.execute("INSERT INTO shop.items (id, again) VALUES (5000, 7)", ()).unwrap();

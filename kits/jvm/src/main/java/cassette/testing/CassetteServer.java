@@ -205,7 +205,7 @@ public final class CassetteServer implements AutoCloseable {
             return ready.get(timeout.toMillis(), TimeUnit.MILLISECONDS);
         } catch (ExecutionException error) {
             problem = "the server ended";
-            // To destroy it would close its log before all is read.
+            // Destroying the process closes the pipe of its log, which must be read first.
             log.awaitEnd();
         } catch (TimeoutException error) {
             problem = "the server was not ready within " + timeout.toMillis() + " ms";
