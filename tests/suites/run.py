@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""The integration suites that drivers publish, on Apache Cassandra and on Cassette: what passes on one and fails on the other.
+"""The integration suites of drivers on Apache Cassandra and on Cassette: what passes on one and fails on the other.
 
     tests/suites/run.py [gocql] [gocql-integration] [cqlengine] [python]
 
-All suites without arguments. Each server in turn listens on 127.0.0.1:9042, where the suites expect one. They are fetched once, into
-.cache/suites: gocql from Go's module proxy, the tests of the Python driver from GitHub (PYTHON_DRIVER=directory copies them from a checkout).
-Tests that start nodes themselves fail on both. CASSETTE_BINARY is target/release/cassette unless it is set.
+All suites without arguments. Each server in turn listens on 127.0.0.1:9042, where the suites expect one. They are
+fetched once, into .cache/suites: gocql from Go's module proxy, the tests of the Python driver from GitHub
+(PYTHON_DRIVER=directory copies them from a checkout). Tests that start nodes themselves fail on both.
+CASSETTE_BINARY is target/release/cassette unless it is set.
 
-Prints a table in Markdown, and the tests that only Cassandra passes, with their reasons. Ends with an error if one has no known reason.
+Prints a table in Markdown, and the tests that only Cassandra passes, with their reasons. Ends with an error if one
+has no known reason.
 """
 
 import re
@@ -83,7 +85,8 @@ def main():
         print(f"| {SUITES[key].name} | {passed(theirs[key])} | {passed(ours[key])} | {'; '.join(listed) or 'none'} |")
         unexplained += [(key, name) for name in unknown]
         if not passed(theirs[key]):
-            sys.exit(f"{key}: Cassandra passes no test; see the output of the suite")
+            outputs = [outcome.output for outcome in theirs[key].values() if outcome.result == "failed"]
+            sys.exit(f"{key}: Cassandra passes no test:\n{''.join(outputs[:1])[-2000:]}")
     for key, name in unexplained:
         outcome = ours[key].get(name)
         said = outcome.output.splitlines()[-SHOWN_LINES:] if outcome else ["it did not run"]

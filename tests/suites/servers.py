@@ -6,18 +6,21 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-BINARY = Path(os.environ.get("CASSETTE_BINARY", ROOT / "target/release/cassette"))
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent / "clients"))
+os.environ.setdefault("CASSETTE_BINARY", str(ROOT / "target" / "release" / "cassette"))
+
+from server import BINARY, Server  # noqa: E402
+
 ADDRESS = ("127.0.0.1", 9042)
 SETTINGS = {
     "materialized_views_enabled": "true",
     "sasi_indexes_enabled": "true",
     "user_defined_functions_enabled": "true",
 }
-READY_SECONDS = 60
 
 
 def require_free_port():
@@ -35,12 +38,14 @@ def cassandra():
     require_free_port()
     cluster = ["--directory", ROOT / ".cache/suites/cluster"]
     settings = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
-    start = ["lab", "cassandra", "start", *cluster, "--network", "127.0.0", "--port", ADDRESS[1], "--heap", "2G", *settings]
+    place = ["--network", ADDRESS[0].rpartition(".")[0], "--port", ADDRESS[1], "--heap", "2G"]
+    start = ["lab", "cassandra", "start", *cluster, *place, *settings]
     subprocess.run([BINARY, *map(str, start)], check=True, stdout=sys.stderr)
     try:
         yield
     finally:
-        subprocess.run([BINARY, "lab", "cassandra", "stop", *map(str, cluster)], check=False, stdout=sys.stderr)
+        stop = ["lab", "cassandra", "stop", *cluster]
+        subprocess.run([BINARY, *map(str, stop)], check=False, stdout=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -49,25 +54,10 @@ def cassette():
     with tempfile.TemporaryDirectory() as directory:
         settings = Path(directory) / "cassette.yaml"
         settings.write_text("".join(f"{name}: {value}\n" for name, value in SETTINGS.items()))
-        listen = ["--listen", f"{ADDRESS[0]}:{ADDRESS[1]}", "--admin", "off"]
-        with open(Path(directory) / "log", "wb") as log:
-            command = [BINARY, "serve", "--data", Path(directory) / "data", "--config", settings, *listen]
-            server = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log)
-            try:
-                await_listener(server, log.name)
-                yield
-            finally:
-                server.terminate()
-                server.wait()
-
-
-def await_listener(server, log):
-    deadline = time.monotonic() + READY_SECONDS
-    while time.monotonic() < deadline:
-        if server.poll() is not None:
-            sys.exit(f"cassette serve ended:\n{Path(log).read_text()}")
-        with contextlib.suppress(ConnectionRefusedError):
-            socket.create_connection(ADDRESS).close()
-            return
-        time.sleep(0.05)
-    sys.exit(f"cassette serve does not listen after {READY_SECONDS} s")
+        server = Server(Path(directory) / "data", "--config", settings, "--admin", "off")
+        server.port = ADDRESS[1]
+        server.start()
+        try:
+            yield
+        finally:
+            server.stop()

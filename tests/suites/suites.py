@@ -36,6 +36,18 @@ class Outcome:
     output: str = ""
 
 
+def copied_whole(source, target):
+    """Copies a directory, whose copy can be written. After an interruption there is no copy."""
+    partial = target.with_name(f"{target.name}.partial")
+    if partial.exists():
+        shutil.rmtree(partial)
+    shutil.copytree(source, partial, copy_function=shutil.copyfile)
+    # Directories of Go's module cache are read-only.
+    for directory in [partial, *(path for path in partial.rglob("*") if path.is_dir())]:
+        directory.chmod(0o755)
+    partial.rename(target)
+
+
 class Gocql:
     """Tests of gocql with one of its build tags, from Go's module proxy."""
 
@@ -47,13 +59,9 @@ class Gocql:
 
     def fetch(self):
         if not self.source.exists():
-            CACHE.mkdir(parents=True, exist_ok=True)
             download = ["go", "mod", "download", "-json", f"{GOCQL}@{GOCQL_VERSION}"]
             found = json.loads(subprocess.run(download, cwd="/", check=True, capture_output=True, text=True).stdout)
-            # Files of the module cache may not be written, and its directories keep that in a copy.
-            shutil.copytree(found["Dir"], self.source, copy_function=shutil.copyfile)
-            for directory in [self.source, *(path for path in self.source.rglob("*") if path.is_dir())]:
-                directory.chmod(0o755)
+            copied_whole(found["Dir"], self.source)
         if not self.binary.exists():
             build = ["go", "test", "-c", "-tags", f"{self.tag} gocql_debug", "-o", self.binary, "."]
             subprocess.run(list(map(str, build)), cwd=self.source, check=True)
@@ -92,34 +100,44 @@ class PythonDriver:
         given = os.environ.get("PYTHON_DRIVER")
         self.given = Path(given) if given else None
         self.source = CACHE / "python-driver"
+        self.tests = self.source / "tests"
         self.python = CACHE / "venv/bin/python"
 
     def fetch(self):
-        CACHE.mkdir(parents=True, exist_ok=True)
-        if not (self.source / "tests").exists():
-            if self.given:
-                shutil.copytree(self.given / "tests", self.source / "tests")
-            else:
-                git = ["git", "-C", self.source]
-                subprocess.run(["git", "init", "--quiet", str(self.source)], check=True)
-                subprocess.run([*git, "fetch", "--quiet", "--depth=1", PYTHON_DRIVER, PYTHON_DRIVER_COMMIT], check=True)
-                subprocess.run([*git, "checkout", "--quiet", "FETCH_HEAD", "--", "tests"], check=True)
-            # Without its own fork of ccm, the module does not define a name that it uses.
-            module = self.source / "tests/integration/__init__.py"
-            text = module.read_text()
-            module.write_text(text.replace("    CCMClusterFactory = None\n", "    CCMClusterFactory = None; CCMCluster = object\n"))
-        if not self.python.exists():
+        if not self.tests.exists():
+            checkout = self.given or self.cloned()
+            copied_whole(checkout / "tests", self.tests)
+        # Without its own fork of ccm, the module does not define a name that it uses.
+        module = self.tests / "integration/__init__.py"
+        before, after = "    CCMClusterFactory = None\n", "    CCMCluster, CCMClusterFactory = object, None\n"
+        module.write_text(module.read_text().replace(before, after))
+        installed = CACHE / "venv/installed"
+        if not installed.exists():
             subprocess.run([sys.executable, "-m", "venv", str(CACHE / "venv")], check=True)
             install = ["-m", "pip", "install", "--quiet", "--requirement", str(PYTHON_REQUIREMENTS)]
             subprocess.run([self.python, *install], check=True)
+            installed.touch()
+
+    def cloned(self):
+        """Returns a checkout of the pinned commit."""
+        checkout = CACHE / "python-driver.git"
+        git = ["git", "-C", str(checkout)]
+        subprocess.run(["git", "init", "--quiet", str(checkout)], check=True)
+        subprocess.run([*git, "fetch", "--quiet", "--depth=1", PYTHON_DRIVER, PYTHON_DRIVER_COMMIT], check=True)
+        subprocess.run([*git, "checkout", "--quiet", "FETCH_HEAD"], check=True)
+        return checkout
 
     def run(self):
         report = CACHE / f"{self.directory.replace('/', '-')}.xml"
         report.unlink(missing_ok=True)
-        environment = {
-            **os.environ, "CASSANDRA_VERSION": RELEASE, "CLUSTER_IP": ADDRESS[0], "PYTHONPATH": ".", "USE_CASS_EXTERNAL": "1",
+        environment = os.environ | {
+            "CASSANDRA_VERSION": RELEASE,
+            "CLUSTER_IP": ADDRESS[0],
+            "PYTHONPATH": ".",
+            "USE_CASS_EXTERNAL": "1",
         }
-        command = [self.python, "-m", "pytest", "-q", "--timeout=90", "--continue-on-collection-errors", f"--junitxml={report}"]
+        command = [self.python, "-m", "pytest", "-q", "--timeout=90", "--continue-on-collection-errors"]
+        command += [f"--junitxml={report}"]
         command += [f"--ignore-glob=*{left_out}*" for left_out in PYTHON_LEFT_OUT]
         command += [f"tests/integration/{self.directory}"]
         # Failures are in the report.
